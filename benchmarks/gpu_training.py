@@ -24,7 +24,7 @@ import typer
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train
 from tirjudge_training.miniature.model import MINIATURE, ShapeConfig
-from tirjudge_training.planning import memory
+from tirjudge_training.run import model_size
 
 UNITS = {"M": 10**6, "G": 10**9}
 CORPUS = {"programs": 26, "readings": 10, "dialogues": 12}
@@ -127,7 +127,7 @@ def measured(folder: Path, options: argparse.Namespace, command: str) -> dict[st
     """Return the content of `measured.json`."""
     rows = list(read_lines(folder / "rl" / "metrics.jsonl"))
     steady = rows[1:] or rows  # without the batch that compiles kernels
-    network = memory.shape(str(folder / "rl" / "model"))
+    network = model_size.shape(str(folder / "rl" / "model"))
     return {
         "command": command,
         "seed": options.seed,

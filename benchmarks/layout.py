@@ -30,7 +30,6 @@ PLUGIN_FOLDERS = (
     "losses",
     "instruction_checks",
     "adapters",
-    "pipelines",
     "policies",
     "stages",
 )

@@ -5,8 +5,8 @@
 Runs programs of the kinds that judges write in the sandbox and takes their times; the programs per
 judgment are those of a file of verdicts. A simulation (simpy) of one engine with continuous batching and
 of a pool of sandboxes, in which a fixed number of dialogues is always in flight, then gives judgments per
-second by the number of sandboxes. The speed of a GPU and the tokens of a judgment are not measured: they
-are those of a recipe's plan (`[rates]`).
+second by the number of sandboxes. The speed of a GPU, its price and the tokens of a judgment are assumed, not
+measured.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ from benchmarks.reproduction import PROGRAMS
 from tirjudge.console_text import table
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_sandbox import Program, open_sandbox
-from tirjudge_training.config_files import load
-from tirjudge_training.recipe import Rates, Recipe
 
 VERDICTS = Path("examples/instructions.verdicts.jsonl")
 PARAMETERS = 8.2e9
 BANDWIDTH = 3.35e12
 """Bytes per second of an H100 SXM's memory: a token of a single sequence reads all weights once."""
+SPEED = 0.1 * 989e12 / (2 * PARAMETERS)
+"""Tokens per second of an H100 SXM that samples with a tenth of its bf16 peak, 2 operations per parameter."""
+RESPONSE_TOKENS = 600
+"""Mean tokens of a judgment."""
+DOLLARS = 3.0
+"""Price of an hour of a GPU."""
 SANDBOXES = (1, 2, 4, 8, 16, 32, 64)
 ENOUGH = 0.99
 RESPONSES = "response_a, response_b = 'a long response ' * 50, '12'\nresponses = [response_a, response_b]\n"
@@ -185,25 +189,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--verdicts", type=Path, default=VERDICTS)
-    parser.add_argument("--recipe", default="tir-judge-zero-8b", help="whose rates are those of the GPU")
     parser.add_argument("--in-flight", type=int, default=256, help="dialogues at once (%(default)s)")
     parser.add_argument("--judgments", type=int, default=4000, help="of each simulation (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     options = parser.parse_args()
-    rates = load(Recipe, options.recipe).rates
-    engine = Engine(rates.sampled(int(PARAMETERS)), 0.6 * BANDWIDTH / (2 * PARAMETERS))
+    engine = Engine(SPEED, 0.6 * BANDWIDTH / (2 * PARAMETERS))
     measured = asyncio.run(program_seconds(10))
     rows = list(read_lines(options.verdicts))
     dialogues = sum(len(row["views"]) for row in rows)
-    dialogue = Dialogue(rates.response_tokens, sum(row["programs"] for row in rows) / dialogues)
+    dialogue = Dialogue(RESPONSE_TOKENS, sum(row["programs"] for row in rows) / dialogues)
     print("\n".join(assumed(options, engine, dialogue, measured, dialogues)))
     numbers = simulated(options, engine, dialogue, measured)
     print("\n".join(sandboxes_lines(numbers, options.in_flight)))
     speed = numbers["as measured"][options.in_flight]["judgments_per_second"]
     stored = options.verdicts.stat().st_size / dialogues
     program = sum(measured) / len(measured) * dialogue.calls
-    print("\n".join(cost_lines(rates, speed, program, stored)))
+    print("\n".join(cost_lines(speed, program, stored)))
     if options.json:
         options.json.write_text(json.dumps(numbers, indent=1))
 
@@ -273,10 +275,10 @@ def sandboxes_lines(numbers: dict[str, dict[int, dict[str, float]]], in_flight: 
     yield from table([head, *rows], words=1)
 
 
-def cost_lines(rates: Rates, speed: float, program: float, stored: float) -> Iterator[str]:
+def cost_lines(speed: float, program: float, stored: float) -> Iterator[str]:
     """Yield the cost at `speed` judgments a second, each with `program` seconds and `stored` bytes."""
     yield ""
-    yield f"cost at ${rates.dollars:.2f} an hour of a GPU; a result has {stored:,.0f} bytes with its texts"
+    yield f"cost at ${DOLLARS:.2f} an hour of a GPU; a result has {stored:,.0f} bytes with its texts"
     head = ("judgments", "GPU hours", "core hours of programs", "storage", "dollars")
     rows = [
         (
@@ -284,7 +286,7 @@ def cost_lines(rates: Rates, speed: float, program: float, stored: float) -> Ite
             f"{count / speed / 3600:,.2f}",
             f"{count * program / 3600:,.2f}",
             f"{count * stored / 1e6:,.1f} MB",
-            f"{count / speed / 3600 * rates.dollars:,.2f}",
+            f"{count / speed / 3600 * DOLLARS:,.2f}",
         )
         for count in (1_000, 1_000_000)
     ]

@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.cli import train
-from tirjudge_training.config_files import shipped
-from tirjudge_training.planning import preflight
+from tirjudge_training.recipe_file import shipped
+from tirjudge_training.run import preflight
 
 SMALL = {
     "warmup.corpus.programs": 16,
@@ -56,9 +56,8 @@ def test_random_weights_become_a_judge_with_a_model_card(tmp_path: Path) -> None
     assert "tirjudge train --recipe mini --set warmup.corpus.programs=16" in (model / "README.md").read_text()
 
     begins = [line.split(" ", 1)[1] for line in done.stderr.splitlines() if ": stage " in line]
-    assert begins[0] == "warmup: stage 1 of 4"
-    assert begins[2].startswith("rl: stage 3 of 4; the run is expected to end in ")
-    assert len(begins) == 4
+    stages = ("warmup", "heldout-base", "rl", "heldout-rl")
+    assert begins == [f"{stage}: stage {number} of 4" for number, stage in enumerate(stages, 1)]
 
     written = (model / "model.safetensors").stat().st_mtime_ns
     again = small(tmp_path)

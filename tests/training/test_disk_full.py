@@ -129,7 +129,7 @@ def test_other_errors_are_not_changed(tmp_path: Path) -> None:
 BUILD = """
 import os
 os.environ["TIRJUDGE_HUB_MIRROR"] = sys.argv[2]
-from tirjudge_training.config_files import MIXTURES, load
+from tirjudge_training.recipe_file import MIXTURES, load
 from tirjudge_training.corpora.build import build
 from tirjudge_training.corpora.config import CorpusConfig
 asked = ["decontaminate.against=[]", "scale=0.5"]

@@ -12,8 +12,8 @@ import pytest
 
 from tests.model_families import tokenizer_of
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, open_environment
-from tirjudge_training.config_files import load, shipped
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import load, shipped
 
 OURS = re.compile(r"#\s*(ours|inferred)\b")
 STRUCTURE = {"extends", "description", "run", "method"}

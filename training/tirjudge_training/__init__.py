@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tirjudge_training.recipe import Recipe
     from tirjudge_training.rl.trl_rollout import JudgeRolloutFunc
-    from tirjudge_training.run import train
+    from tirjudge_training.run.run import train
 
 __all__ = ["JudgeRolloutFunc", "Recipe", "train"]
 
 _HOMES = {
     "JudgeRolloutFunc": "tirjudge_training.rl.trl_rollout",
     "Recipe": "tirjudge_training.recipe",
-    "train": "tirjudge_training.run",
+    "train": "tirjudge_training.run.run",
 }
 
 

@@ -15,8 +15,8 @@ import typer
 from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, stop
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_training.config_files import BadRecipe, load, load_arms, shipped
 from tirjudge_training.distributed.processes import FirstFailed, Processes
+from tirjudge_training.recipe_file import BadRecipe, load, load_arms, shipped
 
 if TYPE_CHECKING:  # the help loads nothing of the training itself
     from tirjudge_training.data.base import Data
@@ -118,7 +118,7 @@ def train(
         bool,
         typer.Option(
             "--plan",
-            help="Print stages, sizes, hours, memory, disk and cost, and exit.",
+            help="Print stages, sizes, tokens, hours and the least memory, and exit.",
             rich_help_panel="Trying out",
         ),
     ] = False,
@@ -159,10 +159,10 @@ def train(
     if launch_config:
         print(resources.files("tirjudge_training") / LAUNCH / f"{launch_config}.yaml")
         return
-    from tirjudge_training.comparison import compare
-    from tirjudge_training.planning.shrink import shrunk
     from tirjudge_training.recipe import Recipe
-    from tirjudge_training.run import train as run_train
+    from tirjudge_training.run.comparison import compare
+    from tirjudge_training.run.run import train as run_train
+    from tirjudge_training.run.shrink import shrunk
 
     # Short options become assignments, so that the recipe is the only place of settings.
     short = {
@@ -217,7 +217,7 @@ def run_path(recipe: str, config: Recipe, output: Path | None) -> Path:
 @contextmanager
 def one_line_errors(command: str) -> Iterator[None]:
     """Turn the errors that a user can cause into one line and an exit code."""
-    from tirjudge_training.run import RunMismatch
+    from tirjudge_training.run.run import RunMismatch
 
     try:
         yield
@@ -256,9 +256,10 @@ def _list_recipes(*, as_json: bool) -> None:
 
 
 def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
-    from tirjudge_training.planning.plan import NoRows
-    from tirjudge_training.planning.plan import plan as planned
-    from tirjudge_training.run import counted, pipeline_of
+    from tirjudge_training.methods import pipeline_of
+    from tirjudge_training.run.plan import NoRows
+    from tirjudge_training.run.plan import plan as planned
+    from tirjudge_training.run.run import counted
 
     for arm, recipe in recipes.items():
         if arm:
@@ -273,8 +274,8 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
 def _rows(recipe: Recipe) -> Data:
     """Return the data for a plan, which needs no rows and includes those with too long a prompt."""
     from tirjudge_training.data.rows import ExpectedRows
-    from tirjudge_training.planning.plan import NoRows
-    from tirjudge_training.run import data_of
+    from tirjudge_training.run.plan import NoRows
+    from tirjudge_training.run.run import data_of
 
     every = recipe.data.model_copy(update={"max_prompt_tokens": None})
     try:

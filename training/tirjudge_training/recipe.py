@@ -1,16 +1,16 @@
-"""Recipes: every setting of a training run, table by table, and the rates that `--plan` assumes."""
+"""Recipes: every setting of a training run, table by table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.model_folder import embedded_model, embedded_name
 from tirjudge_sandbox.registry import Plugins
-from tirjudge_training import config_files
+from tirjudge_training import recipe_file
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.distillation.config import TeacherConfig
 from tirjudge_training.distributed.device import Attention
@@ -27,30 +27,17 @@ from tirjudge_training.stages.warm_up import WarmUpConfig
 METHODS = Plugins(
     "tirjudge.training_methods",
     "training method",
-    "tirjudge_training.pipelines",
+    "tirjudge_training",
     {
-        "answers": "answers:Answers",
-        "demonstrations": "demonstrations:DemonstrationsAlone",
-        "distill": "distill:Distill",
-        "iterative": "iterative:Iterative",
-        "rejection": "rejection:RejectionAlone",
-        "rl": "rl:RlAlone",
+        name: f"methods:{name}"
+        for name in ("answers", "demonstrations", "distill", "iterative", "rejection", "rl")
     },
 )
-"""Each entry is a subclass of `tirjudge_training.pipelines.Method`."""
-
-FLOAT = 4
-"""Bytes per value in float32."""
-SAMPLING, TRAINING = 2, 8
-"""Operations per parameter and token.
-
-Sampling is one forward pass. Training is a forward pass, a backward pass of twice its cost, and the forward
-pass that gradient checkpointing repeats.
-"""
+"""Each member is a function of `Recipe` and `[method_options]` that returns a `methods.Pipeline`."""
 
 
 class Rates(BaseModel):
-    """The speeds, sizes and prices of a plan. The defaults are assumptions, not measurements."""
+    """The lengths and speeds of a plan. The lengths are assumptions, not measurements."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,39 +47,13 @@ class Rates(BaseModel):
     response_tokens: int = Field(default=600, gt=0)
     """Mean response tokens per trajectory, the sandbox's included."""
     sampled_per_second: float | None = Field(default=None, gt=0)
-    """Response tokens per second and device, programs included; None derives it from `sampling_share`."""
+    """Response tokens per second and device, programs included; None plans no hours."""
     trained_per_second: float | None = Field(default=None, gt=0)
-    """Tokens per second and device, prompts included; None derives it from `training_share`."""
-    peak: float = Field(default=989e12, gt=0)
-    """Operations per second and device; the default is an H100 SXM in bf16, without sparsity."""
-    sampling_share: float = Field(default=0.1, gt=0, le=1)
-    """Share of `peak` that sampling reaches."""
-    training_share: float = Field(default=0.4, gt=0, le=1)
-    """Share of `peak` that training reaches."""
-    sync: float = Field(default=1e9, gt=0)
-    """Bytes per second at which weights reach vLLM."""
-    disk: float = Field(default=1e9, gt=0)
-    """Bytes per second at which checkpoints are written."""
+    """Tokens per second and device, prompts included; None plans no hours."""
     memory: float = Field(default=80e9, gt=0)
-    """Memory per device in bytes; the default is an H100's."""
-    rows_at_once: int = Field(default=32, gt=0)
-    """Trajectories that one device generates at once, for the estimate of the KV cache."""
-    dollars: float = Field(default=3.0, ge=0)
-    """Dollars per hour and device; TIR Table 8's $690 for 29 hours of eight devices are 2.97."""
-    teacher_prompt_dollars: float = Field(default=0.0, ge=0)
-    """Dollars per million tokens that a teacher reads."""
-    teacher_response_dollars: float = Field(default=0.0, ge=0)
-    """Dollars per million tokens that a teacher writes."""
+    """Memory per device in bytes, for `tirjudge launch`; the default is an H100's."""
     tasks: Mapping[str, int] = Field(default_factory=dict)
     """Number of rows per judge, for a plan made before the rows of `data.train` exist."""
-
-    def sampled(self, parameters: int) -> float:
-        """Return response tokens per second and device."""
-        return self.sampled_per_second or self.sampling_share * self.peak / (SAMPLING * parameters)
-
-    def trained(self, parameters: int) -> float:
-        """Return trained tokens per second and device."""
-        return self.trained_per_second or self.training_share * self.peak / (TRAINING * parameters)
 
     def tokens(self, size: Size) -> tuple[int, int]:
         """Return the least and the most sampled or trained tokens, see `Size.resampled` and `Size.spared`."""
@@ -102,63 +63,16 @@ class Rates(BaseModel):
         most = (sampled + size.resampled) * self.response_tokens + size.trained * length
         return least, most
 
-    def cost(self, seconds: float) -> float:
-        """Return the dollars for all devices over so many seconds."""
-        return seconds / 3600 * self.devices * self.dollars
-
-    def teacher_cost(self, dialogues: int) -> float:
-        """Return the dollars for a teacher's dialogues.
-
-        Every token is counted as read once, which prompt caching comes close to.
-        """
-        read, written = self.prompt_tokens, self.response_tokens
-        each = read * self.teacher_prompt_dollars + written * self.teacher_response_dollars
-        return dialogues * each / 1e6
-
-    def seconds(self, size: Size, parameters: int, *, alone: bool = False) -> tuple[float, float]:
-        """Return the least and the most seconds of a stage: see `Size.resampled` and `Size.spared`.
-
-        All devices share its work, or one does it `alone` while the others wait.
-        """
-        one = self.batch(size, parameters)
-        devices = 1 if alone else self.devices
-        sampling, fewer = self.response_tokens / self.sampled(parameters), 1.0
-        if size.trained:
-            fewer = 1 - size.spared / size.trained
-        shared, sampled = one.forward + one.training, size.sampled + size.validated
-        fixed = one.sync + one.checkpoint
-        least = (sampled * sampling + shared * fewer) / devices + fixed * fewer
-        most = ((sampled + size.resampled) * sampling + shared) / devices + fixed
-        return least, most
-
-    def batch(self, size: Size, parameters: int) -> BatchSeconds:
-        """Return the seconds by part, of one device where devices share the part."""
-        length = self.prompt_tokens + self.response_tokens
-        each = length / self.trained(parameters)
-        generation = size.sampled * self.response_tokens / self.sampled(parameters)
-        sync = size.syncs * size.sync_bytes * parameters / self.sync
-        # Three quarters of training are the backward pass and the forward pass that is repeated for it.
-        forward = size.compared * each * SAMPLING / TRAINING
-        training = size.trained * each
-        # The weights and Adam's two moments.
-        checkpoint = size.checkpoints * 3 * FLOAT * parameters / self.disk
-        if self.devices > 1:
-            # Shards are written in the background, so that training waits only if everything else is faster.
-            checkpoint = max(0.0, checkpoint - sync - (generation + forward + training) / self.devices)
-        return BatchSeconds(generation, sync, forward, training, checkpoint)
-
-
-class BatchSeconds(NamedTuple):
-    """The seconds of the parts of a stage, or of one generation batch."""
-
-    generation: float
-    sync: float
-    forward: float
-    """Passes without gradients: the reference of the KL divergence, and importance weights."""
-    training: float
-    """Forward and backward passes, gradient checkpointing's second forward pass included."""
-    checkpoint: float
-    """The time in which training waits for checkpoints."""
+    def seconds(self, size: Size, *, devices: int) -> tuple[float, float] | None:
+        """Return the least and the most seconds on so many devices; None if a speed is not known."""
+        if self.sampled_per_second is None or self.trained_per_second is None:
+            return None
+        sampling = self.response_tokens / self.sampled_per_second
+        training = (self.prompt_tokens + self.response_tokens) / self.trained_per_second
+        sampled = size.sampled + size.validated
+        least = sampled * sampling + (size.trained - size.spared) * training
+        most = (sampled + size.resampled) * sampling + size.trained * training
+        return least / devices, most / devices
 
 
 def _known_method(name: str) -> str:
@@ -256,12 +170,12 @@ class Recipe(BaseModel):
     validation: ValidationConfig = ValidationConfig()
     heldout: HeldoutConfig = HeldoutConfig()
     rates: Rates = Rates()
-    """The speeds and prices that `--plan` assumes; nothing else depends on them."""
+    """The lengths and speeds that `--plan` assumes."""
 
     @classmethod
     def load(cls, recipe: str, assignments: Sequence[str] = ()) -> Self:
         """Load a shipped recipe by name, or a TOML file, and apply `a.b=c` assignments. Raises BadRecipe."""
-        return config_files.load(cls, recipe, assignments)
+        return recipe_file.load(cls, recipe, assignments)
 
     @property
     def generated(self) -> bool:
@@ -284,9 +198,8 @@ class Recipe(BaseModel):
                 "name the rows in data.train"
             )
         # Checked here and not in the run, so that `--plan` refuses the same recipes as training.
-        method = METHODS.open(self.method, **(self.method_options or {}))
-        method.check(self)
-        if self.data.reserved and not method.reserves:
+        pipeline = METHODS.open(self.method, self, **(self.method_options or {}))
+        if self.data.reserved and not pipeline.reserves:
             raise ValueError(
                 "data.reserved sets rows apart for SFT, which this method does not use: "
                 "method must be distill or answers"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import research.smol
-from tirjudge_training.config_files import load, load_arms
-from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import load, load_arms
+from tirjudge_training.run.shrink import shrunk
 
 RECIPES = sorted(Path(research.smol.__file__).parent.joinpath("recipes").glob("*.toml"))
 

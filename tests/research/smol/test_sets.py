@@ -21,8 +21,8 @@ from tests.ifeval_registry import registry as registry
 from tirjudge_environments.instruction_checks import IFEVAL
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox import open_sandbox
-from tirjudge_training.config_files import load, load_arms
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import load, load_arms
 
 RECIPES = Path(sets.__file__).parent / "recipes"
 

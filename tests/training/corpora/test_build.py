@@ -23,11 +23,11 @@ from tirjudge.cli import app
 from tirjudge.data.rows import Row
 from tirjudge.data.sources import MIRROR, open_rows
 from tirjudge_environments.tasks import read_task
-from tirjudge_training.config_files import MIXTURES, load
 from tirjudge_training.corpora.base import KINDS, open_source
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData
+from tirjudge_training.recipe_file import MIXTURES, load
 
 SCALE = 0.008
 PAIRS = ("help-steer-3", "safe-rlhf", "ultra-interact")

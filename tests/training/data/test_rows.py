@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig, prompt_seed
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import BadRecipe, load
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.run import data_of
+from tirjudge_training.run.run import data_of
 
 JUDGES = {name: EnvironmentConfig(name=f"tir-{name}") for name in ("pairwise", "pointwise", "listwise")}
 NO_ROWS = "neither a file nor a finished folder of them"

@@ -12,21 +12,20 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from tests.training.conftest import source, train_and_save
 from tests.training.forked import in_two_processes
 from tests.training.stages.test_rejection import Tasks as SomeTasks
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training.distributed import checkpoints, shared_rows
+from tirjudge_training.distributed import shared_rows
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.evaluation import HeldoutConfig, ValidationConfig
-from tirjudge_training.planning.ending import ExpectedEnd
+from tirjudge_training.evaluation import HeldoutConfig
 from tirjudge_training.rl.batching import seed_shuffle, shard_batch
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.run import _done as run_stage
+from tirjudge_training.run.run import _done as run_stage
 from tirjudge_training.stages.answering import Answering, AnswersConfig
 from tirjudge_training.stages.base import Run, Stage
 from tirjudge_training.stages.measurement import Measurement
@@ -51,13 +50,12 @@ ROLLOUT = RolloutConfig(max_tokens=120)
 STAGES: tuple[Stage, ...] = (
     Rejection(name="rejection", seed=5, config=RejectionConfig(samples=2), rollout=ROLLOUT),
     Measurement(name="heldout", config=HeldoutConfig(n=11), rollout=ROLLOUT),
-    Selection(name="select", stage="rl", candidates=2, config=ValidationConfig(n=6), rollout=ROLLOUT),
+    Selection(name="select", stage="rl", candidates=2),
     Answering(name="answers", config=AnswersConfig(text="<preference>{letter}</preference>", prompts=5)),
 )
 FILES = (
     "rejection/samples.jsonl",
     "heldout/answers.jsonl",
-    "select/answers-4.jsonl",
     "answers/samples.jsonl",
 )
 KILLED_AT = 3
@@ -72,7 +70,7 @@ def main(start: Path, folder: Path, how: str = "to the end") -> None:
         shared_rows.SharedRows.append = dying_append
     run = Run(folder, str(start), Tasks(), lambda line: None, processes=processes)
     for stage in STAGES:
-        run_stage(stage, run, ExpectedEnd({one.name: 0 for one in STAGES}))
+        run_stage(stage, run, "stage")
     for loss in LOSSES:
         config = CONFIG.model_copy(update={"loss": loss})
         if processes.world > 1 and loss == "dapo":
@@ -96,19 +94,6 @@ def dying_append(rows: Any, row: Any, append: Any = shared_rows.SharedRows.appen
     append(rows, row)
     if sum(1 for _ in rows.read()) >= KILLED_AT:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def a_trained_stage(start: Path, folder: Path) -> None:
-    """Leave the checkpoints of an RL stage: the model, and one that knows nothing."""
-    for step in (2, 4):
-        checkpoint = folder / "rl" / "checkpoints" / f"checkpoint-{step}"
-        shutil.copytree(start, checkpoint)
-        if step == 4:
-            weights = load_file(checkpoint / "model.safetensors")
-            noise = {name: torch.zeros_like(weight) for name, weight in weights.items()}
-            save_file(noise, checkpoint / "model.safetensors", metadata={"format": "pt"})
-        checkpoints.mark(checkpoint)
-    shutil.copytree(start, folder / "rl" / "model")
 
 
 class Interrupted(Exception):
@@ -140,7 +125,7 @@ def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     """
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     for folder in (one, two):
-        a_trained_stage(tiny_model, folder)
+        shutil.copytree(tiny_model, folder / "rl" / "model")
     main(tiny_model, one)
     command = [sys.executable, *TORCHRUN, __file__, str(tiny_model), str(two), "killed"]
     killed = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -155,7 +140,7 @@ def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     in_two_processes(main, tiny_model, two, folder=two.parent)
     alone = Run(left, str(tiny_model), Tasks(), lambda line: None)
     for stage in STAGES:
-        run_stage(stage, alone, ExpectedEnd({one.name: 0 for one in STAGES}))
+        run_stage(stage, alone, "stage")
     return one, two, left
 
 
@@ -183,7 +168,7 @@ def test_stages_of_two_processes_leave_the_files_of_one_also_when_killed(
     """Rows are those of one process, in the same order, whoever ends the killed run."""
     one, *others = runs
     expected = {name: timeless(rows(one, name)) for name in FILES}
-    assert [len(found) for found in expected.values()] == [24, 11, 6, 5]
+    assert [len(found) for found in expected.values()] == [24, 11, 5]
     for folder in others:
         for name, found in expected.items():
             assert timeless(rows(folder, name)) == found, name

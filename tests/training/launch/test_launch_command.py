@@ -16,11 +16,12 @@ from typer.testing import CliRunner, Result
 from tests.training.launch.judged_pairs import MINI, write_recipe
 from tirjudge_environments.adapters.dialogues import read_stored_task
 from tirjudge_training.cli import train
-from tirjudge_training.config_files import load
 from tirjudge_training.launch import verl_stage
 from tirjudge_training.launch.cli import launch
+from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import data_of, pipeline_of
+from tirjudge_training.recipe_file import load
+from tirjudge_training.run.run import data_of
 
 LISTS = [
     {"environment": "tir-listwise", "prompt": f"List {n}", "responses": ["1", "2", "3"], "label": "B"}

@@ -21,11 +21,12 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from tests.training.launch.judged_pairs import MINI, write_recipe
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.config_files import load
 from tirjudge_training.launch import verl_stage
 from tirjudge_training.launch.cli import launch
+from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import context, data_of, pipeline_of
+from tirjudge_training.recipe_file import load
+from tirjudge_training.run.run import context, data_of
 
 ROOT = Path(__file__).parents[3]
 ON_CPU = (

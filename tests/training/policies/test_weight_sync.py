@@ -29,10 +29,10 @@ from tirjudge.generation import GeneratorFailed, weight_stream
 from tirjudge.generation.vllm import SharedTensor
 from tirjudge.generation.vllm_worker import open_shared
 from tirjudge.generation.weight_stream import WeightReceiver, WeightSender
-from tirjudge_training.planning import memory
 from tirjudge_training.policies import weight_server, weight_sync
 from tirjudge_training.policies.weight_server import EXTENSION, INCOMPLETE, WeightServer, send_weights
 from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.run import preflight
 
 WEIGHTS = Path("/weights")
 
@@ -316,7 +316,7 @@ def test_the_generator_and_its_addresses_require_each_other(settings: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("sync", "lacking"), [("folder", "passing them to vLLM takes"), ("stream", "the run writes about")]
+    ("sync", "lacking"), [("folder", "passing them to vLLM takes"), ("stream", "the run writes at least")]
 )
 def test_too_little_memory_for_a_folder_of_weights_is_reported_before_a_run(
     sync: str, lacking: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -327,7 +327,7 @@ def test_too_little_memory_for_a_folder_of_weights_is_reported_before_a_run(
     words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]
     with Vllm().up() as server:
         monkeypatch.setattr(weight_sync, "free_bytes", lambda parent: 4 * parameters - 1)
-        monkeypatch.setattr(memory, "available_disk", lambda folder: 0)  # what is checked next
+        monkeypatch.setattr(preflight, "available_disk", lambda folder: 0)  # what is checked next
         words += [f'rl.server.urls=["{server.url}"]', "--set", f"rl.weight_sync={sync}"]
         ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 1

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tirjudge_training import model_folder
-from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import DataConfig
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import counted, data_of
+from tirjudge_training.recipe_file import BadRecipe
+from tirjudge_training.run.run import counted, data_of
 
 LENGTHS = [10 * number for number in range(1, 41)]
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from tirjudge.cli import app
 from tirjudge.storage.run_folder import RunFolder, read_lines
-from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import BadRecipe, load
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.sft import IGNORED
 from tirjudge_training.stages.base import Run

@@ -29,12 +29,13 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.types import By, Refused
-from tirjudge_training.config_files import load
+from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import load
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.stream import TaskSource
-from tirjudge_training.run import data_of, pipeline_of
+from tirjudge_training.run.run import data_of
 from tirjudge_training.sft import IGNORED, SftConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.fine_tuning import FineTuning, kept_samples

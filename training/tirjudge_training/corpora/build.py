@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, read_lines
-from tirjudge_training.config_files import CONFIG, claim_folder
 from tirjudge_training.corpora.base import open_source
 from tirjudge_training.corpora.card import CorpusCard
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.corpora.decontamination import benchmark_texts
 from tirjudge_training.corpora.overlap import OverlapIndex
 from tirjudge_training.corpora.source_build import DROPPED, SourceBuild
+from tirjudge_training.recipe_file import CONFIG, claim_folder
 
 CARD, REPORT = "README.md", "report.json"
 DATA, WORK, SHARDS = "data", "work", "shards"

@@ -27,7 +27,6 @@ from tirjudge.data.sources import open_rows
 from tirjudge.rollout.reward_questions import NotAnswered
 from tirjudge.storage.run_folder import DiskFull, Locked, disk_full_errors
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_training.config_files import MIXTURES, BadRecipe, load, shipped
 from tirjudge_training.corpora.build import build as build_corpus
 from tirjudge_training.corpora.card import HEAD, CorpusCard
 from tirjudge_training.corpora.config import CorpusConfig
@@ -41,6 +40,7 @@ from tirjudge_training.corpora.decontamination import decontaminate as drop_over
 from tirjudge_training.corpora.hub import SchemaChanged, SourceUnavailable
 from tirjudge_training.corpora.inspection import Inspection
 from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
+from tirjudge_training.recipe_file import MIXTURES, BadRecipe, load, shipped
 
 SHORT, FAILED = 1, 3
 

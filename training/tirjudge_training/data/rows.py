@@ -20,7 +20,6 @@ from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import open_rows
 from tirjudge_environments import JudgeTask, Message, Prompt, derive_seed
 from tirjudge_environments.tasks import Columns, RowError, read_task
-from tirjudge_training.config_files import MIXTURES, shipped
 from tirjudge_training.corpora.build import DATA, WORK
 from tirjudge_training.data.base import (
     FAMILIES,
@@ -34,6 +33,7 @@ from tirjudge_training.data.base import (
     prompt_seed,
     tool_variants,
 )
+from tirjudge_training.recipe_file import MIXTURES, shipped
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import RowStream
 

@@ -10,7 +10,7 @@ import typer
 
 from tirjudge.cli.output import examples, log
 from tirjudge_training.cli import Assignments, one_line_errors, run_path
-from tirjudge_training.config_files import BadRecipe, load, load_arms
+from tirjudge_training.recipe_file import BadRecipe, load, load_arms
 
 if TYPE_CHECKING:  # the help loads nothing of the training itself
     from tirjudge_training.launch.verl_config import Machines
@@ -76,8 +76,8 @@ def launch(
     """
     from tirjudge_training.launch import verl_stage
     from tirjudge_training.launch.verl_config import Machines, check_settings
+    from tirjudge_training.methods import pipeline_of
     from tirjudge_training.recipe import Recipe
-    from tirjudge_training.run import pipeline_of
 
     assignments = [*(assign or []), TRAINER]
     machines = Machines(nodes, gpus_per_node, address, backend)
@@ -106,7 +106,8 @@ def _trained(
     """Train the next RL stage; True if its command was only printed."""
     from tirjudge.storage.run_folder import RunFolder
     from tirjudge_training.launch import verl_stage
-    from tirjudge_training.run import claim, context, counted, data_of, pipeline_of
+    from tirjudge_training.methods import pipeline_of
+    from tirjudge_training.run.run import claim, context, counted, data_of
 
     if not dry_run:
         verl_stage.check_installed()

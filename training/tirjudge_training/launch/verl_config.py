@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tirjudge_environments.adapters.dialogues import VERL_MANAGER
-from tirjudge_training.config_files import BadRecipe
-from tirjudge_training.planning.memory import HALF, TRAINED, Shape, gib
-from tirjudge_training.planning.preflight import TooSmall
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.run.model_size import HALF, TRAINED, Shape, gib
+from tirjudge_training.run.preflight import TooSmall
 from tirjudge_training.stages.reinforcement import Reinforcement
 
 Backend = Literal["fsdp2", "megatron"]

@@ -16,8 +16,6 @@ from typing import Any
 from tirjudge.cluster.connection import connect, nodes
 from tirjudge.storage.run_folder import JsonObject, RunFolder, write_atomically
 from tirjudge_training import model_folder
-from tirjudge_training.config_files import CONFIG as RECIPE
-from tirjudge_training.config_files import BadRecipe, to_toml
 from tirjudge_training.data.base import Data
 from tirjudge_training.launch import verl_data, verl_snapshots
 from tirjudge_training.launch.verl_config import (
@@ -30,11 +28,13 @@ from tirjudge_training.launch.verl_config import (
     Machines,
     verl_config,
 )
-from tirjudge_training.pipelines.pipeline import Pipeline
-from tirjudge_training.planning.memory import shape
-from tirjudge_training.planning.preflight import TooSmall
+from tirjudge_training.methods import Pipeline
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import CONFIG as RECIPE
+from tirjudge_training.recipe_file import BadRecipe, to_toml
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.run.model_size import shape
+from tirjudge_training.run.preflight import TooSmall
 from tirjudge_training.stages.base import DONE, MODEL, Run, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
 

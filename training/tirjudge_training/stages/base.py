@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -27,9 +27,6 @@ SAMPLES = "samples.jsonl"
 `index` is the prompt's position in the stage's list. `kept` is a list of `{"ids": [...], "labels": [...]}`,
 one per view, and is empty if no trajectory was good enough.
 """
-Kind = Literal["SFT", "rejection sampling", "RL", "selection, measuring"]
-"""The groups that `--plan` adds up costs by, those of TIR Table 8 and the rest."""
-
 Say = Callable[[str], None]
 
 
@@ -86,26 +83,6 @@ class Size:
     """Trajectories of `trained` that are left out at most, because their groups have no learning signal."""
     validated: int = 0
     """Trajectories rolled out to validate the policy while it is trained."""
-    copied: bool = False
-    """True if the work is to copy a model, which takes seconds."""
-    compared: int = 0
-    """Trajectories passed forward without gradients, counted once per pass: through the reference model of
-    the KL divergence, and for importance weights."""
-    batches: int = 0
-    """Generation batches of RL, at most."""
-    syncs: int = 0
-    """Times that the sampler receives the weights of the trainer."""
-    sync_bytes: int = 0
-    """Bytes per parameter that each of these times takes."""
-    checkpoints: int = 0
-    """Training checkpoints that are written."""
-    dialogues: int = 0
-    """Dialogues with a teacher, at most."""
-
-    @property
-    def timed(self) -> bool:
-        """True if the rates of a recipe say how long the work takes."""
-        return bool(self.sampled or self.trained or self.copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +95,6 @@ class Disk:
     """Model folders."""
     snapshots: int = 0
     """Snapshots of weights in bfloat16."""
-    rollouts: bool = False
-    """True if every rollout is recorded, in `episodes.jsonl` and in `rollouts/`."""
 
 
 class Stage(BaseModel, ABC):
@@ -139,7 +114,6 @@ class Stage(BaseModel, ABC):
     """True if the result holds the reported accuracy of the model of `start`."""
     asks_teacher: ClassVar[bool] = False
     """True if it pays for dialogues with a teacher."""
-    kind: ClassVar[Kind] = "selection, measuring"
 
     @abstractmethod
     def work(self, folder: RunFolder, run: Run) -> JsonObject:

@@ -19,7 +19,6 @@ class TeacherSampling(Stage):
 
     config: TeacherConfig
     asks_teacher = True
-    kind = "rejection sampling"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         tasks = run.data.prompts(self.config.prompts, self.seed)
@@ -29,7 +28,7 @@ class TeacherSampling(Stage):
 
     def size(self, data: Data) -> Size:
         count = trajectories(data, data.prompts(self.config.prompts, self.seed)) * self.config.samples
-        return Size(f"{count:,} dialogues with {self.config.model}", dialogues=count)
+        return Size(f"{count:,} dialogues with {self.config.model}")
 
     def check(self, data: Data) -> None:
         """Raise ValueError if a judge has no prompts for this family of teachers."""

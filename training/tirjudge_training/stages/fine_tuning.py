@@ -30,7 +30,6 @@ class FineTuning(Stage):
     lora: LoraConfig | None = None
     """None trains all weights."""
     distributed = True
-    kind = "SFT"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         found = [sample for name in self.samples for sample in kept_samples(run.path / name)]

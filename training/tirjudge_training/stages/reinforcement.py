@@ -34,7 +34,6 @@ class Reinforcement(Stage):
     answers: RolloutConfig | None = None
     """The limits of the answers to validation tasks; None are those of training."""
     distributed = True
-    kind = "RL"
 
     def require_trl(self) -> None:
         """Raise OtherTrainer if the recipe gives the stage to verl."""
@@ -113,13 +112,6 @@ class Reinforcement(Stage):
             trained=rows,
             validated=self._validations * trajectories(data, tasks),
             spared=rows - rows // worst if limited else 0,
-            compared=rows * _passes(config),
-            batches=config.steps,
-            syncs=config.steps if config.generator != "transformers" else 0,
-            # A stream is in the engine's type, bfloat16 on a GPU; a folder is in the trainer's, float32.
-            sync_bytes=2 if config.weight_sync == "stream" else 4,
-            # An adapter's checkpoints are small.
-            checkpoints=config.steps // config.checkpoint_every if self.lora is None else 0,
         )
 
     def disk(self) -> Disk:
@@ -130,7 +122,6 @@ class Reinforcement(Stage):
             checkpoints=checkpoints_kept(self.config, self.config.steps),
             models=1,
             snapshots=snapshots,
-            rollouts=True,
         )
 
     @property
@@ -150,14 +141,6 @@ class Reinforcement(Stage):
     @property
     def reference(self) -> bool:
         return self.config.beta > 0
-
-
-def _passes(config: RlConfig) -> int:
-    """Return how often a row is passed forward without gradients, on a GPU."""
-    # TRL computes the logprobs of the sampling policy if several optimizer steps use them, and the importance
-    # weights need them too; it computes them once.
-    sampler = config.importance_cap is not None or config.optimizer_steps > 1
-    return (config.beta > 0) + sampler
 
 
 def _length(config: RlConfig) -> str:

@@ -40,7 +40,6 @@ class Rejection(Stage):
     """Samples on training prompts with the model of an earlier stage; each process takes a share of them."""
 
     distributed = True
-    kind = "rejection sampling"
     config: RejectionConfig
     rollout: RolloutConfig
 

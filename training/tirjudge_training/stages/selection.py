@@ -40,7 +40,7 @@ class Selection(Stage):
         return {"best": best, "n": tasks, "correct": {str(step): n for step, n in sorted(counts.items())}}
 
     def size(self, data: Data) -> Size:
-        return Size(f"the best of at most {self.candidates} validated steps", copied=True)
+        return Size(f"the best of at most {self.candidates} validated steps")
 
     def disk(self) -> Disk:
         return Disk(models=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,24 +12,24 @@ from pathlib import Path
 from tirjudge.console_text import first_line
 from tirjudge.generation import GeneratorFailed
 from tirjudge.generation.local.transformers import ATTENDING, layer_kinds
+from tirjudge.models.machine import free_memory
 from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
-from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.distributed.sharded_checkpoints import SHARDED, STATE_DICT_TYPE
 from tirjudge_training.distributed.sharded_models import EFFICIENT
-from tirjudge_training.pipelines.pipeline import Pipeline
-from tirjudge_training.planning import memory
-from tirjudge_training.planning.memory import Shape, gib
-from tirjudge_training.planning.requirements import disk_bytes
+from tirjudge_training.methods import Pipeline
 from tirjudge_training.policies import weight_sync
 from tirjudge_training.policies.vllm_server import VllmServerConfig
 from tirjudge_training.policies.weight_server import WeightServer
 from tirjudge_training.policies.weight_sync import can_stream
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.config import require_reporters
 from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.run import model_size
+from tirjudge_training.run.model_size import Shape, gib
 from tirjudge_training.stages.base import Stage
 
 LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
@@ -80,7 +81,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     # The miniature is too small to need these checks.
     if recipe.model.base is not None:
         _check_packing(recipe, recipe.model.base)
-        _check_space(recipe, pipeline, data, recipe.model.base, folder)
+        _check_space(recipe, pipeline, recipe.model.base, folder)
 
 
 def _rolls_out(stage: Stage) -> bool:
@@ -184,8 +185,8 @@ def _check_packing(recipe: Recipe, base: str) -> None:
     """Refuse packed rows for a model whose layers would carry a state from one row into the next."""
     if recipe.rl.token_budget is None:
         return
-    with memory.model_errors(base):
-        kinds = layer_kinds(memory.config_of(base).get_text_config())
+    with model_size.model_errors(base):
+        kinds = layer_kinds(model_size.config_of(base).get_text_config())
     if others := kinds - ATTENDING:
         raise BadRecipe(
             f"rl.token_budget: {base} has layers ({', '.join(sorted(others))}) that read all rows of a pack "
@@ -193,32 +194,64 @@ def _check_packing(recipe: Recipe, base: str) -> None:
         )
 
 
-def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, folder: Path) -> None:
+def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) -> None:
     """Refuse a run that needs more memory or disk space than there is."""
-    shape = memory.trained_shape(base, recipe.model.lora)
+    shape = model_size.trained_shape(base, recipe.model.lora)
     reference = any(stage.reference for stage in pipeline.stages)
-    # A lower limit: activations and logits, which `--plan` counts, depend on the batch.
-    needed = memory.training_bytes(
+    # A lower limit: activations and logits depend on the batch.
+    needed = model_size.launched_bytes(
         shape, reference=reference, sampler=recipe.rl.generator, off_policy=recipe.rl.off_policy
     )
-    available, where = memory.available_memory()
+    available, where = available_memory()
     model = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
     if needed > available:
         advice = "use a smaller model or a larger machine, or shard it with accelerate's FSDP"
         if Sharding.launched() is Sharding.FSDP and recipe.rl.generator == "transformers":
-            copy = gib(memory.FROZEN * shape.parameters)
+            copy = gib(model_size.FROZEN * shape.parameters)
             advice = f'{copy} of them are a whole copy to sample with: set rl.generator = "vllm"'
         raise TooSmall(
             f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; {advice}"
         )
     _check_weight_folder(recipe, base, shape, model)
-    written = sum(disk_bytes(recipe, pipeline, data, shape).values())
-    room = memory.available_disk(folder)
+    written, room = disk_bytes(pipeline, shape), available_disk(folder)
     if written > room:
         raise TooSmall(
-            f"{model}: the run writes about {gib(written)} of checkpoints, models and rollouts, and "
-            f"{gib(room)} are free at {folder}; free some space, or choose another --output"
+            f"{model}: the run writes at least {gib(written)} of checkpoints and models, and {gib(room)} are "
+            f"free at {folder}; free some space, or choose another --output"
         )
+
+
+def disk_bytes(pipeline: Pipeline, shape: Shape) -> int:
+    """Return the bytes of checkpoints, models and snapshots; the records of rollouts come on top."""
+    disks = [stage.disk() for stage in pipeline.stages]
+    kept = sum(disk.checkpoints for disk in disks)
+    checkpoints = kept + 1 if kept else 0  # the next checkpoint is written before the oldest is deleted
+    models = sum(disk.models for disk in disks)
+    snapshots = sum(disk.snapshots for disk in disks)
+    # A checkpoint has the weights and Adam's two moments.
+    return (
+        checkpoints * 3 * model_size.FROZEN * shape.trained
+        + models * model_size.FROZEN * shape.parameters
+        + snapshots * model_size.HALF * shape.parameters
+    )
+
+
+def available_memory() -> tuple[int, str]:
+    """Return the free bytes of this process's GPU, machine or container, and words for where they are."""
+    import torch
+
+    # With a GPU only its memory is checked: model, gradients and moments are there.
+    if torch.cuda.is_available():
+        return torch.cuda.mem_get_info()[0], f"free on {torch.cuda.get_device_name()}"
+    return free_memory(), "free in memory"
+
+
+def available_disk(folder: Path) -> int:
+    """Return the bytes that a run may use: free space, and what its folder already holds."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    # A resumed run writes its files again, so what they take counts as free.
+    filled = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return shutil.disk_usage(existing).free + filled
 
 
 def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) -> None:
@@ -228,11 +261,11 @@ def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) ->
     """
     server, streamed = recipe.rl.server, recipe.rl.weight_sync == "stream"
     if recipe.rl.generator == "transformers" or (
-        server is not None and streamed and can_stream(memory.skeleton(base), {})
+        server is not None and streamed and can_stream(model_size.skeleton(base), {})
     ):
         return
     parent = server.weights if server is not None else None
-    passing, room = memory.FROZEN * shape.parameters, weight_sync.free_bytes(parent)
+    passing, room = model_size.FROZEN * shape.parameters, weight_sync.free_bytes(parent)
     if passing > room:
         raise TooSmall(
             f"{model}: passing them to vLLM takes {gib(passing)} in {weight_sync.parent_folder(parent)}, and "

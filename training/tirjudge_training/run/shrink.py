@@ -10,9 +10,8 @@ from typing import Any
 from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.data.base import data_path
-from tirjudge_training.pipelines import open_method
-from tirjudge_training.planning.memory import config_of, model_errors
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.run.model_size import config_of, model_errors
 
 FOLDER = "shrunk"
 """The subfolder of the run folder with the model and the rows that are made for it."""
@@ -34,6 +33,7 @@ SIZE = {
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 
 
+RL_ALONE = {"method": "rl", "method_options": None}
 SMALL_SFT = {"batch": 2, "micro_batch": 1, "epochs": 1}
 
 
@@ -66,14 +66,14 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
     """Return the recipe with two generation batches of two groups of two, two layers and made-up rows.
 
     Architecture, judges, loss and sandbox stay the same; sampling does not use vLLM. Groups without a
-    learning signal are trained on, since a model with random weights has no others. The method is
-    replaced as its `shrink` says, mostly by RL alone: such a model has no right dialogues to learn from. Rows
-    of `data.train` are used if they exist. Raises BadRecipe for a model of unknown architecture.
+    learning signal are trained on, since a model with random weights has no others. The method becomes RL
+    alone, but for `answers`: such a model has no right dialogues to learn from. Rows of `data.train` are used
+    if they exist. Raises BadRecipe for a model of unknown architecture.
     """
     # Inside the run folder, so that deleting the run deletes model and rows as well.
     made = folder / FOLDER
     changes: dict[str, Any] = {
-        **open_method(recipe).shrink(),
+        **({"answers": {"prompts": 4}} if recipe.method == "answers" else RL_ALONE),
         "model": {"base": str(_model(recipe, made / "model"))},
         "rl": {
             "trainer": "trl",

@@ -11,9 +11,9 @@ from typing import Any
 
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.evaluation import percentage
-from tirjudge_training.pipelines.pipeline import DEMONSTRATIONS, HELDOUT, WARM_UP, Pipeline
+from tirjudge_training.methods import DEMONSTRATIONS, HELDOUT, WARM_UP, Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import pipeline_of, train
+from tirjudge_training.run.run import train
 from tirjudge_training.stages.base import DONE, MODEL, Say
 
 COMPARISON = "comparison.md"

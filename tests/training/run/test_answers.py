@@ -15,10 +15,11 @@ from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import ChatEncoder, open_environment
 from tirjudge_environments.tasks import read_task
 from tirjudge_training.cli import train
-from tirjudge_training.config_files import BadRecipe, load
-from tirjudge_training.planning.preflight import check
+from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import data_of, pipeline_of
+from tirjudge_training.recipe_file import BadRecipe, load
+from tirjudge_training.run.preflight import check
+from tirjudge_training.run.run import data_of
 from tirjudge_training.sft import IGNORED
 
 RECIPE = "ablations/rm-r1-instruct-32b-answer-only"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.training.test_cli import SMALL, run
-from tirjudge_training import comparison
-from tirjudge_training.config_files import BadRecipe, load, load_arms
 from tirjudge_training.evaluation import Answer, summary
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import BadRecipe, load, load_arms
+from tirjudge_training.run import comparison
 
 RESEARCH = Path(__file__).parents[2] / "research" / "smol" / "recipes"
 ARMS, FURTHER = str(RESEARCH / "smol-arms-ten.toml"), str(RESEARCH / "smol-further-ten.toml")
@@ -32,7 +32,7 @@ def test_an_arm_overrides_keys_of_the_recipe() -> None:
 
 
 def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
-    words = ("train", "--recipe", FURTHER, "--set", "data.heldout=", "--plan")
+    words = ("--recipe", FURTHER, "--set", "data.heldout=", "--plan")
     planned = run(*words, "--arm", "sft", "--arm", "rl")
     assert planned.exit_code == 0, planned.stderr
     assert [line for line in planned.stdout.splitlines() if line.startswith("arm ")] == [
@@ -43,7 +43,7 @@ def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
     assert bad.exit_code == 2
     assert "--arm" in bad.stderr
     assert bad.stderr.strip().endswith("has no arm 'srt'; its arms are rl, sft, rejection, rounds, form")
-    assert "has no arm 'sft'; it has none" in run("train", "--recipe", "mini", "--arm", "sft").stderr
+    assert "has no arm 'sft'; it has none" in run("--recipe", "mini", "--arm", "sft").stderr
 
 
 def test_arms_that_start_elsewhere_keep_their_own_model_and_rows() -> None:
@@ -119,9 +119,7 @@ def test_two_arms_share_a_warm_up_and_are_in_one_table(tmp_path: Path) -> None:
     arms = "".join(f"[arms.{arm}.rl]\nlearning_rate = {rate}\n" for arm, rate in (("a", 1e-3), ("b", 1e-4)))
     small = "".join(f"{key} = {value}\n" for key, value in SMALL.items())
     (tmp_path / "two.toml").write_text(f'extends = "mini"\n{small}{arms}')
-    runs = [
-        run("train", "--recipe", str(tmp_path / "two.toml"), "--output", str(tmp_path / "run")) for _ in "12"
-    ]
+    runs = [run("--recipe", str(tmp_path / "two.toml"), "--output", str(tmp_path / "run")) for _ in "12"]
     assert [one.exit_code for one in runs] == [0, 0], runs[0].stderr
     progress = [line.split(" ", 1)[1] for line in runs[0].stderr.splitlines()]
     assert "a/warmup: writing 32 samples" in progress

@@ -15,7 +15,6 @@ from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder
-from tirjudge_training.config_files import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import RowData, require_rows
 from tirjudge_training.distributed import checkpoints
@@ -23,15 +22,14 @@ from tirjudge_training.distributed.device import Kernels, weights_dtype
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import release
+from tirjudge_training.methods import Pipeline, pipeline_of
 from tirjudge_training.miniature.tasks import GeneratedData
-from tirjudge_training.pipelines import open_method
-from tirjudge_training.pipelines.model_card import model_card, table
-from tirjudge_training.pipelines.pipeline import Pipeline
-from tirjudge_training.planning.ending import ExpectedEnd, expected_end
-from tirjudge_training.planning.memory import model_errors
-from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.rl.run import CHECKPOINTS
+from tirjudge_training.run.model_card import model_card, table
+from tirjudge_training.run.model_size import model_errors
+from tirjudge_training.run.preflight import check
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
 
@@ -66,11 +64,6 @@ UNCLAIMED = (
 
 class RunMismatch(ValueError):
     """The folder holds a run of another recipe. The message is one line and names the first difference."""
-
-
-def pipeline_of(recipe: Recipe) -> Pipeline:
-    """Return the stages of a recipe's training method."""
-    return open_method(recipe).build(recipe)
 
 
 def data_of(recipe: Recipe) -> Data:
@@ -150,8 +143,11 @@ def train(
             run_folder.write(ROWS, json.dumps(counts, indent=2) + "\n")
             say(_rows_line(counts, recipe.data.max_prompt_tokens))
         # In order: each stage may use the models and samples of those before it.
-        end = expected_end(recipe, pipeline, data)
-        results = {stage.name: _done(stage, run, end) for stage in pipeline.stages}
+        of = len(pipeline.stages)
+        results = {
+            stage.name: _done(stage, run, f"stage {number} of {of}")
+            for number, stage in enumerate(pipeline.stages, 1)
+        }
         if pipeline.models:
             run_folder.write(RESULTS, table(pipeline, results))
         model = Path(run.model(pipeline.result))
@@ -229,14 +225,16 @@ def claim(folder: RunFolder, recipe: Recipe) -> None:
         )
 
 
-def _done(stage: Stage, run: Run, end: ExpectedEnd) -> JsonObject:
-    """Return the result of a stage: from its folder if it is done, else by doing its work."""
+def _done(stage: Stage, run: Run, place: str) -> JsonObject:
+    """Return the result of a stage: from its folder if it is done, else by doing its work.
+
+    `place` is the number of the stage in words.
+    """
     path, processes = run.path / stage.name, run.processes
-    finished, fresh = processes.first(lambda: ((path / DONE).exists(), not path.exists()))
-    if finished:
+    if processes.first((path / DONE).exists):
         run.say(f"{stage.name}: done")
     else:
-        run.say(f"{stage.name}: {end.begins(stage.name)}")
+        run.say(f"{stage.name}: {place}")
         with disk_full_errors(path):
             # The other processes open files of their own in it, and may do so before the first one.
             processes.first(lambda: path.mkdir(parents=True, exist_ok=True))
@@ -251,8 +249,6 @@ def _done(stage: Stage, run: Run, end: ExpectedEnd) -> JsonObject:
                 release()
                 # Written last: a stage without this file is resumed.
                 folder.write(DONE, json.dumps(result, indent=2) + "\n")
-    # A resumed stage had done some of its work before, so that its time says nothing about the rest.
-    end.ends(stage.name, timed=fresh)
     return processes.first(lambda: json.loads((path / DONE).read_text(encoding="utf-8")))
 
 

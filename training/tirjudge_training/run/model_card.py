@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tirjudge_training.evaluation import percentage
-from tirjudge_training.pipelines import open_method
-from tirjudge_training.pipelines.pipeline import BASE, HELDOUT, Pipeline
+from tirjudge_training.methods import BASE, HELDOUT, Pipeline
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.stages.distillation import DialogueRendering
 from tirjudge_training.stages.reinforcement import Reinforcement
 
 HEAD = """\
@@ -35,22 +35,29 @@ def model_card(recipe: Recipe, command: str, pipeline: Pipeline, results: Mappin
 
 
 def _made(recipe: Recipe, command: str, pipeline: Pipeline, results: Mapping[str, Any]) -> Iterator[str]:
-    method = open_method(recipe)
     loss = f"RL trains with the loss `{recipe.rl.loss}`; every" if _has_rl(pipeline) else "Every"
     yield "## How it was made\n"
     yield f"    {command}\n"
     yield (
         f"From random weights, with seed {recipe.seed}: a supervised warm-up, then "
-        f"{method.describe(recipe)}. "
+        f"{pipeline.about}. "
         f"{loss} program ran in the sandbox, and its output is "
         "left out of the loss. All training tasks are generated from the constraint families below; "
-        f"{method.provenance(recipe, results)}. The stages:\n"
+        f"{_provenance(pipeline, results)}. The stages:\n"
     )
     # Without the controls, which did not contribute to this model.
     for stage in pipeline.making:
         if line := stage.describe(results[stage.name]):
             yield f"* `{stage.name}`: {line}"
     yield ""
+
+
+def _provenance(pipeline: Pipeline, results: Mapping[str, Any]) -> str:
+    """Return which other models' outputs are in the training data."""
+    for stage in pipeline.making:
+        if isinstance(stage, DialogueRendering):
+            return f"{results[stage.name]['samples']:,} dialogues of the SFT are {stage.config.model}'s"
+    return "no other model's output is in the training data"
 
 
 def _has_rl(pipeline: Pipeline) -> bool:

@@ -26,8 +26,8 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
-from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import BadRecipe, load
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import TaskSource

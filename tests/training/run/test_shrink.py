@@ -13,13 +13,13 @@ from typer.testing import CliRunner, Result
 from tests.training.forked import in_two_processes
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train as train_command
-from tirjudge_training.config_files import load, shipped
 from tirjudge_training.data.base import data_path
 from tirjudge_training.distributed.device import MACHINE
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import train
+from tirjudge_training.recipe_file import load, shipped
+from tirjudge_training.run.run import train
+from tirjudge_training.run.shrink import shrunk
 
 ARCHITECTURES = {
     "tir-judge-zero-8b": ("Qwen3ForCausalLM", False),

@@ -1,15 +1,37 @@
-"""The stages of a recipe, their order, and the models that they start from."""
+"""The stages of each method, their order and the models they start from; a method of another package."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from tirjudge_training.config_files import BadRecipe, load
-from tirjudge_training.pipelines.pipeline import Pipeline
+from tirjudge_training.cli import train
+from tirjudge_training.methods import Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import pipeline_of
+from tirjudge_training.recipe_file import BadRecipe, load
+from tirjudge_training.run.plan import plan
+from tirjudge_training.run.run import data_of
+from tirjudge_training.run.shrink import shrunk
+
+TWICE = '''
+from tirjudge_training.methods import Pipeline, initial_model, measure, reinforce
+
+def twice(recipe, steps):
+    """RL, and RL again with the first model as the reference of the KL divergence."""
+    start, opening = initial_model(recipe)
+    stages = [reinforce(recipe, "first", start), reinforce(recipe, "second", "first", steps=steps)]
+    return Pipeline((*opening, *stages, *measure(recipe, "second", "second")), "second", "RL, twice")
+'''
+TINY = (
+    *("method=twice", "method_options.steps=2", "rl.steps=1", "rl.groups=1", "rl.samples=2"),
+    *("rl.filter=none", "rl.max_tokens=20", "heldout.n=1", "heldout.max_tokens=20"),
+)
 
 
 def pipeline(*assignments: str) -> Pipeline:
@@ -106,7 +128,7 @@ def test_a_warm_up_without_tools_has_the_same_size_and_only_text() -> None:
             "no training method 'itrative'; "
             "there are answers, demonstrations, distill, iterative, rejection, rl",
         ),
-        (("method=answers",), "method answers needs labelled rows of your own"),
+        (("method=answers",), "method 'answers': it needs labelled rows of your own"),
         (("data.reserved=5",), "are for rows of your own"),
         (
             ("data.train=r.jsonl", "model.base=m", "data.reserved=5"),
@@ -122,3 +144,52 @@ def test_a_contradictory_recipe_is_refused_before_anything_starts(
         pipeline(*assignments)
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a package with another method on the path, as an installed distribution."""
+    site = tmp_path / "site"
+    monkeypatch.syspath_prepend(site)
+    info = site / "twice-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "twice.py").write_text(TWICE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: twice\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tirjudge.training_methods]\ntwice = twice:twice\n")
+
+
+@pytest.mark.usefixtures("twice")
+def test_a_method_of_another_package_is_planned_and_shrunk(tmp_path: Path) -> None:
+    recipe = load(Recipe, "mini", TINY)
+    pipeline = pipeline_of(recipe)
+    assert [stage.name for stage in pipeline.making] == ["warmup", "heldout-base", "first", "second"]
+    lines = list(plan(recipe, pipeline, data_of(recipe), tmp_path / "run"))
+    assert any("second" in line and "2 batches of 1 x 2" in line for line in lines)
+    assert pipeline_of(shrunk(recipe, tmp_path / "run")).result == "rl", "RL needs no right answers"
+
+
+@pytest.mark.usefixtures("twice")
+def test_a_method_of_another_package_is_trained_with(tiny_model: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(train)
+    settings = [word for one in TINY for word in ("--set", one)]
+    run = tmp_path / "run"
+    done = CliRunner().invoke(app, ["--model", str(tiny_model), *settings, "--output", str(run)])
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.strip() == str(run / "second" / "model")
+    assert "| second |" in (run / "results.md").read_text()
+
+
+@pytest.mark.usefixtures("twice")
+def test_an_unknown_option_of_a_method_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"training method 'twice': .*unexpected keyword argument 'stops'"):
+        load(Recipe, "mini", [*TINY, "method_options.stops=1"])
+
+
+def test_the_public_names_load_without_torch() -> None:
+    program = (
+        "import sys; from tirjudge_training import JudgeRolloutFunc, Recipe, train; "
+        "assert Recipe.load('mini', ['rl.steps=3']).rl.steps == 3; print({'torch', 'trl'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

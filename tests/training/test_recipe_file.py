@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge_training.config_files import BadRecipe, difference, load, to_toml
+from tirjudge_training.recipe_file import BadRecipe, difference, load, to_toml
 
 
 class Inner(BaseModel):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tirjudge_training.evaluation import Answer, summary
-from tirjudge_training.pipelines.model_card import model_card
+from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import pipeline_of
+from tirjudge_training.run.model_card import model_card
 
 MEASURED = summary(
     Answer("tir-pairwise", "lines", "", n > 0, 1.0, verdicts=2, views=2, calls=2, ran=2, errors=n == 0)

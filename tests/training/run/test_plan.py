@@ -1,0 +1,187 @@
+"""`--plan` prints the numbers of an independent computation and starts nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
+from tirjudge.cli import app
+from tirjudge.console_text import span
+from tirjudge_training.methods import pipeline_of
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.policies.base import Sampler
+from tirjudge_training.recipe import Rates, Recipe
+from tirjudge_training.recipe_file import load
+from tirjudge_training.run import model_size
+from tirjudge_training.run.plan import NoRows, plan
+from tirjudge_training.run.run import data_of
+from tirjudge_training.stages.base import Size
+
+
+def lines(recipe: Recipe, folder: Path) -> list[str]:
+    data = data_of(recipe) if recipe.generated else NoRows()
+    return list(plan(recipe, pipeline_of(recipe), data, folder))
+
+
+def table(found: list[str]) -> dict[str, list[str]]:
+    """Return the cells of each stage's line."""
+    stages = found[found.index("") + 1 :]
+    stages = stages[: stages.index("")]
+    return {line.split()[0]: re.split(r"\s{2,}", line) for line in stages}
+
+
+def test_the_plan_lists_every_stage_with_its_size(tmp_path: Path) -> None:
+    recipe = load(
+        Recipe, "mini", ["method=iterative", "rl.steps=10", "rl.groups=4", "rl.replacement_rounds=3"]
+    )
+    recipe = recipe.model_copy(update={"iterate": recipe.iterate.model_copy(update={"steps": None})})
+    found = table(lines(recipe, tmp_path))
+    assert list(found)[1:-1] == [stage.name for stage in pipeline_of(recipe).stages]
+    assert found["warmup"][1:3] == ["48,000 generated samples", "48,000"]
+    assert found["rl-1"][1:4] == ["10 batches of 4 x 8", "320 to 1,280", "320"]
+    assert found["heldout-base"][2] == "2,000", "500 pairs, 500 lists and 500 singles of two views"
+    assert list(tmp_path.iterdir()) == [], "a plan must write nothing"
+
+
+def test_finished_stages_cost_nothing(tmp_path: Path) -> None:
+    recipe = load(Recipe, "mini")
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "done.json").write_text("{}")
+    found = table(lines(recipe, tmp_path))
+    assert found["warmup"][-1] == "done"
+    assert found["rl"][-1] != "done"
+
+
+def test_seconds_are_tokens_over_rates() -> None:
+    rates = Rates(prompt_tokens=100, response_tokens=50, sampled_per_second=10, trained_per_second=30)
+    size = Size("", sampled=40, resampled=80, trained=20, spared=10)
+    # 40 x 50 / 10 sampled, 20 x 150 / 30 trained
+    assert rates.seconds(size, devices=2) == ((200 + 50) / 2, (600 + 100) / 2)
+    assert rates.seconds(size, devices=1) == (200 + 50, 600 + 100)
+    assert Rates().seconds(size, devices=1) is None
+
+
+QWEN3_8B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 151936,
+}
+"""A published config.json."""
+PARAMETERS = 8_190_735_360
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the configuration and without weights."""
+    folder = tmp_path_factory.mktemp("qwen")
+    (folder / "config.json").write_text(json.dumps(QWEN3_8B))
+    return folder
+
+
+def planned(name: str, *assignments: object) -> str:
+    words = [word for one in assignments for word in ("--set", str(one))]
+    result = CliRunner().invoke(app, ["train", "--recipe", name, "--plan", *words])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_plan_of_the_papers_8b_before_its_rows_exist(qwen: Path) -> None:
+    """Steps by hand: two passes over 95 % of the rows, pointwise ones in two views, in 128 slots a batch.
+
+    Weights, gradients and moments are sharded over eight devices with the KL reference in bfloat16.
+    """
+    found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={qwen}/none")
+    assert "none does not exist: counted with 26,361 rows ([rates.tasks])" in found
+    trained = 12450 - round(0.05 * 12450), 1461 - round(0.05 * 1461)
+    slots = 3 * trained[0] + trained[1]
+    batches = -(-2 * slots // 128)
+    rows = batches * 128 * 8
+    line = rf"rl-[012] +at most {batches} batches of 128 x 8 +{rows:,} +{rows // 3:,} to {rows:,} "
+    assert len(re.findall(line, found)) == 3, "replacements use up the rows of the two epochs"
+    assert f"{2 * trained[0] + trained[1]:,} prompts x 4" in found
+    assert f"memory of each of 8 devices: at least {18 * PARAMETERS / 8 / 2**30:.1f} GiB" in found
+    assert re.search(r"^total +unknown$", found, re.MULTILINE), "the recipe states no speeds"
+
+
+def test_sampling_and_measuring_are_divided_by_the_devices(qwen: Path) -> None:
+    """Four rollouts of 600 tokens for each view of 38 of 40 rows, at 10 tokens a second and device."""
+    few = [f"rates.tasks.tir-{kind}=40" for kind in ("pointwise", "pairwise", "listwise")]
+    speeds = ("rates.sampled_per_second=10", "rates.trained_per_second=10")
+    seconds = 4 * 600 / 10 * (2 * 38 + 38 + 38)
+    for devices in (8, 1):
+        words = (f"model.base={qwen}", f"data.train={qwen}/none", *few, *speeds, f"rates.devices={devices}")
+        found = table(planned("tir-judge-zero-8b", *words).splitlines())
+        assert found["rejection-1"][-1] == span(*[seconds / devices] * 2)
+        assert found["total"][-1].startswith("at least "), "the time of a selection is unknown"
+
+
+def test_a_plan_needs_neither_rows_nor_a_model(tmp_path: Path) -> None:
+    missing = tmp_path / "rows.jsonl"
+    recipe = load(Recipe, "j1-8b", [f"data.train={missing}", f"model.base={tmp_path}", "rl.epochs=2"])
+    found = lines(recipe, tmp_path / "run")
+    assert "whose config.json is not available" in found[0]
+    assert found[1] == f"{missing} does not exist: stages that go through its rows are not counted"
+    assert table(found)["rl"][1] == "2 epochs in batches of 512 x 5"
+
+
+@pytest.mark.parametrize(
+    ("shared_by", "precision", "sampler", "off_policy", "bytes_a_parameter"),
+    [
+        ("", "no", "transformers", False, 16 + 4),
+        ("", "no", "transformers", True, 16 + 4 + 4),
+        ("", "no", "vllm", True, 16 + 4),
+        ("FSDP", "no", "transformers", False, (16 + 4) / 8 + 4),
+        ("FSDP", "bf16", "transformers", False, (16 + 2) / 8 + 4),
+        ("FSDP", "bf16", "vllm", False, (16 + 2) / 8),
+        ("FSDP", "bf16", "vllm-server", False, (16 + 2) / 8),
+    ],
+)
+def test_the_least_memory_of_a_launched_process(
+    shared_by: str,
+    precision: str,
+    sampler: Sampler,
+    off_policy: bool,
+    bytes_a_parameter: float,
+    qwen: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weight, gradient, two moments and the KL reference, sharded over eight except for full copies."""
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", str(shared_by == "FSDP").lower())
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    shape = model_size.shape(str(qwen))
+    found = model_size.launched_bytes(shape, reference=True, sampler=sampler, off_policy=off_policy)
+    assert found == PARAMETERS * bytes_a_parameter
+
+
+def test_only_the_adapter_is_trained_with_lora(qwen: Path) -> None:
+    """36 layers of seven matrices, rank * (in + out) each: 4,096 wide, keys and values 1,024, MLPs 12,288."""
+    adapter = 36 * 64 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12288))
+    found = model_size.shape(str(qwen), LoraConfig(rank=64))
+    assert (found.parameters, found.trained) == (PARAMETERS, adapter)
+    assert model_size.launched_bytes(found, reference=True) == 4 * PARAMETERS + 16 * adapter
+
+
+@needs_smollm2
+def test_the_shape_of_a_gguf_file_is_that_of_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes are those that SmolLM2-135M's `config.json` on the hub gives."""
+    use_converted(tmp_path, monkeypatch)
+    hidden, keys, mlp, layers, words = 576, 192, 1536, 30, 49152
+    layer = 2 * hidden * hidden + 2 * hidden * keys + 3 * hidden * mlp + 2 * hidden
+    assert model_size.trained_shape(str(wheel_file()), None).parameters == (
+        words * hidden + layers * layer + hidden
+    )

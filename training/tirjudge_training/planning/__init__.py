@@ -1,1 +1,0 @@
-"""Planning: what a run will take, and checks before it starts."""

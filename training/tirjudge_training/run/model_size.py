@@ -1,0 +1,136 @@
+"""The size of a model and the memory that its training takes at least, from its configuration alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tirjudge.console_text import first_line
+from tirjudge.generation.model_files import Adapter
+from tirjudge.models import resolve_model
+from tirjudge_training.distributed.processes import Sharding
+from tirjudge_training.model_folder import LoraConfig, base_of
+from tirjudge_training.policies.base import Sampler
+from tirjudge_training.recipe_file import BadRecipe
+
+TRAINED = 16
+"""Bytes per trained parameter: weight, gradient and Adam's two moments, all in float32."""
+FROZEN = 4
+"""Bytes per frozen parameter: under an adapter, in the KL reference of one device, or in vLLM's folder."""
+HALF = 2
+"""Bytes per value in bfloat16."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a model that its memory depends on."""
+
+    parameters: int
+    vocabulary: int
+    adapter: int | None = None
+    """Parameters of a LoRA adapter, the only ones trained; None if all weights are trained."""
+
+    @property
+    def trained(self) -> int:
+        """Number of parameters that are trained."""
+        return self.parameters if self.adapter is None else self.adapter
+
+
+def shape(model: str, lora: LoraConfig | None = None) -> Shape:
+    """Read the shape of a model folder or hub id, of an adapter that of the model below it.
+
+    Raises OSError if it is missing, and ValueError if it is unknown or lacks the target layers of `lora`.
+    """
+    network = skeleton(model)
+    found = Shape(
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        vocabulary=config_of(model).get_text_config().vocab_size,
+    )
+    if lora is None:
+        return found
+    from peft import inject_adapter_in_model
+
+    network = inject_adapter_in_model(lora.adapter(), network)
+    return replace(found, adapter=sum(p.numel() for p in network.parameters() if p.requires_grad))
+
+
+@contextmanager
+def model_errors(base: str) -> Iterator[None]:
+    """Raise BadRecipe, in one line that names the model, where a run's model cannot be found or read."""
+    if base.startswith((".", "/", "~")) and not Path(base).expanduser().exists():
+        raise BadRecipe(f"no model {base!r}: there is no such file or folder")
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise BadRecipe(
+            f"no model {base!r}, neither a folder with one nor a hub id: {first_line(error)}"
+        ) from None
+
+
+def trained_shape(base: str, lora: LoraConfig | None) -> Shape:
+    """Read the shape of what a run trains; raises BadRecipe if there is no model, or an adapter misfits."""
+    with model_errors(base):
+        found, adapter = shape(base), Adapter.of(Path(resolve_model(base)))
+    if adapter is not None and lora is not None and not lora.merge and adapter.rank != lora.rank:
+        raise BadRecipe(
+            f"model.lora.rank: {base} is an adapter of rank {adapter.rank}, with which training goes on: "
+            f"set model.lora.rank={adapter.rank}"
+        )
+    try:
+        return found if lora is None else shape(base, lora)
+    except ValueError as error:
+        raise BadRecipe(f"model.lora: {error}") from None
+
+
+def launched_bytes(
+    shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers", off_policy: bool = False
+) -> int:
+    """Return the memory that one of the launched processes needs for training, see `training_bytes`."""
+    shards = int(os.environ.get("WORLD_SIZE", "1")) if Sharding.launched() is Sharding.FSDP else 1
+    rounded = os.environ.get("ACCELERATE_MIXED_PRECISION", "no") != "no"
+    return training_bytes(
+        shape, shards=shards, rounded=rounded, reference=reference, sampler=sampler, off_policy=off_policy
+    )
+
+
+def training_bytes(
+    shape: Shape, *, shards: int, rounded: bool, reference: bool, sampler: Sampler, off_policy: bool = False
+) -> int:
+    """Return the memory that training needs on each of the devices that share the state, for any batch size.
+
+    Activations and vLLM's engine come on top. `rounded` is True if a sharded KL reference is in bfloat16.
+    """
+    # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
+    frozen = shape.parameters if reference or shape.adapter is not None else 0
+    weight = HALF if rounded and shards > 1 and shape.adapter is None else FROZEN
+    state = TRAINED * shape.trained + weight * frozen
+    copied = sampler == "transformers" and (off_policy or shards > 1)
+    return state // shards + (FROZEN * shape.parameters if copied else 0)
+
+
+def gib(size: int) -> str:
+    """Format bytes as GiB, or as MiB below half a GiB."""
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
+
+
+def skeleton(model: str) -> Any:
+    """Build the model without its weights."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    config = config_of(model)
+    # The meta device builds all layers without allocating their weights.
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def config_of(model: str) -> Any:
+    """Read the configuration of a model folder or hub id, of an adapter that of the model below it."""
+    from transformers import AutoConfig
+
+    folder = resolve_model(model)
+    return AutoConfig.from_pretrained(base_of(Path(folder)) or folder, trust_remote_code=False)
