@@ -30,7 +30,7 @@ from research.smol.sources import (
     rm_bench_rows,
 )
 from research.smol.splits import FAMILIES, HELD_OUT_FAMILIES, SEED, SPLITS, Split, rank, split_of
-from tirjudge.evaluation.benchmark_labels import judgebench_section
+from tirjudge.evaluation.benchmarks.judgebench import section_of
 from tirjudge_sandbox import open_sandbox
 
 IFEVAL_SETS = {
@@ -146,8 +146,8 @@ def judgebench(split: Split) -> Iterator[Fields]:
                 "prompt": row["question"],
                 "responses": [row["response_A"], row["response_B"]],
                 "label": row["label"],
-                "domain": judgebench_section(row["source"]),
-                "families": [f"judgebench {judgebench_section(row['source'])}"],
+                "domain": section_of(row["source"]),
+                "families": [f"judgebench {section_of(row['source'])}"],
             }
 
 

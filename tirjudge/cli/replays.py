@@ -10,7 +10,7 @@ from pathlib import Path
 from tirjudge.cli.options import label_values
 from tirjudge.cli.output import say
 from tirjudge.data.rows import STANDARD_INPUT
-from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
+from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
 from tirjudge.judging.config import MeteredConfig

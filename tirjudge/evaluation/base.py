@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
-from tirjudge.evaluation.row_ids import RowIds
 from tirjudge.statistics import Proportion, Statistic
 
 _STRICT = ConfigDict(strict=True, revalidate_instances="always", hide_input_in_errors=True)
@@ -124,7 +123,7 @@ class JudgedRow:
 class Units:
     """Measurements of a protocol, unit by unit; units are counted, resampled and paired between runs."""
 
-    ids: RowIds
+    ids: tuple[str, ...]
     """Id of each unit's row, or group of rows; unique."""
     sections: Mapping[str, NDArray[np.intp]]
     """Positions of each section's units; every unit is in one section. Resampling keeps the sizes."""

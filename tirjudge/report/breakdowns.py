@@ -11,9 +11,8 @@ import numpy as np
 
 from tirjudge.console_text import printable
 from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
-from tirjudge.evaluation.protocols.position import POSITION
-from tirjudge.evaluation.scoring import score
-from tirjudge.evaluation.units import own_order, reversed_order
+from tirjudge.evaluation.protocols.behaviour import POSITION
+from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
 from tirjudge.judging.result_rows import RecordedRow
 from tirjudge.report.rows import number

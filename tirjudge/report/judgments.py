@@ -11,8 +11,8 @@ from typing import Any
 
 from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.run_checks import LabelCheck
 from tirjudge.evaluation.runs import (
+    LabelCheck,
     comparison_record,
     default_protocols,
     fitting,

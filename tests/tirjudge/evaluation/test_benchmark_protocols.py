@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.tirjudge.judged_pairs import figures, pair
 from tirjudge.evaluation.base import JudgedRow, Vote
-from tirjudge.evaluation.benchmark_labels import REWARDBENCH
+from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 
@@ -180,7 +180,7 @@ def test_rewardbench_weighs_subsets_by_example_counts() -> None:
     scored = figures("rewardbench", rows)
     assert scored["Reasoning"] == pytest.approx(984 / (984 + 164))
     assert scored["mean of sections"] == pytest.approx((1 + 984 / (984 + 164)) / 2)
-    assert sum(sum(subsets.values()) for subsets in REWARDBENCH.values()) == 2985 - 447 + 984
+    assert sum(sum(subsets.values()) for subsets in SECTIONS.values()) == 2985 - 447 + 984
 
 
 def test_an_rmb_set_is_right_only_if_every_loser_is_beaten() -> None:

@@ -19,7 +19,7 @@ from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command, write
 from tests.tirjudge.judged_pairs import OUTCOMES, pair
 from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
-from tirjudge.evaluation.benchmark_labels import REWARDBENCH
+from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import Comparison, compare, mcnemar
 
@@ -138,7 +138,7 @@ def test_mcnemar_answers_at_once_for_many_discordant_rows(gained: int, lost: int
 
 
 def rewardbench_summary(path: Path, **changes: float) -> Path:
-    sizes = {subset: size for subsets in REWARDBENCH.values() for subset, size in subsets.items()}
+    sizes = {subset: size for subsets in SECTIONS.values() for subset, size in subsets.items()}
     rates = {subset: round(0.8 * size) / size for subset, size in (sizes | {"math-prm": 447}).items()}
     path.write_text(json.dumps(rates | changes))
     return path
@@ -159,7 +159,7 @@ def test_summaries_are_compared_unpaired(tmp_path: Path) -> None:
     variance = 0.0
     for path in (first, second):
         rates = json.loads(path.read_text())
-        for subsets in REWARDBENCH.values():
+        for subsets in SECTIONS.values():
             for subset, weight in subsets.items():
                 share = weight / sum(subsets.values()) / 4
                 rows = 447 if subset == "math-prm" else weight

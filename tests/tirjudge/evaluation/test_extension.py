@@ -31,7 +31,7 @@ COINS = Benchmark(
 """
 PROTOCOL = """
 from tirjudge.evaluation.base import ProtocolCard
-from tirjudge.evaluation.units import UnitsBuilder, drawn_vote
+from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote
 from tirjudge.statistics import Proportion
 
 

@@ -32,7 +32,7 @@ class Part:
     rows: int | None = None
     """Published number of rows; None if unknown."""
     ids: str = ""
-    """Digest of the ids of all rows (`tirjudge.evaluation.run_checks.ids_digest`); empty if unknown."""
+    """Digest of the ids of all rows (`tirjudge.evaluation.runs.ids_digest`); empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,48 @@
-"""PandaLM's test set: pairs labelled by three people."""
+"""PandaLM's test set: pairs labelled by three people, and the outputs of PandaLM and JudgeLRM on it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
 
+from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge.evaluation.stored_outputs.base import (
+    OTHER,
+    Record,
+    Scale,
+    Unreadable,
+    need,
+    need_text,
+    pair_vote,
+    reading,
+)
+from tirjudge_environments import Malformed
+from tirjudge_environments.formats.judgelrm import read_scores
 from tirjudge_environments.tasks import RowError
+
+_ANNOTATORS = ("annotator1", "annotator2", "annotator3")
+_BEST_OF_CLASS = {0: (0, 1), 1: (0,), 2: (1,)}
+_CLASSES = tuple(map(str, _BEST_OF_CLASS))
+
+
+def _people(row: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the candidates in first place by majority of PandaLM's annotators, and each annotator's class.
+
+    Two candidates are a tie. The classes are 0 for a tie, and 1 or 2 for a response. Raises KeyError for a
+    row without annotators, and ValueError for another class or if all three disagree.
+    """
+    for name in _ANNOTATORS:
+        if str(row[name]) not in _CLASSES:
+            raise ValueError(f"{name} is {row[name]!r}, not 0 (tie), 1 or 2")
+    classes = tuple(int(row[name]) for name in _ANNOTATORS)
+    chosen = max(classes, key=classes.count)
+    if classes.count(chosen) == 1:
+        raise ValueError("the three annotators disagree: no majority")
+    return _BEST_OF_CLASS[chosen], classes
+
 
 _LABELS = {0: "tie", 1: "A", 2: "B"}
 
@@ -55,3 +91,89 @@ PANDALM = Benchmark(
     },
     read=_read,
 )
+
+
+_VERDICTS = ("pandalm_result", "gpt_result")
+_BEST = {"0": (0, 1), "1": (0,), "2": (1,), "tie": (0, 1)}
+_ENOUGH = 20
+"""Rows of which one must prefer the second response, unless the scale is another one."""
+
+
+def _value(name: str, row: Record) -> list[Any]:
+    return [row.get(name)]
+
+
+def _fault(counts: Mapping[float, int]) -> str:
+    if {0.0, 1.0} <= counts.keys() and OTHER not in counts and sum(counts.values()) >= _ENOUGH:
+        return "is 0 or 1 in all rows, never 2: PandaLM's scale is 0 (tie), 1 (the first) and 2 (the second)"
+    return ""
+
+
+class PandaLm:
+    """Reads rows of the test set (three annotators), or verdicts that are joined with it by `idx`."""
+
+    name = "pandalm"
+    about = "WeOpenML/PandaLM: testset-v1.json, and verdicts (--labels testset-v1.json)"
+    benchmark = "pandalm"
+    protocols = ("three-class", "two-class", "kappa")
+    scales = tuple(Scale(name, partial(_value, name), _fault) for name in (*_VERDICTS, "annotator1"))
+
+    def recognises(self, row: Record) -> bool:
+        return any(name in row for name in (*_VERDICTS, "annotator1")) and "output" not in row
+
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
+        people = row if label is None else label
+        if "annotator1" not in people:
+            raise Unreadable("no annotators: give the test set with --labels", people)
+        with reading(people):
+            gold, annotations = _people(people)
+        yield JudgedRow(
+            id=str(need(row, "idx")),
+            votes=tuple(_vote(str(row[name])) for name in _VERDICTS if name in row),
+            label=gold[0] if len(gold) == 1 else None,
+            tied=len(gold) > 1,
+            extras={"annotators": annotations},
+        )
+
+
+PANDALM_OUTPUTS = PandaLm()
+
+
+def _vote(verdict: str) -> Vote:
+    """Read 0, 1, 2 or Tie; other texts, such as "garbage", are no verdict."""
+    found = _BEST.get(verdict.strip().lower(), ())
+    return Vote(best=found, order=(0, 1), stop="verdict" if found else "malformed")
+
+
+class JudgeLrm:
+    """Reads `output` as the judge format judgelrm-pair does; labels come from the row's annotators."""
+
+    name = "judgelrm"
+    about = "NuoJohnChen/JudgeLRM: outputs on PandaLM's test set"
+    benchmark = "pandalm"
+    protocols = ("three-class", "three-class-f1-of-means", "two-class", "kappa")
+
+    def recognises(self, row: Record) -> bool:
+        return "output" in row and "response1" in row
+
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
+        people = row if label is None else label
+        with reading(people):
+            gold, annotations = _people(people)
+        yield JudgedRow(
+            id=str(need(row, "idx")),
+            votes=(_scored(need_text(row, "output")),),
+            label=gold[0] if len(gold) == 1 else None,
+            tied=len(gold) > 1,
+            extras={"annotators": annotations},
+        )
+
+
+JUDGELRM_OUTPUTS = JudgeLrm()
+
+
+def _scored(text: str) -> Vote:
+    scores = read_scores(text, 2)
+    if isinstance(scores, Malformed):
+        return Vote(best=(), order=(0, 1), stop="malformed")
+    return Vote(best=pair_vote(*scores), order=(0, 1), scores=dict(enumerate(scores)))

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote
+from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_list, need_object, shown
+from tirjudge.statistics import Proportion, Statistic
+from tirjudge_environments import Malformed, Question
+from tirjudge_environments.formats.rationale import EVALUATED, reasons_ask
+from tirjudge_environments.rationales import Matching, match, read_matching, read_scores
 
 
 def _read(row: PublishedRow) -> Iterator[Fields]:
@@ -63,3 +72,168 @@ CW_ATOMIC = Benchmark(
     example=_EXAMPLE,
     read=_read,
 )
+
+
+RECALL, PRECISION = "recall", "average precision"
+"""Keys of a row's extras, from its matching; None if the MetaJudge's answer is missing or unreadable."""
+
+
+class RationaleConsistency:
+    """Mean soft recall of the matchings, and the accuracy of the verdicts."""
+
+    card = ProtocolCard(
+        name="rationale-consistency",
+        about="mean soft recall of people's reasons by the judge's first five, matched one to one",
+        ties="are verdicts: right where the label is a tie",
+        failures="a judge without reasons scores 0; rows that the MetaJudge does not answer are left out",
+        source="Rationale, Eq. 1 and 2, section 2.3",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row in rows:
+            if RECALL not in row.extras:
+                builder.counts["left out: not matched (give --meta-judge)"] += 1
+                continue
+            if row.extras[RECALL] is None:
+                builder.counts["left out: no answer from the MetaJudge"] += 1
+                continue
+            labelled = bool(row.votes) and (row.tied or row.label is not None)
+            right = labelled and self._right(row, builder)
+            builder.add(row.id, row.domain, row.extras[RECALL], row.extras[PRECISION], labelled, right)
+        return builder.build()
+
+    def _right(self, row: JudgedRow, builder: UnitsBuilder) -> bool:
+        vote = drawn_vote(row)
+        if not vote.best:
+            builder.counts["no verdict"] += 1
+        return vote.tie if row.tied else vote.choice == row.label
+
+    def figures(self, units: Units) -> Figures:
+        recall, precision, labelled, right = units.values.T
+        figures: dict[str, Proportion | Statistic | float] = {
+            "rationale consistency": float(recall.mean()),
+            "average precision": float(precision.mean()),
+        }
+        if labelled.any():
+            figures["outcome accuracy"] = Proportion(float(right.sum()), int(labelled.sum()))
+        if len(units.sections) > 1:
+            for name, places in units.sections.items():
+                figures[name or "no domain"] = Statistic(float(recall[places].mean()), len(places))
+        return figures
+
+
+RATIONALE_CONSISTENCY_PROTOCOL = RationaleConsistency()
+
+
+Extras = dict[str, dict[str, Any]]
+
+
+class Answering(Protocol):
+    """Answers questions: a model, or its earlier answers."""
+
+    async def answers(self, asks: Iterable[Question]) -> dict[str, str]:
+        """Return answers by the key of their question; unanswered questions are missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswers:
+    """Stored answers of an earlier evaluation, used without a model."""
+
+    by_key: Mapping[str, str]
+
+    async def answers(self, asks: Iterable[Question]) -> dict[str, str]:
+        return {ask.key: self.by_key[ask.key] for ask in asks if ask.key in self.by_key}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reasons:
+    id: str
+    checklist: tuple[str, ...]
+    reasons: tuple[str, ...]
+    ask: Question | None
+    """None without reasons."""
+
+
+async def matched(rows: Iterable[Mapping[str, Any]], answering: Answering) -> Extras:
+    """Return the extras for the protocol rationale-consistency, by row id, for rows with a checklist.
+
+    The first view of a row counts, and its first five reasons (section 2.3). `answering` raises NotAnswered
+    if its model is not available.
+    """
+    reasons = [_reasons(row) for row in rows if row.get("checklist")]
+    answers = await answering.answers(one.ask for one in reasons if one.ask is not None)
+    return {one.id: _measured(one, answers) for one in reasons}
+
+
+def _reasons(row: Mapping[str, Any]) -> _Reasons:
+    view = row["views"][0]
+    parsed = (view["verdict"] or {}).get("parsed", {})
+    reasons = tuple(map(str, parsed.get("reasons", ())))[:EVALUATED]
+    checklist = tuple(row["checklist"])
+    return _Reasons(str(row["id"]), checklist, reasons, reasons_ask(checklist, reasons, view["order"]))
+
+
+def _measured(one: _Reasons, answers: Mapping[str, str]) -> dict[str, Any]:
+    if one.ask is None:  # A judge without reasons expresses none of people's, and needs no model.
+        matching: Matching | Malformed = Matching((), len(one.checklist), 0)
+    elif one.ask.key in answers:
+        matching = read_matching(answers[one.ask.key], humans=len(one.checklist), reasons=len(one.reasons))
+    else:
+        matching = Malformed("no answer")
+    if isinstance(matching, Malformed):
+        return {RECALL: None, PRECISION: None}
+    return {RECALL: matching.recall, PRECISION: matching.average_precision}
+
+
+_PEOPLE = "human-checklist"
+_SUFFIX = "-checklist"
+
+
+class MetaJudgeOutputs:
+    """Reads `samples[0].generated_text` as the reward of the format rationale does, matched one to one."""
+
+    name = "metajudge"
+    about = "Qwen/RationaleRM: outputs of metajudge_infer.py"
+    benchmark = "helpsteer3-atomic"
+    protocols = ("rationale-consistency",)
+
+    def recognises(self, row: Record) -> bool:
+        metadata = row.get("metadata")
+        return "samples" in row and isinstance(metadata, dict) and _PEOPLE in metadata
+
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
+        metadata = need_object(row, "metadata")
+        judges = [key for key in metadata if key.endswith(_SUFFIX) and key != _PEOPLE]
+        if len(judges) != 1:
+            raise Unreadable(
+                f"the metadata needs one judge's checklist, and has {', '.join(judges) or 'none'}"
+            )
+        people, reasons = (need_list(metadata, name) for name in (_PEOPLE, judges[0]))
+        samples = need_list(row, "samples")
+        first = samples[0] if samples else {"generated_text": ""}
+        if not isinstance(first, dict) or not isinstance(first.get("generated_text"), str):
+            raise Unreadable(f"samples holds {shown(first)}, not an object with a text 'generated_text'")
+        matching = _matching(first["generated_text"], humans=len(people), reasons=len(reasons))
+        yield JudgedRow(
+            id=default_id,
+            votes=(),
+            domain=str(metadata.get("domain") or ""),
+            extras={
+                "recall": None if matching is None else matching.recall,
+                "average precision": None if matching is None else matching.average_precision,
+            },
+        )
+
+
+METAJUDGE_OUTPUTS = MetaJudgeOutputs()
+
+
+def _matching(answer: str, *, humans: int, reasons: int) -> Matching | None:
+    """Match the judge's first five reasons; None for an answer that cannot be read."""
+    scores = read_scores(answer, humans=humans, reasons=reasons)
+    if isinstance(scores, Malformed):
+        return None
+    counted = min(reasons, EVALUATED)
+    return match([row[:counted] for row in scores], counted)

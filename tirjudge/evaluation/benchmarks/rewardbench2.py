@@ -1,10 +1,16 @@
-"""RewardBench 2: one good response of four; in the subset Ties several equally good ones."""
+"""RewardBench 2: one good response of four, in the subset Ties several, and the scores of both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 
+import numpy as np
+
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_means
+from tirjudge.statistics import Proportion, Statistic
 
 
 def _read(row: PublishedRow) -> Iterator[Fields]:
@@ -42,3 +48,137 @@ REWARDBENCH2 = Benchmark(
     },
     read=_read,
 )
+
+
+TIES = "Ties"
+"""The subset with its own formula: protocol rewardbench2-ties."""
+
+
+class RewardBench2:
+    """Accuracy in naming the one right response of k, and the unweighted mean of the subsets."""
+
+    card = ProtocolCard(
+        name="rewardbench2",
+        about="accuracy in naming the best of k, the unweighted mean of the subsets without Ties",
+        ties="a tie of k is worth 1/k",
+        failures="a row is worth 1/k; a response without a score ranks below all that have one",
+        source="RewardBench 2, utils.py and run_generative_v2.py; TIR-Judge, Table 2 (five subsets)",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row, label in builder.labelled(rows):
+            if row.domain == TIES:
+                builder.counts["left out: Ties"] += 1
+                continue
+            best = best_known(drawn_vote(row))
+            if len(best) > 1:
+                builder.counts["tie"] += 1
+            if not best:
+                builder.counts["no verdict"] += 1
+            shared = best or tuple(range(row.candidates))
+            builder.add(row.id, row.domain, (label in shared) / len(shared))
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        worth = units.values[:, 0]
+        means = section_means(units, worth)
+        sections = {
+            name or "no domain": Proportion.of_rows(worth[places]) for name, places in units.sections.items()
+        }
+        return {"mean of subsets": sum(means.values()) / len(means), **sections}
+
+
+REWARDBENCH2_PROTOCOL = RewardBench2()
+
+
+def best_known(vote: Vote) -> tuple[int, ...]:
+    """Return the responses in first place; if some scores are missing, among the responses with a score."""
+    if vote.best or not vote.scores:
+        return vote.best
+    top = max(vote.scores.values())
+    return tuple(index for index, score in vote.scores.items() if score == top)
+
+
+Margins = tuple[float, float]
+"""(best right score minus worst right score, worst right score minus best wrong score)."""
+
+_TIED, _REF = slice(1, 3), slice(3, 5)
+
+
+class RewardBench2Ties:
+    """The Ties score over prompts in two rows: `ref:K` with one right response, `tied:K` with several.
+
+    The responses of a row were scored one by one, the N right ones come first, and the tag is `correct=N`.
+    """
+
+    card = ProtocolCard(
+        name="rewardbench2-ties",
+        about="0.3 accuracy on tied + 0.3 on ref + 0.2 + 0.2 for right-wrong margins above the spread "
+        "of the right ones + 0.01 for how far",
+        ties="between a right and a wrong response count as wrong",
+        failures="a response without a score scores -1",
+        source="RewardBench 2, utils.py: process_single_model",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        found: dict[str, dict[str, Margins]] = {"ref": {}, "tied": {}}
+        for row in rows:
+            kind, _, prompt = row.id.partition(":")
+            if kind not in found or row.tag("correct") is None:
+                builder.counts["left out: not of Ties (an id ref:K or tied:K, a tag correct=N)"] += 1
+                continue
+            found[kind][prompt] = self._margins(row, builder)
+        for prompt, (spread, margin) in found["tied"].items():
+            ref = found["ref"].pop(prompt, (math.nan, math.nan))
+            builder.add(prompt, "", margin > 0, spread, margin, *ref)
+        for prompt, ref in found["ref"].items():
+            builder.add(prompt, "", math.nan, math.nan, math.nan, *ref)
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        spread, margin = units.values[:, _TIED].T
+        ref_margin = units.values[:, _REF].T[1]
+        tied_accuracy, ref_accuracy = _accuracy(margin), _accuracy(ref_margin)
+        both = ~np.isnan(margin) & ~np.isnan(ref_margin)
+        spread, margin, ref_margin = spread[both], margin[both], ref_margin[both]
+        smaller = np.minimum(ref_margin, margin)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bonus = np.nan_to_num(np.tanh(smaller / spread - 1), nan=0.0)
+        preferred, preferred_hard, far = (
+            float(values.mean()) if len(values) else 0.0
+            for values in (margin > spread, smaller > spread, bonus)
+        )
+        overall = (
+            0.3 * tied_accuracy + 0.3 * ref_accuracy + 0.2 * preferred + 0.2 * preferred_hard + 0.01 * far
+        )
+        rows = (~np.isnan(units.values[:, [_TIED.stop - 1, _REF.stop - 1]])).sum(axis=0)
+        return {
+            "Ties score": overall,
+            "accuracy on tied": Statistic(tied_accuracy, int(rows[0])),
+            "accuracy on ref": Statistic(ref_accuracy, int(rows[1])),
+            "margin above spread": Statistic(preferred, len(margin)),
+            "both margins above spread": Statistic(preferred_hard, len(margin)),
+        }
+
+    def _margins(self, row: JudgedRow, builder: UnitsBuilder) -> Margins:
+        scores = drawn_vote(row).scores
+        builder.counts["no verdict"] += row.candidates - len(scores)
+        values = [scores.get(index, -1.0) for index in range(row.candidates)]
+        tag = row.tag("correct") or ""
+        count = int(tag) if tag.isdecimal() else 0
+        right, wrong = values[:count], values[count:]
+        if not right or not wrong:
+            raise Unscorable(
+                f"row {row.id!r} needs right and wrong responses, and its tag is correct={count}"
+            )
+        return max(right) - min(right) if count > 1 else math.nan, min(right) - max(wrong)
+
+
+REWARDBENCH2_TIES_PROTOCOL = RewardBench2Ties()
+
+
+def _accuracy(margins: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    known = margins[~np.isnan(margins)]
+    return float((known > 0).mean()) if len(known) else 0.0

@@ -1,18 +1,25 @@
-"""RM-Bench: a right and a wrong response in three styles each, to separate style from content."""
+"""RM-Bench: a right and a wrong response in three styles each, and accuracy in the matrix of styles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote
+from tirjudge.statistics import Statistic
 
-_STYLES = 3
+STYLES = 3
 """Concise, plain and detailed, Markdown."""
 _DOMAINS = {"alpacaeval": "chat", "bigcode/humanevalpack": "code"}
 
 
 def _read(row: PublishedRow) -> Iterator[Fields]:
-    chosen, rejected = row.several("chosen", _STYLES), row.several("rejected", _STYLES)
+    chosen, rejected = row.several("chosen", STYLES), row.several("rejected", STYLES)
     name, domain = f"{row.need('subset')}/{row.need('id')}", _domain(row)
     shared = {"prompt": row.need("prompt"), "domain": domain}
     if row.alone:
@@ -56,4 +63,106 @@ RM_BENCH = Benchmark(
         "rejected": ["8", "Eight is a prime.", "**8**"],
     },
     read=_read,
+)
+
+
+STYLES = 3
+"""Concise, detailed in plain text, detailed in Markdown."""
+_PLACES = tuple(f"{chosen}{rejected}" for chosen in range(STYLES) for rejected in range(STYLES))
+
+
+@dataclass(frozen=True, slots=True)
+class RmBench:
+    """Accuracy per cell, from nine pairs or from six responses scored alone (three chosen, then rejected).
+
+    Cell (i, j) compares the chosen response in style i with the rejected one in style j. Cells below the
+    diagonal are easy (the chosen response is more elaborate), cells on it normal, cells above it hard. The
+    score of a domain is the mean of easy, normal and hard; each overall figure is the mean of the domains.
+    Domains that share the text before a dash (`safety-refuse`, `safety-response`) are pooled.
+    """
+
+    card: ProtocolCard
+    tie: float = 0.0
+    """Credit of a cell in which both responses have the same score."""
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        matrices: dict[str, tuple[str, NDArray[np.float64]]] = {}
+        for row in rows:
+            group = row.tag("group") or row.id
+            domain = row.domain.partition("-")[0]
+            matrix = matrices.setdefault(group, (domain, np.full(len(_PLACES), np.nan)))[1]
+            for cell, worth in self._cells(row, builder):
+                matrix[cell] = worth
+        for group, (domain, matrix) in matrices.items():
+            if np.isnan(matrix).any():
+                builder.counts["left out: not all nine pairs were judged"] += 1
+            else:
+                builder.add(group, domain, float(matrix.mean()), *map(float, matrix))
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        matrices = {
+            name: units.values[places, 1:].mean(axis=0).reshape(STYLES, STYLES)
+            for name, places in units.sections.items()
+        }
+        levels = {name: difficulties(matrix) for name, matrix in matrices.items()}
+        means = {name: float(np.mean(level)) for name, level in levels.items()}
+        easy, normal, hard = (float(np.mean(level)) for level in zip(*levels.values(), strict=True))
+        overall = float(np.mean(list(means.values())))
+        domains = {name: Statistic(mean, len(units.sections[name])) for name, mean in means.items()}
+        return {"overall": overall, "easy": easy, "normal": normal, "hard": hard, **domains}
+
+    def _cells(self, row: JudgedRow, builder: UnitsBuilder) -> Iterator[tuple[int, float]]:
+        vote = drawn_vote(row)
+        place = row.tag("cell")
+        if place is not None:
+            builder.count_outcomes(vote)
+            if place not in _PLACES:
+                raise Unscorable(f"row {row.id!r}: its tag cell={place} is not one of {', '.join(_PLACES)}")
+            yield _PLACES.index(place), self.tie if vote.tie else credit(vote, 0, share_ties=False)
+        elif row.candidates == 2 * STYLES and not vote.order:
+            for chosen in range(STYLES):
+                for rejected in range(STYLES):
+                    pair = vote.scores.get(chosen), vote.scores.get(STYLES + rejected)
+                    yield chosen * STYLES + rejected, self._compared(*pair, builder)
+        else:
+            raise Unscorable(
+                f"row {row.id!r} is neither an RM-Bench pair (tag cell=IJ) nor six responses scored alone"
+            )
+
+    def _compared(self, chosen: float | None, rejected: float | None, builder: UnitsBuilder) -> float:
+        if chosen is None or rejected is None:
+            builder.counts["no verdict"] += 1
+            return 0.0
+        if chosen == rejected:
+            builder.counts["tie"] += 1
+            return self.tie
+        return float(chosen > rejected)
+
+
+def difficulties(matrix: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return (easy, normal, hard) for a (styles, styles) matrix of accuracies, rows by the chosen style."""
+    below, above = np.tril_indices(STYLES, -1), np.triu_indices(STYLES, 1)
+    return float(matrix[below].mean()), float(np.diag(matrix).mean()), float(matrix[above].mean())
+
+
+RM_BENCH_PROTOCOL = RmBench(
+    ProtocolCard(
+        name="rm-bench",
+        about="accuracy in the 3 x 3 matrix of styles, the mean of the domains",
+        ties="count as wrong",
+        failures="count as wrong",
+        source="RM-Bench, scripts/utils.py",
+    )
+)
+RM_BENCH_TIE_HALF_PROTOCOL = RmBench(
+    ProtocolCard(
+        name="rm-bench-tie-half",
+        about="accuracy in the 3 x 3 matrix of styles, the mean of the domains",
+        ties="are worth 0.5",
+        failures="count as wrong",
+        source="RM-Bench, scripts/utils.py, under TIR-Judge, Appendix D",
+    ),
+    tie=0.5,
 )

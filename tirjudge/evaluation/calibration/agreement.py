@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tirjudge.evaluation.calibration.people import NO_VERDICT, class_name
 from tirjudge.evaluation.calibration.rows import CalibratedRow
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
-from tirjudge.evaluation.resampling import RESAMPLES, central_interval
+from tirjudge.evaluation.scoring import RESAMPLES, central_interval
 from tirjudge.statistics import Proportion
 
 JUDGE, MAJORITY = "judge", "majority"

@@ -11,8 +11,7 @@ from typing import Any
 from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.stored_outputs.base import read_choice, shown
-from tirjudge.evaluation.stored_outputs.files import RunFiles
-from tirjudge.evaluation.stored_outputs.labels import KEYS, key_of, rows_by_key
+from tirjudge.evaluation.stored_outputs.files import KEYS, RunFiles, key_of, rows_by_key
 from tirjudge_environments.orders import letter
 
 TIE = -1

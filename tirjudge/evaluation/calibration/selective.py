@@ -14,7 +14,7 @@ import numpy as np
 
 from tirjudge.evaluation.calibration.people import NO_VERDICT
 from tirjudge.evaluation.calibration.rows import CalibratedRow
-from tirjudge.evaluation.resampling import RESAMPLES, Values, central_interval
+from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
 from tirjudge.statistics import Proportion
 from tirjudge_environments.types import derive_seed
 

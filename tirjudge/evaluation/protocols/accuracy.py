@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Vote
-from tirjudge.evaluation.units import (
+from tirjudge.evaluation.scoring import (
     UnitsBuilder,
     credit,
     drawn_vote,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
-from tirjudge.evaluation.units import UnitsBuilder, drawn_vote, own_order, reversed_order
+from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, own_order, reversed_order
 from tirjudge.statistics import Proportion
 
 _TIE = 2

@@ -1,13 +1,14 @@
-"""Several samples of each row: the majority vote, and the highest mean score."""
+"""Several samples of each row, and preferences from 1 to 2: majority vote, mean scores and win rate."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
-from tirjudge.evaluation.units import UnitsBuilder, credit, sampled_votes
+from tirjudge.evaluation.scoring import UnitsBuilder, credit, sampled_votes
 from tirjudge.statistics import Proportion
 
 
@@ -100,3 +101,65 @@ def mean_scores(samples: Sequence[Mapping[int, float]]) -> dict[int, float]:
     """Return the mean score of each candidate over the samples that have one."""
     candidates = sorted({index for scores in samples for index in scores})
     return {index: fmean(scores[index] for scores in samples if index in scores) for index in candidates}
+
+
+PREFERENCE = "preference"
+"""Key of a row's extras: from 1 (the baseline's output is preferred) to 2 (the model's)."""
+
+
+MODEL = "model"
+"""Name of the tag that says whose outputs are compared with the baseline's."""
+
+
+class WinRate:
+    """Mean preference, which may be fractional, and its standard error.
+
+    Units are instructions if a run has one model, so that runs of two models can be paired; otherwise they
+    are instructions with their models.
+    """
+
+    card = ProtocolCard(
+        name="win-rate",
+        about="mean preference for the model over the baseline, and wins with draws as halves",
+        ties="are worth 0.5",
+        failures="leave the row out",
+        source="alpaca_eval, metrics/winrate.py",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        models = set()
+        for row in rows:
+            if PREFERENCE not in row.extras:
+                raise Unscorable(f"row {row.id!r} has no preference: is this an alpaca_eval annotation file?")
+            preference = row.extras[PREFERENCE]
+            if preference is None:
+                builder.counts["left out: no preference"] += 1
+                continue
+            win = float(preference) - 1
+            if win == 0.5:
+                builder.counts["tie"] += 1
+            model = row.tag(MODEL) or ""
+            models.add(model)
+            builder.add(_unit(row.id, model), row.domain, win, 1.0 if win > 0.5 else 0.5 * (win == 0.5))
+        units = builder.build()
+        if len(models) > 1:
+            return units
+        (model,) = models
+        return replace(units, ids=tuple(id.removesuffix(_unit("", model)) for id in units.ids))
+
+    def figures(self, units: Units) -> Figures:
+        win, discrete = units.values.T
+        error = float(win.std(ddof=1)) / len(win) ** 0.5 if len(win) > 1 else 0.0
+        return {
+            "win rate": float(win.mean()),
+            "standard error": error,
+            "discrete win rate": Proportion.of_rows(discrete),
+        }
+
+
+def _unit(id: str, model: str) -> str:
+    return f"{id} by {model}" if model else id
+
+
+WIN_RATE = WinRate()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.stored_outputs.base import OTHER, Fields, Scale, Unreadable, need_text, shown
+from tirjudge.evaluation.stored_outputs.base import OTHER, Record, Scale, Unreadable, need_text, shown
 
 _DRAWS = (0, 1.5)
 _IDENTITY = ("instruction", "input", "dataset", "generator_1")
@@ -36,10 +36,10 @@ class AlpacaEval:
     protocols = ("win-rate",)
     scales = (Scale(_PREFERENCE, lambda row: [row.get(_PREFERENCE)], _fault),)
 
-    def recognises(self, row: Fields) -> bool:
+    def recognises(self, row: Record) -> bool:
         return "preference" in row and "output_2" in row
 
-    def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
         yield JudgedRow(
             id=_id(row),
             votes=(),
@@ -52,14 +52,14 @@ class AlpacaEval:
 ALPACA_EVAL = AlpacaEval()
 
 
-def _id(row: Fields) -> str:
+def _id(row: Record) -> str:
     """Return the start of the instruction, and a digest of everything that identifies the row."""
     identity = json.dumps([row.get(name) or "" for name in _IDENTITY], sort_keys=True)
     digest = blake2b(identity.encode(), digest_size=8).hexdigest()
     return f"{' '.join(need_text(row, 'instruction')[:_SHOWN].split())} #{digest}"
 
 
-def _preference(row: Fields) -> float | None:
+def _preference(row: Record) -> float | None:
     """Return a preference from 1 to 2; None for an annotation that failed. Raises Unreadable for others."""
     value = row[_PREFERENCE]
     if value is None or (isinstance(value, float) and math.isnan(value)):

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.evaluation.base import JudgedRow
 
-Fields = Mapping[str, Any]
+Record = Mapping[str, Any]
 
 SHAPE_TAGS = ("a program", "another passage")
 """Tags of unions in the shape of a NestedFormat, which are no columns."""
@@ -30,7 +30,7 @@ class Unreadable(ValueError):
     `fields` are the fields that are wrong, if they are not those of the row of results but of its label.
     """
 
-    def __init__(self, reason: str, fields: Fields | None = None) -> None:
+    def __init__(self, reason: str, fields: Record | None = None) -> None:
         super().__init__(reason)
         self.fields = fields
 
@@ -58,11 +58,11 @@ class StoredOutputFormat(Protocol):
         """Names of the default protocols."""
         ...
 
-    def recognises(self, row: Fields) -> bool:
+    def recognises(self, row: Record) -> bool:
         """Return True if a file whose first row is `row` has this format; at most one format may."""
         ...
 
-    def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
         """Read one row; `label` is the matching row of the file of labels, if `--labels` was given.
 
         The label is looked up when it is first used; a format that never uses it takes no `--labels`. Raises
@@ -76,7 +76,7 @@ class Scale:
     """Numbers of a column that can show, over a whole file, that they are on another scale."""
 
     column: str
-    values: Callable[[Fields], Iterable[Any]]
+    values: Callable[[Record], Iterable[Any]]
     """Returns the column's values in a row; those that are no numbers are passed over."""
     fault: Callable[[Mapping[float, int]], str]
     """Says what is wrong with a file that has so many zeros, ones and others (OTHER); empty if nothing is."""
@@ -92,7 +92,7 @@ class NestedFormat(Protocol):
         ...
 
 
-def wrong_column(shape: TypeAdapter[Any], row: Fields) -> str:
+def wrong_column(shape: TypeAdapter[Any], row: Record) -> str:
     """Return what is wrong with the first column that does not fit, such as `views.0.order is 5: ...`.
 
     The result is empty if all columns fit.
@@ -126,14 +126,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
-def need(row: Fields, column: str) -> Any:
+def need(row: Record, column: str) -> Any:
     """Return a column's value. Raises Unreadable if the row has no such column."""
     if column not in row:
         raise Unreadable(f"no column {column!r}", row)
     return row[column]
 
 
-def as_number(value: Any, column: str, row: Fields | None = None) -> float:
+def as_number(value: Any, column: str, row: Record | None = None) -> float:
     """Return a finite number, which may be a table's text. Raises Unreadable, with the column, for others."""
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
@@ -145,12 +145,12 @@ def as_number(value: Any, column: str, row: Fields | None = None) -> float:
     raise Unreadable(f"{column} is {shown(value)}, not a finite number", row)
 
 
-def need_number(row: Fields, column: str) -> float:
+def need_number(row: Record, column: str) -> float:
     """Return a column that is a finite number. Raises Unreadable."""
     return as_number(need(row, column), column, row)
 
 
-def need_share(row: Fields, column: str) -> float:
+def need_share(row: Record, column: str) -> float:
     """Return a column that is a share from 0 to 1. Raises Unreadable, also for a percentage."""
     number = need_number(row, column)
     if 0 <= number <= 1:
@@ -159,7 +159,7 @@ def need_share(row: Fields, column: str) -> float:
     raise Unreadable(f"{column} is {shown(row[column])}, not a share from 0 to 1{hint}", row)
 
 
-def need_text(row: Fields, column: str) -> str:
+def need_text(row: Record, column: str) -> str:
     """Return a column that is a text. Raises Unreadable."""
     value = need(row, column)
     if not isinstance(value, str):
@@ -167,7 +167,7 @@ def need_text(row: Fields, column: str) -> str:
     return value
 
 
-def need_list(row: Fields, column: str) -> Sequence[Any]:
+def need_list(row: Record, column: str) -> Sequence[Any]:
     """Return a column that is a list. Raises Unreadable."""
     value = need(row, column)
     if not isinstance(value, list):
@@ -175,7 +175,7 @@ def need_list(row: Fields, column: str) -> Sequence[Any]:
     return value
 
 
-def need_object(row: Fields, column: str) -> Fields:
+def need_object(row: Record, column: str) -> Record:
     """Return a column that is an object. Raises Unreadable."""
     value = need(row, column)
     if not isinstance(value, Mapping):
@@ -184,7 +184,7 @@ def need_object(row: Fields, column: str) -> Fields:
 
 
 @contextmanager
-def reading(row: Fields) -> Iterator[None]:
+def reading(row: Record) -> Iterator[None]:
     """Turn errors of the functions that read `row` into Unreadable, which names this row."""
     try:
         yield

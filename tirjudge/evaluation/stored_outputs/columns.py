@@ -11,7 +11,7 @@ from pydantic import Field
 from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
-    Fields,
+    Record,
     Scale,
     Unreadable,
     as_number,
@@ -64,11 +64,11 @@ class VerdictColumns(ColumnPlaces):
         """Return the format of these columns. Raises ValueError if they name no verdict or score."""
         return VerdictFile(self)
 
-    def label_key(self, first: Fields) -> Callable[[Fields], str] | None:
+    def label_key(self, first: Record) -> Callable[[Record], str] | None:
         """Return the key that joins labels, for a file with this first row; None if it has no id."""
         return self.row_id if self.find(first, "id") is not None else None
 
-    def row_id(self, row: Fields) -> str:
+    def row_id(self, row: Record) -> str:
         """Return a row's id. Raises Unreadable if it has none."""
         value = self.value(row, "id")
         if value is None or value == "" or isinstance(value, list | Mapping):
@@ -76,7 +76,7 @@ class VerdictColumns(ColumnPlaces):
         # Places that are joined, `subset+id`, make up one name.
         return str(value).replace("\n\n", "/") if "+" in self.id else str(value)
 
-    def swap(self, row: Fields, other: Fields) -> Fields:
+    def swap(self, row: Record, other: Record) -> Record:
         """Return a row with the verdict of `other`, the same row judged with the responses swapped.
 
         Raises Unreadable if their ids differ.
@@ -90,7 +90,7 @@ class VerdictColumns(ColumnPlaces):
         """Return True if the part was named."""
         return part in self.model_fields_set
 
-    def value(self, row: Fields, part: str) -> Any:
+    def value(self, row: Record, part: str) -> Any:
         """Return the value of a part, None if it was not named and is absent. Raises Unreadable."""
         try:
             return self.find(row, part)
@@ -136,11 +136,11 @@ class VerdictFile:
             Scale(getattr(self._columns, part), partial(self._raw, part), _from_one) for part in parts
         )
 
-    def recognises(self, row: Fields) -> bool:
+    def recognises(self, row: Record) -> bool:
         """Return False: only the user can name the columns."""
         return False
 
-    def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterator[JudgedRow]:
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterator[JudgedRow]:
         if not (several := self._lists(row)):
             yield self._judged(row, label, default_id)
             return
@@ -152,7 +152,7 @@ class VerdictFile:
             except Unreadable as error:
                 raise Unreadable(f"place {number} of the lists: {error}") from None
 
-    def _judged(self, row: Fields, label: Fields | None, default_id: str) -> JudgedRow:
+    def _judged(self, row: Record, label: Record | None, default_id: str) -> JudgedRow:
         columns = self._columns
         best = self._label(row, label)
         domain = columns.value(row, "domain")
@@ -166,7 +166,7 @@ class VerdictFile:
             domain="" if domain is None else str(domain),
         )
 
-    def _votes(self, row: Fields) -> tuple[Vote, ...]:
+    def _votes(self, row: Record) -> tuple[Vote, ...]:
         if self._scores is None:
             return tuple(self._vote(row, part) for part in self._verdicts)
         values = [self._columns.value(row, part) for part in self._scores]
@@ -176,25 +176,25 @@ class VerdictFile:
         first, second = (as_number(value, name) for value, name in zip(values, names, strict=True))
         return (Vote(best=pair_vote(first, second), scores={0: first, 1: second}),)
 
-    def _vote(self, row: Fields, part: str) -> Vote:
+    def _vote(self, row: Record, part: str) -> Vote:
         choice = self._choice(row, part, self._columns.value(row, part))
         order = _OWN if part == "prediction" else _SWAPPED
         best = tuple(sorted(order[place] for place in choice)) if part == "place_swapped" else choice
         return Vote(best=best, order=order, stop="verdict" if best else "malformed")
 
-    def _label(self, row: Fields, label: Fields | None) -> tuple[int, ...]:
+    def _label(self, row: Record, label: Record | None) -> tuple[int, ...]:
         if self._columns.has("score_chosen"):
             return (0,)
         source = row if label is None else label
         return self._choice(source, "label", self._columns.value(source, "label"))
 
-    def _choice(self, row: Fields, part: str, value: Any) -> tuple[int, ...]:
+    def _choice(self, row: Record, part: str, value: Any) -> tuple[int, ...]:
         try:
             return read_choice(value, 2, self._columns.names)
         except ValueError as error:
             raise Unreadable(f"{getattr(self._columns, part)} is {error}", row) from None
 
-    def _lists(self, row: Fields) -> list[dict[str, Any]]:
+    def _lists(self, row: Record) -> list[dict[str, Any]]:
         """Return the rows of an object of lists, whose verdicts or scores are lists; empty for others."""
         parts = self._scores or self._verdicts
         column = self._columns.value(row, parts[0])
@@ -211,7 +211,7 @@ class VerdictFile:
             {**shared, **dict(zip(same, values, strict=True))} for values in zip(*same.values(), strict=True)
         ]
 
-    def _raw(self, part: str, row: Fields) -> list[Any]:
+    def _raw(self, part: str, row: Record) -> list[Any]:
         try:
             value = self._columns.find(row, part)
         except RowError:

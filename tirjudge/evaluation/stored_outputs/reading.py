@@ -12,7 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.row_ids import RowIds
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     NestedFormat,
@@ -23,27 +22,26 @@ from tirjudge.evaluation.stored_outputs.base import (
     wrong_column,
 )
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
-from tirjudge.evaluation.stored_outputs.files import RunFiles, SwappedFiles
-from tirjudge.evaluation.stored_outputs.labels import BadLabels, LabelFile
+from tirjudge.evaluation.stored_outputs.files import BadLabels, LabelFile, RunFiles, SwappedFiles
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_sandbox.registry import Plugins
 
 STORED_OUTPUTS = Plugins(
     "tirjudge.stored_outputs",
     "format of stored outputs",
-    "tirjudge.evaluation.stored_outputs",
+    "tirjudge.evaluation",
     {
-        "alpaca_eval": "alpaca_eval:ALPACA_EVAL",
-        "episodes": "episodes:EPISODES",
-        "judgebench": "judgebench:JUDGEBENCH",
-        "judgelrm": "judgelrm:JUDGELRM",
-        "metajudge": "metajudge:META_JUDGE_OUTPUTS",
-        "pandalm": "pandalm:PANDALM",
-        "rewardbench": "rewardbench_subsets:REWARDBENCH_SUBSETS",
-        "rm-r1": "rm_r1:RM_R1_TRANSCRIPTS",
-        "rm-r1-summary": "summaries:SUMMARIES",
-        "rmb": "rmb:RMB_SCORES",
-        "tirjudge": "tirjudge_results:TIRJUDGE_RESULTS",
+        "alpaca_eval": "stored_outputs.alpaca_eval:ALPACA_EVAL",
+        "episodes": "stored_outputs.tirjudge_results:EPISODES",
+        "judgebench": "benchmarks.judgebench:JUDGEBENCH_OUTPUTS",
+        "judgelrm": "benchmarks.pandalm:JUDGELRM_OUTPUTS",
+        "metajudge": "benchmarks.rationale_rm:METAJUDGE_OUTPUTS",
+        "pandalm": "benchmarks.pandalm:PANDALM_OUTPUTS",
+        "rewardbench": "benchmarks.rewardbench:REWARDBENCH_OUTPUTS",
+        "rm-r1": "benchmarks.rmb:RM_R1_OUTPUTS",
+        "rm-r1-summary": "stored_outputs.summaries:SUMMARIES_OUTPUTS",
+        "rmb": "benchmarks.rmb:RMB_OUTPUTS",
+        "tirjudge": "stored_outputs.tirjudge_results:TIRJUDGE_RESULTS",
     },
 )
 """Each entry point names a `StoredOutputFormat` object."""
@@ -95,14 +93,16 @@ class Replay:
         return self.format.benchmark or _recorded_benchmark(self.path)
 
     def __iter__(self) -> Iterator[JudgedRow]:
-        known = RowIds()
+        known = set[tuple[str, str, str | None]]()
         scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
         self.dropped = 0
         for position, row in enumerate(self.files):
             scales.add(row)
             for judged in self._read(row, position):
                 # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
-                if known.add(repr((judged.domain, judged.id, judged.tag("model")))):
+                key = judged.domain, judged.id, judged.tag("model")
+                if key not in known:
+                    known.add(key)
                     yield self._with_extras(judged)
                 elif self._duplicates == "first":
                     self.dropped += 1

@@ -1,12 +1,48 @@
-"""RM-R1's summaries of RewardBench, RM-Bench and RMB: rates by section, without rows."""
+"""RM-R1's summaries of RewardBench, RM-Bench and RMB: rates by section without rows, and their means."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
 
-from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable, need_share, shown
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.scoring import UnitsBuilder, section_means
+from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_share, shown
+from tirjudge.statistics import Statistic
+
+RATE = "rate"
+"""Key of a row's extras: a share from 0 to 1."""
+
+
+class Summary:
+    """Each rate and the mean of each group. Without rows there are no intervals."""
+
+    card = ProtocolCard(
+        name="summary",
+        about="the unweighted means of a published summary's rates",
+        ties="are as the summary counted them",
+        failures="are as the summary counted them",
+        intervals=False,
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row in rows:
+            if RATE not in row.extras:
+                raise Unscorable(f"row {row.id!r} is not a line of a summary")
+            builder.add(row.id, row.domain, float(row.extras[RATE]))
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        rates = units.values[:, 0]
+        means = {f"mean of {name}": mean for name, mean in section_means(units, rates).items()}
+        figures = means | dict(zip(units.ids, map(float, rates), strict=True))
+        # The rows behind the rates, and so their number, are not in the file.
+        return {name: Statistic(value, None) for name, value in figures.items()}
+
+
+SUMMARY_PROTOCOL = Summary()
+
 
 _GROUPS = {
     "sections": ("Chat", "Chat Hard", "Safety", "Reasoning"),
@@ -38,10 +74,10 @@ class Summaries:
     benchmark = ""
     protocols = ("summary",)
 
-    def recognises(self, row: Fields) -> bool:
+    def recognises(self, row: Record) -> bool:
         return any(2 * sum(name in row for name in names) > len(names) for names in _GROUPS.values())
 
-    def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
         means = {}
         for group, names in _GROUPS.items():
             if not any(name in row for name in names):
@@ -62,10 +98,10 @@ class Summaries:
                     _compare(row, total, group, means[group])
 
 
-SUMMARIES = Summaries()
+SUMMARIES_OUTPUTS = Summaries()
 
 
-def _compare(row: Fields, total: str, group: str, mean: float) -> None:
+def _compare(row: Record, total: str, group: str, mean: float) -> None:
     """Raise Unreadable if a stored total is not the mean of its parts, as far as they were rounded."""
     # All parts were rounded alike, so that the finest one tells how: 0.8 may be exact.
     parts = [row[name] for name in _GROUPS[group]]

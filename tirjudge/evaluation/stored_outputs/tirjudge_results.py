@@ -1,24 +1,175 @@
-"""Result files of `tirjudge judge` and `tirjudge eval`."""
+"""Our own files as judged rows: result files of judge and eval, and episodes of a training run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
-from tirjudge.evaluation.base import DECISION, Cost, Index, JudgedRow
-from tirjudge.evaluation.stored_outputs.base import SHAPE_TAGS, Fields, Unreadable, need, read_choice
-from tirjudge.evaluation.stored_outputs.recorded_views import (
-    Count,
-    CriterionShape,
-    ProgramShape,
-    ViewShape,
-    candidates_shown,
-    criteria_votes,
-    recorded_programs,
-    recorded_votes,
-)
+from tirjudge.evaluation.base import DECISION, Cost, Index, JudgedRow, Number, Vote
+from tirjudge.evaluation.stored_outputs.base import SHAPE_TAGS, Record, Unreadable, need, read_choice
+from tirjudge.judging.criteria import CriterionVerdict, aggregate
+from tirjudge.judging.judgment import highest
+from tirjudge_environments import Criterion, StopReason
+from tirjudge_environments.tasks import LARGEST_WEIGHT
+from tirjudge_sandbox import Status
+
+_SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+_MOST_RESPONSES = 1000
+_LIMITS = {Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT}
+
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
+
+
+class _Verdict(_Shape):
+    choice: Index | None
+    tie: bool
+    scores: Mapping[Annotated[str, Field(pattern="^[0-9]{1,15}$")], Number]
+
+
+class ViewShape(_Shape):
+    """The columns of a view that votes are made from."""
+
+    order: Annotated[list[Index], Field(min_length=1)]
+    sample: Index = 0
+    stop: str
+    verdict: _Verdict | None
+
+    @model_validator(mode="after")
+    def _shown(self) -> ViewShape:
+        if self.verdict is not None and self.verdict.choice not in (None, *self.order):
+            raise ValueError(f"verdict.choice is {self.verdict.choice}, which is not in order")
+        return self
+
+
+class CriterionShape(_Shape):
+    """The columns of a criterion that an aggregate is made from."""
+
+    weight: Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
+    polarity: Literal["positive", "negative"]
+    must_have: bool
+    satisfied_from: Annotated[float, Field(allow_inf_nan=False)] | None
+
+
+class ProgramShape(_Shape):
+    """The columns of a program that say how it ended."""
+
+    status: str
+    stderr: str
+
+
+def candidates_shown(views: Sequence[Record]) -> int:
+    """Count the candidates; each of them is shown in some view."""
+    return 1 + max(int(index) for view in views for index in view["order"])
+
+
+def recorded_votes(views: Sequence[Record]) -> tuple[Vote, ...]:
+    """Return one vote per view of several responses, or one per sample if views show one response each."""
+    alone = all(len(view["order"]) == 1 for view in views)
+    return tuple(_scored(views) if alone else map(_shown, views))
+
+
+def criteria_votes(views: Sequence[Record], criteria: Sequence[Record]) -> tuple[Vote, ...]:
+    """Return the votes of a row with criteria: each is the aggregate of the votes on its criteria.
+
+    The views of all criteria are the same, so there is one vote per order or, if views show one response
+    each, per sample. Raises ValueError if views of a criterion are missing, and for a response beyond all
+    that a row can have.
+    """
+    count = candidates_shown(views)
+    if count > _MOST_RESPONSES:
+        raise ValueError(f"views show {count} responses")
+    found = [
+        recorded_votes([view for view in views if view.get("criterion") == number])
+        for number in range(len(criteria))
+    ]
+    if not all(found) or len(set(map(len, found))) > 1:
+        raise ValueError("the criteria do not have the same views")
+    return tuple(_aggregated(votes, criteria, count) for votes in zip(*found, strict=True))
+
+
+def _aggregated(votes: Sequence[Vote], criteria: Sequence[Record], count: int) -> Vote:
+    verdicts = [_verdict_on(record, vote, count) for record, vote in zip(criteria, votes, strict=True)]
+    found = aggregate(verdicts, count)
+    stop = next((vote.stop for vote in votes if vote.stop != "verdict"), "verdict")
+    return Vote(
+        best=found.best,
+        order=votes[0].order,
+        scores=found.scores,
+        sample=votes[0].sample,
+        stop="verdict" if found.decided(count) else stop,
+    )
+
+
+def _verdict_on(record: Record, vote: Vote, count: int) -> CriterionVerdict:
+    criterion = Criterion(
+        text="", weight=record["weight"], polarity=record["polarity"], must_have=record["must_have"]
+    )
+    return CriterionVerdict.of(
+        criterion,
+        count,
+        best=vote.best,
+        scores=vote.scores,
+        satisfied_from=record["satisfied_from"],
+        stop=StopReason(vote.stop),
+    )
+
+
+def recorded_programs(programs: Iterable[Record]) -> tuple[str, ...]:
+    """Return how each program ended, as `JudgedRow.programs` names it, without failures of the sandbox."""
+    return tuple(_end(program) for program in programs if program["status"] != Status.SANDBOX_FAILED)
+
+
+def _shown(view: Record) -> Vote:
+    """Convert a view of several responses."""
+    order, verdict = tuple(view["order"]), view["verdict"]
+    scores = {} if verdict is None else _numbers(verdict["scores"])
+    return Vote(
+        best=() if verdict is None else _best(verdict, order, scores),
+        order=order,
+        scores=scores,
+        sample=view.get("sample", 0),
+        stop=view["stop"],
+    )
+
+
+def _best(verdict: Record, order: tuple[int, ...], scores: Mapping[int, float]) -> tuple[int, ...]:
+    if verdict["tie"]:
+        return tuple(sorted(order))
+    return highest(scores, len(order)) if verdict["choice"] is None else (verdict["choice"],)
+
+
+def _scored(views: Sequence[Record]) -> Iterator[Vote]:
+    """Convert views of one response each: one vote per sample."""
+    for sample in sorted({view.get("sample", 0) for view in views}):
+        drawn = [view for view in views if view.get("sample", 0) == sample]
+        scores: dict[int, float] = {}
+        for view in drawn:
+            if view["verdict"] is not None:
+                scores |= _numbers(view["verdict"]["scores"])
+        stop = next((view["stop"] for view in drawn if view["stop"] != "verdict"), "verdict")
+        yield Vote(best=highest(scores, len(drawn)), scores=scores, sample=sample, stop=stop)
+
+
+def _numbers(scores: Mapping[str, float]) -> dict[int, float]:
+    return {int(index): score for index, score in scores.items()}
+
+
+def _end(program: Record) -> str:
+    status = program["status"]
+    if status == "refused":
+        return "refused"
+    if status == Status.OK:
+        return "ok"
+    if status in _LIMITS:
+        return "limit"
+    last = program["stderr"].rstrip().rpartition("\n")[2]
+    return "syntax" if last.startswith(_SYNTAX) else "runtime"
 
 
 class _Program(ProgramShape):
@@ -69,10 +220,10 @@ class TirjudgeResults:
     protocols = ("tir", "rationale-consistency", "errors", "cost")
     shape = TypeAdapter(_Result)
 
-    def recognises(self, row: Fields) -> bool:
+    def recognises(self, row: Record) -> bool:
         return "views" in row and "stop" in row
 
-    def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
         views: Sequence[Mapping[str, Any]] = row["views"]
         candidates = candidates_shown(views)
         best, tied = row["label"], row.get("strength") == 0
@@ -100,7 +251,7 @@ class TirjudgeResults:
 TIRJUDGE_RESULTS = TirjudgeResults()
 
 
-def _labelled(label: Fields, candidates: int) -> tuple[int | None, bool]:
+def _labelled(label: Record, candidates: int) -> tuple[int | None, bool]:
     """Return the best candidate of a row of labels, and whether the label is a tie."""
     try:
         best = read_choice(need(label, "label"), candidates)
@@ -111,7 +262,7 @@ def _labelled(label: Fields, candidates: int) -> tuple[int | None, bool]:
     return (best[0] if len(best) == 1 else None), len(best) > 1
 
 
-def _decision(row: Fields, candidates: int) -> dict[str, Any]:
+def _decision(row: Record, candidates: int) -> dict[str, Any]:
     """Return the row's verdict as extras, also one that was left open; none if there is no comparison."""
     held = row.get("confidence")
     verdict = held.get("verdict") if isinstance(held, Mapping) else row.get("verdict")
@@ -126,3 +277,52 @@ def _decision(row: Fields, candidates: int) -> dict[str, Any]:
 def _programs(views: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for view in views:
         yield from (passage for passage in view["segments"] if passage["kind"] == "program")
+
+
+class _Trajectory(ViewShape):
+    programs: list[ProgramShape]
+    prompt_tokens: Count
+    completion_tokens: Count
+    seconds: Count
+
+
+class _Episode(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    label: Index | None
+    domain: str
+    trajectories: Annotated[list[_Trajectory], Field(min_length=1)]
+
+
+class Episodes:
+    """Each line, one sample of one task at one step, is a row."""
+
+    name = "episodes"
+    about = "run folders of `tirjudge train`: episodes.jsonl"
+    benchmark = ""
+    protocols = ("errors", "cost", "tir")
+    shape = TypeAdapter(_Episode)
+
+    def recognises(self, row: Record) -> bool:
+        return "trajectories" in row and "sample" in row
+
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
+        views = row["trajectories"]
+        programs = [program for view in views for program in view["programs"]]
+        yield JudgedRow(
+            id=default_id,
+            votes=recorded_votes([{**view, "sample": 0} for view in views]),
+            candidates=candidates_shown(views),
+            label=row["label"],
+            domain=row["domain"],
+            programs=recorded_programs(programs),
+            cost=Cost(
+                prompt_tokens=sum(view["prompt_tokens"] for view in views),
+                completion_tokens=sum(view["completion_tokens"] for view in views),
+                seconds=sum(view["seconds"] for view in views),
+                calls=len(programs),
+            ),
+        )
+
+
+EPISODES = Episodes()

@@ -17,7 +17,7 @@ from typing import Any
 ANY = "any"
 """Benchmark name of figures that a paper prints over all of its benchmarks together."""
 
-_FOLDER = files(__package__)
+_FOLDER = files(__package__) / "published"
 _EMPTY = "-"
 _SHARE = 0.01
 """One per cent."""
@@ -44,11 +44,14 @@ class PublishedFigure:
     """`share`, `count`, `hour`, `dollar` or `item`."""
 
 
-@cache
 def published(benchmark: str = "") -> tuple[PublishedFigure, ...]:
     """Return all figures, or those on one benchmark, in the order of papers and tables."""
-    found = tuple(_read())
-    return tuple(one for one in found if one.benchmark == benchmark) if benchmark else found
+    return tuple(one for one in _figures() if one.benchmark == benchmark) if benchmark else _figures()
+
+
+@cache
+def _figures() -> tuple[PublishedFigure, ...]:
+    return tuple(_read())
 
 
 def _read() -> Iterator[PublishedFigure]:

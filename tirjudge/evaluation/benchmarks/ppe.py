@@ -1,4 +1,4 @@
-"""PPE Correctness: pairs of a right and a wrong response, from five sets of checkable questions."""
+"""PPE: pairs from five sets of checkable questions, and votes of people in Chatbot Arena."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tirjudge_environments.tasks import RowError
 _SETS = ("MMLU-Pro", "MATH", "GPQA", "MBPP-Plus", "IFEval")
 
 
-def _read(row: PublishedRow) -> Iterator[Fields]:
+def _read_correctness(row: PublishedRow) -> Iterator[Fields]:
     scores = row.several("scores")
     for place, pair in enumerate(row.several("sampled_conflict_pairs")):
         first, second = _indices(pair, len(scores))
@@ -64,5 +64,46 @@ PPE_CORRECTNESS = Benchmark(
         "scores": [False, True],
         "sampled_conflict_pairs": [[0, 1]],
     },
-    read=_read,
+    read=_read_correctness,
+)
+
+
+_LABELS = {"model_a": "A", "model_b": "B"}
+
+
+def _read_preference(row: PublishedRow) -> Iterator[Fields]:
+    winner = str(row.need("winner"))
+    if winner not in _LABELS and not winner.startswith("tie"):
+        raise RowError(f"winner {winner!r} is not model_a, model_b or tie")
+    yield {
+        "id": f"{row.number}/{row.fields.get('question_id', '')}",
+        "prompt": row.need("prompt"),
+        "responses": [row.need("response_1"), row.need("response_2")],
+        "label": _LABELS.get(winner, "tie"),
+        "domain": row.fields.get("language", ""),
+    }
+
+
+PPE_PREFERENCE = Benchmark(
+    name="ppe-preference",
+    about="Which response a person preferred (Frick et al. 2024)",
+    parts=(Part(name="test", hub="lmarena-ai/PPE-Human-Preference-V1", split="test", rows=16038),),
+    columns={
+        "prompt": "prompt",
+        "response_1": "model_a's",
+        "response_2": "model_b's",
+        "winner": "model_a, model_b, tie or tie (bothbad)",
+        "question_id, language": "optional",
+    },
+    protocols=("one-order", "tir", "tie-half", "tie-wrong", "both-orders", "position"),
+    licence="prompts CC-BY-4.0, responses by their models' terms",
+    example={
+        "question_id": "a",
+        "prompt": "Say hello.",
+        "response_1": "Hello!",
+        "response_2": "No.",
+        "winner": "model_a",
+        "language": "English",
+    },
+    read=_read_preference,
 )

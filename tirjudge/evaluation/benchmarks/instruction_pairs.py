@@ -1,4 +1,4 @@
-"""IFBench of AgentRM, as TIR-Judge uses it: pairs in which one response follows all constraints.
+"""Pairs in which one response follows its instruction: IFBench of AgentRM, and FollowBenchEval.
 
 allenai's IFBench is a different dataset.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 
-def _read(row: PublishedRow) -> Iterator[Fields]:
+def _read_ifbench(row: PublishedRow) -> Iterator[Fields]:
     if "text_chosen" in row.fields:
         chosen, rejected = row.several("text_chosen", 2), row.several("text_rejected", 2)
         yield {
@@ -55,5 +55,33 @@ IFBENCH_AGENTRM = Benchmark(
         "chosen": {"content": "Seven", "unsatisfied_constraints": []},
         "rejected": {"content": "It is seven.", "unsatisfied_constraints": ["one word"]},
     },
-    read=_read,
+    read=_read_ifbench,
+)
+
+
+def _read_followbench(row: PublishedRow) -> Iterator[Fields]:
+    yield {
+        "id": row.fields.get("id") or f"item-{row.number}",
+        "prompt": row.need("prompt"),
+        "chosen": row.need("chosen"),
+        "rejected": row.need("rejected"),
+        "domain": row.fields.get("category") or "",
+    }
+
+
+FOLLOWBENCH_EVAL = Benchmark(
+    name="followbench-eval",
+    about="Which response follows a constraint, right in both orders (Saha et al. 2025; J1 Table 2)",
+    parts=(Part(name="test", rows=205),),
+    columns={
+        "prompt": "text, or chat messages",
+        "chosen": "follows the constraint",
+        "rejected": "does not",
+        "id, category": "optional",
+    },
+    protocols=("both-orders", "one-order", "tir", "position"),
+    licence="not published",
+    order="both",
+    example={"prompt": "Name a prime in one word.", "chosen": "Seven", "rejected": "It is seven."},
+    read=_read_followbench,
 )

@@ -1,0 +1,150 @@
+"""How a judge behaves, whether it is right or not: positions, errors and cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
+from tirjudge.evaluation.scoring import UnitsBuilder, own_order, reversed_order
+from tirjudge.statistics import Proportion, Statistic
+
+
+class Position:
+    """Consistency and bias over pairs judged in both orders; no label is needed.
+
+    A pair is consistent if both verdicts name the same response, or both are ties. Otherwise it is biased
+    toward the position, first or second, that its verdicts name more often. The three shares add up to 1.
+    """
+
+    card = ProtocolCard(
+        name="position",
+        about="whether the verdict survives a change of order, and to which place it leans if not",
+        ties="are a verdict of their own: a choice and a tie lean to where the choice was shown",
+        failures="count as a tie",
+        source="JudgeLM, eval_model_judgement.py: JudgeLRM, Table 5; flips and ties: J1, Table 3",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row in rows:
+            votes = own_order(row), reversed_order(row)
+            builder.counts["no verdict"] += sum(not vote.best for vote in votes)
+            lean = sum(map(_leaning, votes))
+            flipped = votes[0].choice != votes[1].choice
+            tied = any(vote.choice is None for vote in votes)
+            builder.add(row.id, row.domain, not flipped, lean > 0, lean < 0, flipped, tied)
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        shares = [Proportion(float(column.sum()), len(column)) for column in units.values.T]
+        consistent, first, second, flipped, tied = shares
+        return {
+            "consistency": consistent,
+            "bias toward first": first,
+            "bias toward second": second,
+            "delta bias": abs(first.rate - second.rate),
+            "verdict flips": flipped,
+            "tie rate": tied,
+        }
+
+
+def _leaning(vote: Vote) -> int:
+    """Return 1 for a vote for the response shown first, -1 for the second, 0 for neither."""
+    if vote.choice is None:
+        return 0
+    return 1 if vote.choice == vote.order[0] else -1
+
+
+POSITION = Position()
+
+
+_KINDS = ("syntax", "runtime", "limit", "refused")
+
+
+class Errors:
+    """Shares of programs by how they ended, and the share of missing verdicts.
+
+    The row is the unit of the intervals, because its programs and answers depend on each other.
+    """
+
+    card = ProtocolCard(
+        name="errors",
+        about="syntax and runtime errors among the programs run, format errors among the answers",
+        ties="are verdicts",
+        failures="are the format errors, including exhausted budgets",
+        source="TIR-Judge, Table 3 (which does not state its denominators)",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row in rows:
+            ended = [row.programs.count(kind) for kind in _KINDS]
+            unread = [vote.stop for vote in row.votes if vote.stop != "verdict"]
+            builder.counts.update(unread)
+            builder.add(
+                row.id, row.domain, not unread, len(row.votes), len(unread), len(row.programs), *ended
+            )
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        _, votes, unread, programs, syntax, runtime, limit, refused = units.values.T
+        if not votes.any():
+            raise Unscorable("no row was judged")
+        ran = programs - refused
+        return {
+            "syntax errors": Proportion.of_clusters(syntax, ran),
+            "runtime errors": Proportion.of_clusters(runtime, ran),
+            "stopped at a limit": Proportion.of_clusters(limit, ran),
+            "refused programs": Proportion.of_clusters(refused, programs),
+            "format errors": Proportion.of_clusters(unread, votes),
+        }
+
+
+ERRORS = Errors()
+
+
+class CostOfVerdict:
+    """Sums over the run divided by its verdicts, so that failed rows are paid for too."""
+
+    card = ProtocolCard(
+        name="cost",
+        about="tokens, seconds and programs of the whole run, divided by its verdicts",
+        ties="are verdicts",
+        failures="add to the cost and are no verdicts",
+        source="TIR-Judge, Figure 6",
+        percent=False,
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row in rows:
+            if row.cost is None:
+                raise Unscorable(f"row {row.id!r} has no record of its cost")
+            verdicts = sum(bool(vote.best or vote.scores) for vote in row.votes)
+            cost = row.cost
+            builder.add(
+                row.id,
+                row.domain,
+                math.nan,
+                verdicts,
+                cost.prompt_tokens,
+                cost.completion_tokens,
+                cost.seconds,
+                cost.calls,
+            )
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        verdicts, *sums = units.values[:, 1:].sum(axis=0)
+        names = ("completion tokens", "prompt tokens", "seconds", "programs")
+        prompt, completion, seconds, calls = (
+            float(total / verdicts) if verdicts else math.nan for total in sums
+        )
+        return {
+            name: Statistic(value, int(verdicts))
+            for name, value in zip(names, (completion, prompt, seconds, calls), strict=True)
+        }
+
+
+COST = CostOfVerdict()
