@@ -58,7 +58,6 @@ RUNS = {
     "README.md#1": Runs("A\n"),
     "README.md#2": Runs("ok 3\n\n"),
     "calibration.md#1": Runs("A False 1.0\n"),
-    "criteria.md#1": Runs("A {"),
     "attacks.md#1": Runs("True\n", names={"response_a": ADDS}, program=True),
     "endpoints.md#1": Runs(),
     "evaluation.md#1": Runs(
