@@ -79,8 +79,8 @@ RUNS = {
     "sandbox.md#2": Runs("True\nTrue\n", names={"code": ADDS}, program=True),
     "sandbox.md#3": Runs("ok kernel ({'text/plain': '1'},)\n{'out.txt': b'1'}\n"),
     "sandbox-server.md#2": Runs("1\n", server="sandbox"),
-    "serve.md#1": Runs(),
-    "serve.md#2": Runs("A\n", server="judge"),
+    "serve.md#2": Runs(),
+    "serve.md#1": Runs("A\n", server="judge"),
 }
 """Page and number of the block on it, to what it needs and prints."""
 ELSEWHERE = {
