@@ -21,7 +21,7 @@ from tirjudge.cli import app
 from tirjudge.group_rewards import GroupOptions
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "misuse.md"
+PAGE = Path(__file__).with_suffix(".md")
 _PAIR = {"prompt": "Which is longer?", "responses": ["a", "bb"]}
 _SERVED = "--no-tools --retries 0 --base-url URL --model"
 """An endpoint with the models `silent`, `locked`, which needs a key, and `short`, whose context is short."""

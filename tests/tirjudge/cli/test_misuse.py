@@ -1,4 +1,4 @@
-"""Misuse gets a line and an exit code other than 0, as docs/misuse.md says, and never a traceback."""
+"""Misuse gets a line and an exit code other than 0, as misuse.md says, and never a traceback."""
 
 from __future__ import annotations
 
