@@ -30,7 +30,7 @@ PLUGIN_FOLDERS = (
     "losses",
     "instruction_checks",
     "adapters",
-    "policies",
+    "weight_sync",
     "stages",
 )
 """Folders whose files are plug-in members, which may be short."""

@@ -54,7 +54,7 @@ SHARED: dict[str, set[str]] = {
     "tirjudge_environments.adapters": {"dialogues", "settings", "verl_views"},
     "tirjudge_environments.formats": {"rm_r1_rubrics", "text_only", "tir"},
     "tirjudge_training.corpora.sources": set(),
-    "tirjudge_training.policies": {"base", "weight_server", "weight_sync"},
+    "tirjudge_training.weight_sync": {"base"},
     "tirjudge_training.rl.losses": {"base"},
     "tirjudge_training.stages": {"base"},
 }

@@ -30,7 +30,6 @@ from tirjudge_training.distributed.profiling import memory_in_use
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.model_folder import LoraConfig
-from tirjudge_training.policies import transformers
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
 from tirjudge_training.rl import engine, grpo
@@ -42,6 +41,7 @@ from tirjudge_training.run.run import _done as run_stage
 from tirjudge_training.run.run import data_of
 from tirjudge_training.sft import Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import Run, Size, Stage
+from tirjudge_training.weight_sync import same_process
 
 CONFIG = RlConfig(
     steps=2,
@@ -61,7 +61,7 @@ HALF = Device("cpu", autocast="bfloat16", checkpointing=True)
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (device, model_folder, transformers, grpo, sft):
+    for module in (device, model_folder, same_process, grpo, sft):
         monkeypatch.setattr(module, "current_device", lambda: HALF)
 
 

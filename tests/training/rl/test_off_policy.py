@@ -24,12 +24,12 @@ from tirjudge_environments import JudgeTask, Message
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import network, quiet_peft
-from tirjudge_training.policies.transformers import CopyPolicy
 from tirjudge_training.rl import engine
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.sampling import BatchSampler
 from tirjudge_training.rl.stream import STREAM, RowStream
+from tirjudge_training.weight_sync.same_process import CopyPolicy
 
 STEPS, CAP, PATIENCE = 4, 1.5, 100
 CONFIG = RlConfig(

@@ -14,13 +14,13 @@ from tirjudge.cli import app
 from tirjudge.console_text import span
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
-from tirjudge_training.policies.base import Sampler
 from tirjudge_training.recipe import Rates, Recipe
 from tirjudge_training.recipe_file import load
 from tirjudge_training.run import model_size
 from tirjudge_training.run.plan import NoRows, plan
 from tirjudge_training.run.run import data_of
 from tirjudge_training.stages.base import Size
+from tirjudge_training.weight_sync.base import Sampler
 
 
 def lines(recipe: Recipe, folder: Path) -> list[str]:

@@ -25,11 +25,10 @@ from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.distributed.processes import ALONE, Processes, cpus_of_this_process
-from tirjudge_training.policies.base import Policy, Sampler
-from tirjudge_training.policies.transformers import CopyPolicy, OwnPolicy
-from tirjudge_training.policies.vllm import VllmPolicy
-from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
-from tirjudge_training.policies.weight_sync import WeightSync
+from tirjudge_training.weight_sync.base import Policy, Sampler, WeightSync
+from tirjudge_training.weight_sync.colocated_vllm import VllmPolicy
+from tirjudge_training.weight_sync.same_process import CopyPolicy, OwnPolicy
+from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, VllmServerPolicy
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from tirjudge.generation.model_files import Adapter
 from tirjudge.models import resolve_model
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.model_folder import LoraConfig, base_of
-from tirjudge_training.policies.base import Sampler
 from tirjudge_training.recipe_file import BadRecipe
+from tirjudge_training.weight_sync.base import Sampler
 
 TRAINED = 16
 """Bytes per trained parameter: weight, gradient and Adam's two moments, all in float32."""

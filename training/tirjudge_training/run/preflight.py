@@ -20,10 +20,6 @@ from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.distributed.sharded_checkpoints import SHARDED, STATE_DICT_TYPE
 from tirjudge_training.distributed.sharded_models import EFFICIENT
 from tirjudge_training.methods import Pipeline
-from tirjudge_training.policies import weight_sync
-from tirjudge_training.policies.vllm_server import VllmServerConfig
-from tirjudge_training.policies.weight_server import WeightServer
-from tirjudge_training.policies.weight_sync import can_stream
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.config import require_reporters
@@ -31,6 +27,8 @@ from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.run import model_size
 from tirjudge_training.run.model_size import Shape, gib
 from tirjudge_training.stages.base import Stage
+from tirjudge_training.weight_sync.base import can_stream, free_bytes, parent_folder
+from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, WeightServer
 
 LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
 LOCAL = "local"
@@ -265,9 +263,9 @@ def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) ->
     ):
         return
     parent = server.weights if server is not None else None
-    passing, room = model_size.FROZEN * shape.parameters, weight_sync.free_bytes(parent)
+    passing, room = model_size.FROZEN * shape.parameters, free_bytes(parent)
     if passing > room:
         raise TooSmall(
-            f"{model}: passing them to vLLM takes {gib(passing)} in {weight_sync.parent_folder(parent)}, and "
+            f"{model}: passing them to vLLM takes {gib(passing)} in {parent_folder(parent)}, and "
             f"{gib(room)} are free; make it larger (in a container: docker run --shm-size)"
         )

@@ -22,9 +22,9 @@ from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Context, Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.vllm import VllmPolicy, own_device
-from tirjudge_training.policies.weight_sync import WeightSync, can_stream
 from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.weight_sync.base import WeightSync, can_stream
+from tirjudge_training.weight_sync.colocated_vllm import VllmPolicy, own_device
 
 CONFIG = RlConfig(
     steps=3,

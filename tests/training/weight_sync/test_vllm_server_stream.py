@@ -25,9 +25,13 @@ from tests.training.conftest import tokenizer_of_words
 from tests.vllm_server import HEAD, kill, serving
 from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge_environments import Context, Prompt
-from tirjudge_training.policies import vllm_server
-from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
-from tirjudge_training.policies.weight_server import EXTENSION, INCOMPLETE
+from tirjudge_training.weight_sync import vllm_servers
+from tirjudge_training.weight_sync.vllm_servers import (
+    EXTENSION,
+    INCOMPLETE,
+    VllmServerConfig,
+    VllmServerPolicy,
+)
 
 pytestmark = [
     pytest.mark.vllm,
@@ -108,7 +112,7 @@ def answer(url: str, timeout: float) -> httpx.Response:
 def main(folder: Path, url: str) -> None:
     """Sync as a trainer that is killed in the middle of a layer, after the queries and before the keys."""
     model = AutoModelForCausalLM.from_pretrained(folder)
-    weights = vllm_server.full_weights
+    weights = vllm_servers.full_weights
 
     def killed(model: Any) -> Iterator[tuple[str, Any]]:
         for name, tensor in weights(model):
@@ -116,7 +120,7 @@ def main(folder: Path, url: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield name, tensor
 
-    vllm_server.full_weights = killed
+    vllm_servers.full_weights = killed
     tokenizer = AutoTokenizer.from_pretrained(folder)
     VllmServerPolicy(model, tokenizer, "policy", config=VllmServerConfig(urls=(url,)))
 
@@ -193,7 +197,7 @@ def test_a_server_that_is_killed_in_a_sync_is_one_error_and_all_weights_are_gath
 ) -> None:
     """This must be the last test of the file, since it kills the server."""
     process, url = server
-    model, weights = network(seed=4), vllm_server.full_weights
+    model, weights = network(seed=4), vllm_servers.full_weights
     gathered: list[str] = []
 
     def killing(model: Any) -> Iterator[tuple[str, Any]]:
@@ -204,7 +208,7 @@ def test_a_server_that_is_killed_in_a_sync_is_one_error_and_all_weights_are_gath
             yield name, tensor
 
     with syncing(model, url, loop) as policy:
-        monkeypatch.setattr(vllm_server, "full_weights", killing)
+        monkeypatch.setattr(vllm_servers, "full_weights", killing)
         begin = time.monotonic()
         with pytest.raises(GeneratorFailed, match=rf"{url}.*; the vLLM servers generate nothing") as failed:
             loop.run(policy.refresh())

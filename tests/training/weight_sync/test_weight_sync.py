@@ -29,10 +29,10 @@ from tirjudge.generation import GeneratorFailed, weight_stream
 from tirjudge.generation.vllm import SharedTensor
 from tirjudge.generation.vllm_worker import open_shared
 from tirjudge.generation.weight_stream import WeightReceiver, WeightSender
-from tirjudge_training.policies import weight_server, weight_sync
-from tirjudge_training.policies.weight_server import EXTENSION, INCOMPLETE, WeightServer, send_weights
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.run import preflight
+from tirjudge_training.weight_sync import vllm_servers
+from tirjudge_training.weight_sync.vllm_servers import EXTENSION, INCOMPLETE, WeightServer, send_weights
 
 WEIGHTS = Path("/weights")
 
@@ -174,7 +174,7 @@ def test_tensors_stream_to_all_servers_in_their_type_and_a_stranger_gets_none(
         names = count()
         monkeypatch.setattr(weight_stream, "gpu_of", lambda device: f"GPU-{next(names)}")
         monkeypatch.setattr(weight_stream, "nccl", lambda *place: groups.append(place[1]) or gloo(*place))
-    monkeypatch.setattr(weight_server, "WeightSender", Visited)
+    monkeypatch.setattr(vllm_servers, "WeightSender", Visited)
     first, second = Vllm(), Vllm()
     with first.up() as one, second.up() as two:
         passed = send_weights([one, two], WEIGHTS_SENT.items(), CPU, "first")
@@ -326,7 +326,7 @@ def test_too_little_memory_for_a_folder_of_weights_is_reported_before_a_run(
     output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
     words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]
     with Vllm().up() as server:
-        monkeypatch.setattr(weight_sync, "free_bytes", lambda parent: 4 * parameters - 1)
+        monkeypatch.setattr(preflight, "free_bytes", lambda parent: 4 * parameters - 1)
         monkeypatch.setattr(preflight, "available_disk", lambda folder: 0)  # what is checked next
         words += [f'rl.server.urls=["{server.url}"]', "--set", f"rl.weight_sync={sync}"]
         ended = CliRunner().invoke(app, words)

@@ -1,4 +1,4 @@
-"""Passing the trainer's weights to vLLM: the ways to do it, and a shared folder of weights."""
+"""The interface of a sampler that follows the trainer, and the folder through which weights may pass."""
 
 from __future__ import annotations
 
@@ -7,10 +7,50 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+from tirjudge.generation import Generator
 from tirjudge_training.distributed.checkpoints import on_the_first
 from tirjudge_training.distributed.processes import Processes
+
+Sampler = Literal["transformers", "vllm", "vllm-server"]
+"""The values of `rl.generator`."""
+
+
+class PolicyGenerator(Generator, Protocol):
+    """A generator that reports its working time and numeric precision."""
+
+    @property
+    def busy_seconds(self) -> float:
+        """Wall seconds since the start in which tokens were computed or waited for."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """The type of matrix products: `bfloat16`, ..."""
+        ...
+
+
+class Policy(Protocol):
+    """The sampler of a training run."""
+
+    @property
+    def generator(self) -> PolicyGenerator:
+        """The generator with the weights of the last `refresh`."""
+        ...
+
+    async def refresh(self) -> None:
+        """Load the trainer's current weights. Raises GeneratorFailed."""
+        ...
+
+    async def rest(self) -> None:
+        """Release the memory that only sampling needs, until the next `refresh`."""
+        ...
+
+    async def close(self) -> None:
+        """Release engine, memory and temporary files."""
+        ...
+
 
 WeightSync = Literal["stream", "folder"]
 """The ways in which vLLM receives new weights."""

@@ -22,10 +22,9 @@ from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Context, Prompt
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
-from tirjudge_training.policies.weight_server import EXTENSION
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
+from tirjudge_training.weight_sync.vllm_servers import EXTENSION, VllmServerConfig, VllmServerPolicy
 
 pytestmark = [
     pytest.mark.vllm,

@@ -9,7 +9,7 @@ from tirjudge.generation.vllm import VllmGenerator
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import release, return_gpu_cache
-from tirjudge_training.policies.weight_sync import WeightFolder, WeightSync, can_stream
+from tirjudge_training.weight_sync.base import WeightFolder, WeightSync, can_stream
 
 
 class VllmPolicy:
