@@ -90,7 +90,7 @@ async def test_a_format_is_an_environment(environment, task) -> None:
 
 
 @pytest.mark.parametrize(("environment", "task"), FORMATS)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(text=COMPLETIONS, finish=st.sampled_from(Finish), arguments=st.text())
 @example(text="```python\n```output\n```python\n```", finish=Finish.STOP, arguments='{"code": ""}')
 def test_any_completion_can_be_read(environment, task, text: str, finish: Finish, arguments: str) -> None:
@@ -114,7 +114,7 @@ def test_any_completion_can_be_read(environment, task, text: str, finish: Finish
         assert not isinstance(reading, Continue)
 
 
-MEGABYTE = [
+LONG = [
     *(
         "<answer>",
         "</answer>",
@@ -128,20 +128,24 @@ MEGABYTE = [
     *("<answer><think>", "</think></answer>", "<answer>[[A]]</answer>", "<score_A>7</score_A>", "<plan>"),
     *("<RESULT_START>\n- a\n", "<RESULT_END>", "\\boxed{", "<rubric><justify>", "<quote_A></quote_A>", "50%"),
     *("9", "[", " ", "\n", "<", "```python\n", "```\n", "<answer> ", "<score>1", "<execution></plan>"),
+    *("`", " `", "```json\n```python\n", "```a`\n", "```\n<score>\n", "```" + "x" * 9999 + "`"),
 ]
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "size", [200_000, pytest.param(1_000_000, marks=pytest.mark.soak)], ids=["200 kB", "1 MB"]
+)
 @pytest.mark.parametrize(("environment", "task"), {type(one): (one, task) for one, task in FORMATS}.values())
-def test_a_megabyte_of_anything_is_read_in_linear_time(environment, task) -> None:
-    """A quadratic reader would need hours for over a hundred thousand tags."""
+def test_a_long_text_of_anything_is_read_in_linear_time(environment, task, size: int) -> None:
+    """A quadratic reader would need minutes for over twenty thousand tags."""
     view = environment.views(task)[0]
-    for piece in MEGABYTE:
-        text = piece * (1_000_000 // len(piece))
+    for piece in LONG:
+        text = piece * (size // len(piece))
         assert environment.read(task, view, Completion(text=text, finish=Finish.END))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(turns=st.lists(st.tuples(COMPLETIONS, st.sampled_from(Finish)), max_size=12))
 async def test_any_dialogue_ends_in_a_score(turns) -> None:
     environment, task = TirPairwise(order="given"), TASKS["pair"]

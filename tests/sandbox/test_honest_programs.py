@@ -22,20 +22,30 @@ SANDBOXES: dict[str, Callable[[], Sandbox]] = {
     "docker": lambda: DockerSandbox(capacity=2),
     **{name: place for name, place in PLACEMENTS.items() if name in ("userns", "own-uid", "plain")},
 }
+EVERY = 5
+LIMITS = Limits(wall_seconds=60)
+"""The CPU time decides, since the machine may be busy."""
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("step", [EVERY, pytest.param(1, marks=pytest.mark.soak)], ids=["some", "all"])
 @pytest.mark.parametrize(
     "placement",
     [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in SANDBOXES],
 )
-async def test_honest_programs(placement, request):
+async def test_honest_programs(placement, step, request):
+    """Of the programs that need nothing special, `make test` tries every fifth, and `make soak` all."""
     if placement == "docker":
         request.getfixturevalue("docker_image")
-    whole = placement in ("policy", "docker")
-    programs = [one for one in PROGRAMS if whole or not any(name in one.source for name in HEAVY)]
+    light = placement not in ("policy", "docker")
+    needy = [one for one in PROGRAMS if one.needs]
+    programs = [
+        one
+        for one in {one.name: one for one in (*needy, *PROGRAMS[::step])}.values()
+        if not (light and any(name in one.source for name in HEAVY))
+    ]
     async with SANDBOXES[placement]() as box:
-        ran = await asyncio.gather(*(box.run(_asked(one), Limits()) for one in programs))
+        ran = await asyncio.gather(*(box.run(_asked(one), LIMITS) for one in programs))
     bad = {one.name: its for one, its in zip(programs, ran, strict=True) if not ended_well(one, its)}
     assert bad.keys() == {one.name for one in programs if one.needs in LACKING[placement]}, bad
 

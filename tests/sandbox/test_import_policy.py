@@ -32,13 +32,13 @@ def check() -> import_policy.Check:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def strict() -> AsyncIterator[Sandbox]:
-    async with open_sandbox("local", capacity=1, import_policy=ImportPolicy()) as box:
+    async with open_sandbox("local", capacity=1, preload=(), import_policy=ImportPolicy()) as box:
         yield box
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def free() -> AsyncIterator[Sandbox]:
-    async with open_sandbox("local", capacity=1) as box:
+    async with open_sandbox("local", capacity=1, preload=()) as box:
         yield box
 
 

@@ -6,7 +6,7 @@ import math
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tirjudge_environments import Malformed
@@ -171,34 +171,3 @@ def test_text_around_a_metajudges_answer_is_allowed() -> None:
     second = answer("* R1 @ S1 : 0.5 (partial)", "", "- R2@S0: 0 (no match)")
     text = f"<think>{answer('R1@S2: 0')}</think>{second}"
     assert read_scores(text, humans=2, reasons=2) == [[0.5, 0.0], [0.0, 0.0]]
-
-
-@settings(max_examples=300)
-@given(
-    st.one_of(
-        st.text(),
-        st.lists(
-            st.sampled_from(
-                [
-                    "<RESULT_START>",
-                    "<RESULT_END>",
-                    "\n",
-                    "R1@S1: 1.00",
-                    "- R2@S2: 0.5",
-                    "R",
-                    "@",
-                    "S0: ",
-                    "9" * 30,
-                    "(",
-                    " ",
-                ]
-            ),
-            max_size=30,
-        ).map("".join),
-    ),
-    st.integers(1, 3),
-    st.integers(1, 3),
-)
-def test_any_answer_is_read(text: str, humans: int, reasons: int) -> None:
-    read = read_matching(text, humans=humans, reasons=reasons)
-    assert isinstance(read, Malformed | Matching)

@@ -155,6 +155,7 @@ PIECES = st.sampled_from(
         *("<RESULT_START>", "<RESULT_END>", "<think>", "</think>", "\n", " ", "- ", "1. ", "\\boxed{", "}"),
         *("A>B", "\\boxed{B>>A}", "Final assessment result:", "CLAIM_COUNT=1", "CLAIMS:", "- C1: x"),
         *("S1: EG", " F1", "\ud800", "\x00", "IGNORED_SUMMARY:"),
+        *("R1@S1: 1.00", "- R2@S2: 0.5", "R", "@", "S0: ", "9" * 30, "("),
     ]
 )
 
@@ -162,42 +163,35 @@ PIECES = st.sampled_from(
 @settings(max_examples=300)
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join)))
 def test_any_text_is_a_reading(text: str) -> None:
+    assert_read(text)
+
+
+def assert_read(text: str) -> None:
     assert isinstance(read_assessment(text), Assessment | Malformed)
     assert isinstance(read_decomposition(text), Decomposition | Malformed)
     assert isinstance(read_flaws(text, 1), tuple | Malformed)
+    for humans, reasons in ((1, 3), (2, 2)):
+        assert isinstance(read_matching(text, humans=humans, reasons=reasons), Matching | Malformed)
 
 
-MEGABYTE = 1 << 20
-
-
-@pytest.mark.parametrize(
-    "piece",
-    [
-        *("<RESULT_START>", "<RESULT_START><RESULT_END>", "\\boxed{", "\\boxed{A>B}", "- ", "-\n", "- x\n"),
-        *(
-            " ",
-            "\t-",
-            "-" * 7,
-            "(",
-            "R1@S1: 1.00\n",
-            "R1@S1:",
-            "S1: EG F1",
-            "CLAIM_COUNT=",
-            "- C1: x\n",
-            "\n",
-        ),
-        *("final assessment result\n", "1", "1.", "<think>", "</think>", "_*"),
-    ],
+REPEATED = (
+    *("<RESULT_START>", "<RESULT_START><RESULT_END>", "\\boxed{", "\\boxed{A>B}", "- ", "-\n", "- x\n", " "),
+    *("\t-", "-------", "(", "R1@S1: 1.00\n", "R1@S1:", "S1: EG F1", "CLAIM_COUNT=", "- C1: x\n", "\n"),
+    *("final assessment result\n", "1", "1.", "<think>", "</think>", "_*"),
 )
-def test_a_megabyte_of_anything_is_read(piece: str) -> None:
-    body = piece * (MEGABYTE // len(piece))
-    for text in (
-        body,
-        f"<RESULT_START>{body}<RESULT_END>",
-        f"<RESULT_START>\n{body}\n\\boxed{{A>B}}<RESULT_END>",
-    ):
-        behind_thinking(text)
-        assert isinstance(read_assessment(text), Assessment | Malformed)
-        assert isinstance(read_decomposition(text), Decomposition | Malformed)
-        assert isinstance(read_flaws(text, 1), tuple | Malformed)
-        assert isinstance(read_matching(text, humans=2, reasons=2), Matching | Malformed)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "size", [100_000, pytest.param(1_000_000, marks=pytest.mark.soak)], ids=["100 kB", "1 MB"]
+)
+def test_a_long_text_of_anything_is_read_in_linear_time(size: int) -> None:
+    for piece in REPEATED:
+        body = piece * (size // len(piece))
+        for text in (
+            body,
+            f"<RESULT_START>{body}<RESULT_END>",
+            f"<RESULT_START>\n{body}\n\\boxed{{A>B}}<RESULT_END>",
+        ):
+            behind_thinking(text)
+            assert_read(text)

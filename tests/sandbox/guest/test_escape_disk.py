@@ -82,6 +82,7 @@ async def test_sparse_files_cannot_flood_what_is_fetched(attack):
     "way",
     [
         "import os; os.mkfifo('x')",
+        "import os; os.mkdir('x')",
         "import os; os.symlink('x', 'x')",
         "open('x','w'); import os; os.chmod('x', 0)",
     ],

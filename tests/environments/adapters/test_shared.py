@@ -1,4 +1,4 @@
-"""Views and scores for frameworks that score one rollout at a time; linked judges are refused."""
+"""What all adapters share: settings, views and scores of single rollouts, and replayed tool calls."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.environments.adapters.dialogues import ASK, ROW, A, settings
-from tirjudge_environments import Unscored
+from tests.environments.adapters.dialogues import ASK, COUNT, ROW, A, Script, Turn, ours, outcome, settings
+from tirjudge_environments import Reward, Unscored
 from tirjudge_environments.adapters.dialogues import (
     ChatDialogue,
     LinkedViews,
+    SandboxThread,
     ToolDialogue,
     reward_of,
     row_view,
 )
+from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.trl import JudgeEnv, judge_reward
 from tirjudge_environments.registry import open_environment
-from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tasks import Columns, read_task
 from tirjudge_sandbox import Execution, Limits, Program, Status
 
 TASK = read_task(ROW, default_id="row")
@@ -78,3 +80,33 @@ async def test_a_failed_sandbox_gives_no_score(monkeypatch: pytest.MonkeyPatch) 
     calls = [{"function": {"name": "run_python", "arguments": {"code": "print(1)"}}}]
     said = [{"role": "assistant", "content": "", "tool_calls": calls}, {"role": "assistant", "content": A}]
     assert judge_reward([said], [env]) == [None]
+
+
+def message(turn: Turn) -> dict[str, Any]:
+    calls = [{"function": {"name": call.name, "arguments": call.arguments}} for call in turn.calls()]
+    return {"role": "assistant", "content": turn.text, "tool_calls": calls}
+
+
+async def test_the_last_turn_of_the_budget_runs_no_program() -> None:
+    limited = settings(options={"order": "given", "protocol": "tool"}, turns=2, tool_calls=5)
+    script = Script("two turns", (ASK, ASK))
+    dialogue = ToolDialogue(limited, script.row, framework="TRL")
+    thread = SandboxThread.shared(limited.sandbox, limited.sandbox_options)
+    output = await thread.awaited(dialogue.call(COUNT, thread.sandbox))
+    messages = [message(ASK), {"role": "tool", "content": output}, message(ASK)]
+    score = await dialogue.score(messages, dialogue.executions)
+    expected = outcome(script, limited, await ours(script, limited))
+    assert isinstance(score, Reward)
+    assert (score.total, score.parts) == (expected.total, expected.parts)
+
+
+def test_a_copy_through_json_names_exactly_the_same_columns() -> None:
+    settings = JudgeSettings(columns=Columns(prompt="question"), options={"order": "given"})
+    copy = JudgeSettings.model_validate_json(settings.model_dump_json())
+    assert copy == settings
+    assert copy.columns.model_fields_set == {"prompt"}
+
+
+def test_a_copy_with_another_judge_opens_that_one() -> None:
+    pairs = JudgeSettings(judge="tir-pairwise")
+    assert type(pairs.environment) is not type(pairs.model_copy(update={"judge": "j1-pav"}).environment)
