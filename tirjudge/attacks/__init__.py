@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tirjudge.attacks.base import Attack, Family, Target, appended
+from tirjudge.attacks.families import Attack, Family, Target, appended
 from tirjudge_sandbox.registry import Plugins
 
 ATTACKS = Plugins(
@@ -15,15 +15,15 @@ ATTACKS = Plugins(
     "family of attacks",
     "tirjudge.attacks",
     {
-        "characters": "characters:CHARACTERS",
-        "chat-templates": "chat_templates:CHAT_TEMPLATES",
-        "claims": "claims:CLAIMS",
-        "code": "code:CODE",
-        "control": "claims:CONTROL",
-        "forgeries": "forgeries:FORGERIES",
-        "instructions": "instructions:INSTRUCTIONS",
-        "lengths": "lengths:LENGTHS",
-        "master-keys": "master_keys:MASTER_KEYS",
+        "characters": "families:CHARACTERS",
+        "chat-templates": "families:CHAT_TEMPLATES",
+        "claims": "families:CLAIMS",
+        "code": "families:CODE",
+        "control": "families:CONTROL",
+        "forgeries": "families:FORGERIES",
+        "instructions": "families:INSTRUCTIONS",
+        "lengths": "families:LENGTHS",
+        "master-keys": "families:MASTER_KEYS",
     },
 )
 _FIRST = "control"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tirjudge.attacks.base import Family
+from tirjudge.attacks.families import Family
 from tirjudge.attacks.rows import CLEAN, Marks
 from tirjudge.judging.result_rows import read_result_rows
 from tirjudge.statistics import Proportion, paired_difference

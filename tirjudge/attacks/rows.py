@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tirjudge.attacks.base import Attack, Target
+from tirjudge.attacks.families import Attack, Target
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
 from tirjudge.judging.engine import Kind

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tirjudge.attacks import Attack, Target, open_families
-from tirjudge.attacks.code import CODE
+from tirjudge.attacks.families import CODE
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.endpoint.openai import alternating
 from tirjudge.generation.scripted import ScriptedGenerator

@@ -1,4 +1,4 @@
-"""How a judge behaves, whether it is right or not: positions, errors and cost."""
+"""Behaviour of a judge, whether it is right or not: positions, errors and cost."""
 
 from __future__ import annotations
 
