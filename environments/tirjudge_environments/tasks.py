@@ -76,8 +76,8 @@ class Columns(ColumnPlaces):
     """The places in a row that hold the parts of a task.
 
     The responses are `responses` (a list), or `response_a` and `response_b`, or `chosen` and `rejected`
-    (one or a list; the label is then the chosen one), or `response` alone: the first of these that the row
-    has, or the one that was named.
+    (one or a list; the label is then the chosen one), or `response` alone: the first of these columns
+    that the row has, or the column that was named.
     """
 
     MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"reference", "criteria"})

@@ -78,7 +78,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=64)
 def _section_line(template: str, slots: re.Pattern[str]) -> Reads:
-    """Return a function that is True for a line that reads as one that borders on a slot of the template.
+    """Return a function that is True for lines that read like a line next to a slot of the template.
 
     A line alone before or after a slot is read by all its text, and a line with a slot in it by the text
     before the slot.
@@ -153,7 +153,7 @@ def _in_one_line(criterion: Criterion, family: str) -> str:
 
 def _framed(template: str, name: str, text: str, texts: Sequence[str]) -> str:
     """Return a text in the template's frame."""
-    # A hash of everything that is shown: a text that contains its own frame cannot be written.
+    # The tag is a hash of the shown text, so no text can contain its own tag.
     number = 0
     while True:
         tag = f"{name}-{derive_seed(name, number, *texts):08x}"

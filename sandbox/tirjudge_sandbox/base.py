@@ -53,7 +53,7 @@ class Program:
     """Python source. Any text is accepted, lone surrogates and NUL included; bad text is a SyntaxError."""
     bindings: Mapping[str, Any] = field(default_factory=dict)
     """Global names defined before the first line, with JSON values (str, int, float, bool, None, list,
-    dict), at most `MOST_NESTED` levels of them."""
+    dict), nested at most `MOST_NESTED` levels deep."""
     stdin: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Files written to the working folder before the start: relative path to content."""
@@ -93,7 +93,7 @@ class Limits:
 class Isolation:
     """The isolation properties that hold where a program ran.
 
-    A sandbox that lacks one of them refuses to open unless weak isolation is allowed explicitly.
+    A sandbox that lacks a property refuses to open unless weak isolation is allowed explicitly.
     """
 
     placement: str

@@ -15,7 +15,7 @@ _Worker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class
 class JudgeLoopWorker(_Worker):
     """A worker that stores each view of a rollout under a group of its own.
 
-    verl takes several outputs of a rollout for one trajectory that was cut, and gives all of them the reward
+    verl takes several outputs of a rollout for one trajectory that was cut, and gives every output the reward
     and the advantage of the last. Here every view has its own reward, and is compared with the same view of
     the other rollouts of its task, as in our own trainer (TIR-Judge section 4.2, Eq. 2).
     """

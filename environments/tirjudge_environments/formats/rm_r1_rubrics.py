@@ -64,7 +64,7 @@ class ChainOfRubrics:
         return self.category is not None and self._has("type", _GROUND[self.category], "eval", "answer")
 
     def follows_figure_6(self) -> bool:
-        """Return True for a rubric, an evaluation and an answer, none of them empty."""
+        """Return True if rubric, evaluation and answer are all there and not empty."""
         return self._has("rubric", "eval", "answer")
 
     def ends_with_answer(self) -> bool:

@@ -187,7 +187,7 @@ class NumberParagraphs(Instruction):
 
 
 class NthParagraphFirstWord(Instruction):
-    """The response has an exact number of paragraphs, and one of them starts with a given word.
+    """The response has an exact number of paragraphs, and a given paragraph starts with a given word.
 
     Empty lines separate paragraphs.
     """

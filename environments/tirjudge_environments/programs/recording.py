@@ -16,7 +16,7 @@ class RecordingSandbox:
         self._sandbox = sandbox
         self.capacity = sandbox.capacity
         self.executions: list[Execution] = []
-        """In the order of the requests, including those that failed and were retried."""
+        """In the order of the requests, failed and retried requests included."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -23,8 +23,7 @@ from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
 
 _UIDS = range(40_000, 60_000)
-"""Below 65,536, so that they exist where the engine remaps users; above those that machines assign to
-people."""
+"""User ids of containers: below 65,536, to exist where the engine remaps users, and above people's ids."""
 _MOST_PROCESSES = 128
 _CONFLICT = 409
 """The HTTP status for a container name that is taken."""

@@ -122,7 +122,7 @@ def _program_uid(placement: str) -> int:
 
 
 def _own_id() -> int:
-    """Return an unused id among those that exist in this user namespace. Raises OSError."""
+    """Return an unused id of this user namespace. Raises OSError."""
     end = min(_end(Path("/proc/self", kind)) for kind in ("uid_map", "gid_map"))
     own = _FIRST_OWN_ID + os.getpid()
     if own < end:

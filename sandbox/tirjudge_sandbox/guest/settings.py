@@ -28,7 +28,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Inside:
-    """Settings of the template. Programs can see all of them, so they must hold no path of the host."""
+    """Settings of the template. Programs can read the settings, so they must hold no path of the host."""
 
     control: int
     """Descriptor of the control socket."""

@@ -1,4 +1,4 @@
-"""System calls: those that a program may make, their numbers on each architecture, and how to make one.
+"""System calls: which calls a program may make, their numbers on each architecture, and how to call.
 
 A program's calls that are not listed here are refused. Left out on purpose: sockets other than a socketpair,
 namespaces and mounts, `execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V

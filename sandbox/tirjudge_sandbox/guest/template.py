@@ -174,9 +174,9 @@ class Template:
     def _most_processes(self, job: Job) -> tuple[int, bool]:
         """Return RLIMIT_NPROC for a program, and True if the kernel enforces it for this uid.
 
-        The limit counts the threads of all processes of this uid. Without a namespace these are also others
-        than this worker's, and change. Processes are not allowed there, since nothing would clean up those
-        that a program leaves behind.
+        The limit counts the threads of all processes of this uid. Without a namespace, processes of
+        others count too, and their number changes. Programs may then start no process, since nothing would
+        clean up a process that a program leaves behind.
         """
         others = self._base_processes if self._contains else _tasks_of_this_uid()
         most = others + (job.processes or job.threads)

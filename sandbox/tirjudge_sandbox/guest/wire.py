@@ -73,7 +73,7 @@ class Ending:
     def unpack(cls, record: bytes) -> Ending:
         """Parse a record.
 
-        Raises ValueError for one that `pack` cannot write: the worker may be compromised.
+        Raises ValueError for a record that `pack` cannot write: the worker may be compromised.
         """
         try:
             ending = cls(**json.loads(record))

@@ -78,7 +78,7 @@ class CellRun:
     stdout: str = ""
     stderr: str = ""
     displays: tuple[Mapping[str, Any], ...] = ()
-    """MIME bundles in order, each mapping a type to data; the last expression's value is one of them."""
+    """MIME bundles in order, the last expression's value included. Each maps a type to data."""
     error: CellError | None = None
     truncated: bool = False
     """True if the output limit dropped some output."""

@@ -51,7 +51,7 @@ async def serve(
 ) -> None:
     """Serve an open sandbox until SIGTERM or SIGINT, then finish accepted requests.
 
-    Those that take longer than the grace of `ConnectionLimits` are dropped. A second SIGINT stops at once.
+    Requests that take longer than the grace of `ConnectionLimits` are dropped. A second SIGINT stops at once.
     `started` is called with the isolation of the programs once requests are served. Must be called in the
     main thread. Raises SandboxUnavailable if no program can run or the extra `serve` is not installed.
     """

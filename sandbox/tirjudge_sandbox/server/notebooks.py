@@ -37,7 +37,7 @@ class Notebooks(Protocol):
 async def run_cells(
     notebooks: Notebooks, request: RunJupyterRequest, settings: ServerSettings, client: str
 ) -> RunJupyterResponse:
-    """Run the cells in order, also after one that raised an exception; stop at a limit or if the kernel dies.
+    """Run the cells in order until a limit, or until the kernel dies. Exceptions do not stop the others.
 
     Raises FieldRefused for values beyond the server's settings.
     """

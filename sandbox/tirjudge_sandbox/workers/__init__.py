@@ -1,1 +1,1 @@
-"""Warm workers: interpreters that run one program at a time, a pool of them, and how to start them."""
+"""Warm workers: interpreters that run one program at a time, how to start them, and their pool."""

@@ -112,8 +112,8 @@ class Host:
 class TemporaryFolder:
     """An empty folder, closed to other users. Closing it removes it.
 
-    It is locked for as long as this process lives. Whoever makes a folder removes those that nobody has
-    locked, which are those of killed processes.
+    The folder is locked for as long as this process lives. Making a folder removes all folders that nobody
+    has locked, which killed processes have left behind.
     """
 
     def __init__(self) -> None:

@@ -123,7 +123,7 @@ class MemoryGroup:
         self._limits = limits
 
     async def remove(self) -> None:
-        """Remove the group, whose processes have ended. One that stays is removed by a later worker."""
+        """Remove the group, whose processes have ended. A later worker removes a group that stays."""
         for _ in range(_REMOVALS):
             try:
                 self._path.rmdir()

@@ -60,8 +60,8 @@ class Worker:
         memory_group: MemoryGroup | None = None,
     ):
         """`isolation`: the properties that the worker measured from inside. `disk_bytes`: size of the working
-        folder. `end` kills every process of the worker and returns when they are gone. `memory_group`: its
-        control group, if it has one that this process may limit.
+        folder. `end` kills every process of the worker and returns when they are gone. `memory_group`: the
+        worker's control group, or None if this process may make none.
         """
         self.isolation = isolation
         self.disk_bytes = disk_bytes
