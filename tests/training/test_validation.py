@@ -13,14 +13,13 @@ from tests.training.conftest import ENVIRONMENTS, source
 from tests.training.stages.test_rejection import Tasks
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training.distributed.checkpoints import marked, step_of
-from tirjudge_training.evaluation import ValidationConfig, correct, measure
+from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, ValidationConfig, best_steps, correct, measure
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.run import checkpoints_kept
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.stages.selection import Selection
-from tirjudge_training.validation import SNAPSHOTS, VALIDATION, best_steps
 
 WEIGHTS = "model.safetensors"
 CONFIG = RlConfig(

@@ -12,15 +12,13 @@ from typing import cast
 from tirjudge_environments import derive_seed
 from tirjudge_training.recipe import METHODS, Recipe
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.stages.answering import Answering
 from tirjudge_training.stages.base import Stage
 from tirjudge_training.stages.demonstrations import Demonstrations
-from tirjudge_training.stages.distillation import DialogueRendering, TeacherSampling
-from tirjudge_training.stages.fine_tuning import FineTuning
-from tirjudge_training.stages.measurement import Measurement
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.stages.rejection import Rejection
-from tirjudge_training.stages.selection import Selection
+from tirjudge_training.stages.selection import Measurement, Selection
+from tirjudge_training.stages.sft import Answering, FineTuning
+from tirjudge_training.stages.teacher import DialogueRendering, TeacherSampling
 from tirjudge_training.stages.warm_up import WarmUp
 
 DEMONSTRATIONS, WARM_UP, BASE, HELDOUT = "demonstrations", "warmup", "base", "heldout-"

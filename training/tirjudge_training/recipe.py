@@ -14,14 +14,14 @@ from tirjudge_training import recipe_file
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.distillation.config import TeacherConfig
 from tirjudge_training.distributed.device import Attention
-from tirjudge_training.evaluation import HeldoutConfig, ValidationConfig
+from tirjudge_training.heldout import HeldoutConfig, ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.sft import SftConfig
-from tirjudge_training.stages.answering import AnswersConfig
 from tirjudge_training.stages.base import Size
 from tirjudge_training.stages.demonstrations import DemonstrationsConfig
 from tirjudge_training.stages.rejection import RejectionConfig
+from tirjudge_training.stages.sft import AnswersConfig
 from tirjudge_training.stages.warm_up import WarmUpConfig
 
 METHODS = Plugins(

@@ -21,9 +21,9 @@ from tirjudge.generation.endpoint import http
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_sandbox import open_sandbox
-from tirjudge_training.distillation import lessons as lessons_module
+from tirjudge_training.distillation import selection
 from tirjudge_training.distillation.config import CorrectorConfig, TeacherConfig
-from tirjudge_training.distillation.lessons import Distillation
+from tirjudge_training.distillation.selection import Distillation
 from tirjudge_training.distillation.teacher_dialogues import TeacherUnavailable
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.sft import IGNORED
@@ -36,7 +36,7 @@ PAIR = f"I count.\n```python\n{COUNT}\n```\n"
 @pytest.fixture
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
     """A teacher with native calls, retries without delay, and a sandbox that opens fast."""
-    monkeypatch.setattr(lessons_module, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
+    monkeypatch.setattr(selection, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
     monkeypatch.setattr(http, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(http, "LONGEST_PAUSE", 0.002)
     running.asked.clear()
@@ -98,14 +98,6 @@ def test_right_dialogues_are_learned_in_the_students_format_with_any_protocol(
         assert "Secret" not in whole
 
 
-def test_hidden_reasoning_can_be_kept(server: EndpointServer, tmp_path: Path) -> None:
-    keeping = config(server, reasoning="keep")
-    distill(tmp_path, keeping, word_count_tasks(1))
-    assert learned(rows(tmp_path, keeping, word_count_tasks(1))[0])[0].startswith(
-        f"Secret: to count is best.\n\n{PAIR}Secret:"
-    )
-
-
 def test_views_linked_by_a_reward_are_kept_together_or_not_at_all(
     server: EndpointServer, tmp_path: Path
 ) -> None:
@@ -117,14 +109,14 @@ def test_views_linked_by_a_reward_are_kept_together_or_not_at_all(
     assert wrong["kept"] == []
 
 
-def test_of_several_dialogues_the_preferred_ones_are_kept(server: EndpointServer, tmp_path: Path) -> None:
+def test_of_several_dialogues_the_shortest_is_kept(server: EndpointServer, tmp_path: Path) -> None:
     texts = iter(["A long answer. ", "Short. ", "Of some length. ", ""])
 
     def script(body: dict[str, Any]) -> dict[str, Any]:
         return chat(f"{next(texts)}<preference>{'A' if body['seed'] else 'B'}</preference>")
 
     server.script = script
-    four = config(server, samples=4, per_prompt=2, concurrency=1)
+    four = config(server, samples=4, concurrency=1)
     task = next(
         formatted
         for formatted in word_count_tasks(8)
@@ -132,7 +124,7 @@ def test_of_several_dialogues_the_preferred_ones_are_kept(server: EndpointServer
     )
     distill(tmp_path, four, [task])
     assert len({body["seed"] for body in server.bodies}) == 4, "every dialogue has a seed of its own"
-    assert [text.partition("<")[0] for text in learned(rows(tmp_path, four, [task])[0])] == ["", "Short. "]
+    assert [text.partition("<")[0] for text in learned(rows(tmp_path, four, [task])[0])] == [""]
 
 
 def test_no_finished_dialogue_is_requested_again_after_a_kill(server: EndpointServer, tmp_path: Path) -> None:
@@ -143,7 +135,7 @@ from functools import partial
 from pathlib import Path
 from tests.training.teachers import STUDENT, word_count_tasks
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.distillation.lessons import Distillation
+from tirjudge_training.distillation.selection import Distillation
 from tirjudge_training.distillation.config import TeacherConfig
 with RunFolder(Path(sys.argv[1])) as run:
     config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=3)

@@ -29,7 +29,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.types import Episode
 from tirjudge_sandbox import Sandbox, open_sandbox
-from tirjudge_training.distillation.replay import convert_dialogue
+from tirjudge_training.distillation.teacher_dialogues import convert_dialogue
 from tirjudge_training.sft import IGNORED, Sample
 
 TASK = JudgeTask(
@@ -103,12 +103,11 @@ async def test_every_call_of_one_turn_gets_a_turn_of_its_own(sandbox: Sandbox) -
     assert reward(form) == 0.1, "a failed program leaves a tenth of the reward"
 
 
-async def test_hidden_reasoning_is_dropped_or_written_before_its_turn(sandbox: Sandbox) -> None:
+async def test_hidden_reasoning_is_dropped(sandbox: Sandbox) -> None:
     dialogue = await led(
         sandbox, calling("I count.", COUNT, reasoning="Hm, words.\n"), VERDICT, protocol="tool"
     )
     assert text(await convert_dialogue(dialogue, STUDENT, TASK)) == FORM
-    assert text(await convert_dialogue(dialogue, STUDENT, TASK, reasoning="keep")) == "Hm, words.\n\n" + FORM
 
 
 @pytest.mark.parametrize(
@@ -116,14 +115,11 @@ async def test_hidden_reasoning_is_dropped_or_written_before_its_turn(sandbox: S
     [
         calling("First a draft:\n```python\nprint(3)\n```\n", COUNT),
         calling("", 'print("""\n```\n""")'),
-        calling("I think.", COUNT, reasoning="Perhaps\n```python\nprint(9)\n```\n"),
     ],
-    ids=["a draft in the text", "a fence in the program", "a draft in kept reasoning"],
+    ids=["a draft in the text", "a fence in the program"],
 )
 async def test_a_dialogue_whose_program_would_change_is_dropped(sandbox: Sandbox, turn: Completion) -> None:
-    form = await convert_dialogue(
-        await led(sandbox, turn, VERDICT, protocol="tool"), STUDENT, TASK, reasoning="keep"
-    )
+    form = await convert_dialogue(await led(sandbox, turn, VERDICT, protocol="tool"), STUDENT, TASK)
     assert form.stop is StopReason.SANDBOX_DOWN
     assert reward(form) is None
 

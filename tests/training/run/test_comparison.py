@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.test_cli import SMALL, run
-from tirjudge_training.evaluation import Answer, summary
+from tirjudge_training.heldout import Answer, summary
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms
 from tirjudge_training.run import comparison

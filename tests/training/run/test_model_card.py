@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tirjudge_training.evaluation import Answer, summary
+from tirjudge_training.heldout import Answer, summary
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run.model_card import model_card

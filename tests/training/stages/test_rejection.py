@@ -38,8 +38,8 @@ from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.run.run import data_of
 from tirjudge_training.sft import IGNORED, SftConfig
 from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.fine_tuning import FineTuning, kept_samples
 from tirjudge_training.stages.rejection import Rejection, RejectionConfig, chosen, row
+from tirjudge_training.stages.sft import FineTuning, kept_samples
 
 PROMPTS = 24
 ROLLOUT = RolloutConfig(max_tokens=120)

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.judging.config import KEY_VARIABLES
-from tirjudge_training.distillation.replay import Reasoning
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"
 """Environment variables of the API keys, which are read from nowhere else. The teacher's key may also be in
@@ -63,15 +62,8 @@ class TeacherConfig(EndpointConfig):
     """Dialogues per prompt (ours)."""
     keep: Literal["shortest", "fewest_calls"] = "shortest"
     """Which dialogues with the full reward to prefer: by length, or by tool calls and then length (ours)."""
-    per_prompt: int = Field(default=1, gt=0)
-    """The most dialogues kept per prompt (ours)."""
     reward: float = 1.0
     """The full reward: R = 1, for a dialogue that is right, well formed and without an error."""
-    reasoning: Reasoning = "drop"
-    """Hidden reasoning, which some endpoints return separately: drop it, or keep it before the text.
-
-    The paper learns from "reasoning and code steps" with thinking off, and does not mention hidden reasoning.
-    """
     temperature: float = Field(default=1.0, ge=0)
     """0 is greedy decoding (ours)."""
     max_tokens: int = Field(default=8192, gt=0)

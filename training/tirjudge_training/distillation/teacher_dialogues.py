@@ -1,9 +1,10 @@
-"""The dialogues with a teacher: each is stored as soon as it finishes, and none is requested twice."""
+"""The dialogues with a teacher: each is requested and stored once, and replayed in the student's format."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,23 @@ from tirjudge.rollout import Rollout, as_finished
 from tirjudge.storage.records import read_trajectory, trajectory_record
 from tirjudge.storage.result_file import digest
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import Budget, Environment, StopReason, Trajectory, Usage, View
-from tirjudge_sandbox import Sandbox
+from tirjudge_environments import (
+    Budget,
+    By,
+    Completion,
+    Environment,
+    Finish,
+    JudgeSession,
+    JudgeTask,
+    Segment,
+    StopReason,
+    Trajectory,
+    Usage,
+    View,
+)
+from tirjudge_environments.parsing import Turn
+from tirjudge_environments.programs.recording import ReplaySandbox
+from tirjudge_sandbox import Execution, Sandbox
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 SHOWN_FAILURES = 5
@@ -184,3 +200,71 @@ class _Pace:
         each = (time.monotonic() - self._started) / max(1, self.done - self._first)
         left = each * (self.total - self.done)
         return f"{1 / max(each, 1e-9):.2f}/s  {left / 60:.1f} min left"
+
+
+_UNBOUNDED = 1 << 30
+"""A token budget without effect: SFT refuses samples that are too long for the student."""
+
+
+async def convert_dialogue(trajectory: Trajectory, environment: Environment, task: JudgeTask) -> Trajectory:
+    """Return the dialogue as `environment` would have recorded it, with its programs' recorded outcomes.
+
+    Native calls become fenced programs, one per turn, and their outputs the text that the student is shown;
+    hidden reasoning is dropped. No program is run, and the result has no token ids. If the conversion would
+    change a program (a fence inside its text, a draft before the call), the result stops as SANDBOX_DOWN and
+    is therefore Unscored.
+    """
+    turns = list(_turns(trajectory))
+    # Refused programs come after all others and are refused again: the sandbox replays those that ran.
+    ran = [
+        (call.request.source, call.outcome)
+        for call in trajectory.calls
+        if isinstance(call.outcome, Execution)
+    ]
+    sandbox = ReplaySandbox([execution for _, execution in ran], sources=[source for source, _ in ran])
+    session = JudgeSession(
+        environment,
+        task,
+        trajectory.view,
+        sandbox,
+        # A budget for exactly this dialogue, so that no limit of the student's cuts it short.
+        budget=Budget(turns=len(turns) + 1, tool_calls=len(ran), tokens=_UNBOUNDED),
+        sample=trajectory.sample,
+    )
+    for number, text in enumerate(turns, 1):
+        if session.done:
+            break
+        await session.step(Completion(text=text, finish=Finish.END if number == len(turns) else Finish.STOP))
+    if not session.done:
+        # The teacher stopped without a verdict, which the student must not learn.
+        session.fail(StopReason.MALFORMED, "the dialogue ends without a verdict")
+    return session.trajectory
+
+
+def _turns(trajectory: Trajectory) -> Iterator[str]:
+    """Yield what the model wrote in each turn, with one turn per program."""
+    calls = deque(trajectory.calls)
+    for segment in trajectory.segments:
+        if segment.by is By.SANDBOX:
+            continue
+        text = segment.text
+        sources = [calls.popleft().request.source for _ in range(min(_requested(segment), len(calls)))]
+        if segment.tool_calls:
+            yield from _fenced(text, sources)
+        else:
+            # The newline after a closing fence belongs to the model's turn, so the student must learn it.
+            yield text if not sources or text.endswith(("\n", "output")) else f"{text}\n"
+
+
+def _requested(segment: Segment) -> int:
+    """Return the number of programs that a turn requested."""
+    return len(segment.tool_calls) or int(Turn(segment.text).program is not None)
+
+
+def _fenced(text: str, sources: Iterable[str]) -> Iterator[str]:
+    """Yield one turn per program; the text of the turn comes before the first one."""
+    lead = f"{text.rstrip()}\n" if text.strip() else ""
+    for source in sources:
+        body = source.rstrip("\n")
+        yield f"{lead}```python\n{body}\n```\n"
+        lead = ""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, best_steps
 from tirjudge_training.launch.verl_config import CHECKPOINTS, VALIDATED, Backend
 from tirjudge_training.recipe_file import CONFIG
 from tirjudge_training.rl.dynamic_sampling import CORRECT
-from tirjudge_training.validation import SNAPSHOTS, VALIDATION, best_steps
 
 STEP = "global_step_"
 _LAST = "latest_checkpointed_iteration.txt"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.evaluation import percentage
+from tirjudge_training.heldout import percentage
 from tirjudge_training.methods import DEMONSTRATIONS, HELDOUT, WARM_UP, Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run.run import train

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tirjudge_training.evaluation import percentage
+from tirjudge_training.heldout import percentage
 from tirjudge_training.methods import BASE, HELDOUT, Pipeline
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.stages.distillation import DialogueRendering
 from tirjudge_training.stages.reinforcement import Reinforcement
+from tirjudge_training.stages.teacher import DialogueRendering
 
 HEAD = """\
 ---

@@ -7,14 +7,13 @@ from pathlib import Path
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.evaluation import ValidationConfig
+from tirjudge_training.heldout import Validation, ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.metrics import METRICS
 from tirjudge_training.rl.run import checkpoints_kept, train_rl
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
-from tirjudge_training.validation import Validation
 
 CPU = "cpu_seconds/"
 

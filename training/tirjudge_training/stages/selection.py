@@ -1,13 +1,15 @@
-"""The stage that selects the step of an RL stage with the best validation accuracy."""
+"""The stages that select the best step of an RL stage, and measure the reported accuracy of a model."""
 
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
-from tirjudge_training.data.base import Data
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, HeldoutConfig, best_steps, lines, measure
+from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
-from tirjudge_training.validation import SNAPSHOTS, VALIDATION, best_steps
 
 
 class Selection(Stage):
@@ -50,3 +52,35 @@ class Selection(Stage):
             return "the weights of the last step, since there are no validation tasks"
         right = result["correct"][str(result["best"])]
         return f"the weights of step {result['best']}, with {right} of {result['n']} validation tasks right"
+
+
+class Measurement(Stage):
+    """Measures greedy answers to held-out tasks, which never train a model or choose a checkpoint."""
+
+    config: HeldoutConfig
+    rollout: RolloutConfig
+    distributed = True
+    measures = True
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        tasks = run.data.heldout(self.config.n, self.config.seed)
+        run.say(f"{len(tasks)} tasks")
+        results = measure(
+            run.model(self.start),
+            tasks,
+            run.data.environments,
+            self.config.rollout(self.rollout),
+            enable_thinking=run.enable_thinking,
+            dtype=run.dtype,
+            reward_questions=partial(run.reward_questions, folder),
+            folder=folder,
+            say=run.say,
+            processes=run.processes,
+        )
+        for line in lines(results):
+            run.say(line)
+        return results
+
+    def size(self, data: Data) -> Size:
+        tasks = data.heldout(self.config.n, self.config.seed)
+        return Size(f"{len(tasks):,} tasks", sampled=trajectories(data, tasks))

@@ -1,1 +1,1 @@
-"""How a sampler gets the weights of the trainer: in this process, in a vLLM beside it, or on vLLM servers."""
+"""Samplers that follow the trainer: in its own process, in a vLLM beside it, or on vLLM servers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tirjudge_training.evaluation import Answer, lines, summary
+from tirjudge_training.heldout import Answer, lines, summary
 
 
 def one(family: str, correct: bool | None, *, calls: int = 1, errors: int = 0) -> Answer:
