@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-COMMAND = (sys.executable, "-c", "from tirjudge.cli import main; main()", "eval")
+COMMAND = (sys.executable, "-c", "from tirjudge.cli import main; main()")
 MIB = 1024
 """Kibibytes, the unit of ru_maxrss on Linux, in a mebibyte."""
 
@@ -114,8 +114,8 @@ def main() -> None:
                     if not path.exists():
                         write_run(path, rows_of_run(make, count, run))
                 named = ["--protocol", protocol]
-                scored = measure(["--replay", str(paths[0]), *named], options.limit)
-                compared = measure(["--compare", *map(str, paths), *named], options.limit)
+                scored = measure(["score", str(paths[0]), *named], options.limit)
+                compared = measure(["compare", *map(str, paths), *named], options.limit)
                 print(f"{count:>8} {protocol:<12} score   {scored}", flush=True)
                 print(f"{count:>8} {protocol:<12} compare {compared}", flush=True)
 

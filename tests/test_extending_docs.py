@@ -215,7 +215,7 @@ def test_a_stored_output_is_recognised_and_scored(tmp_path: Path) -> None:
     winners = [{"winner": winner, "label": "A"} for winner in ("A", "tie", "B", "A")]
     path = write_lines(tmp_path / "run.jsonl", *winners)
     assert [row.votes[0].best for row in open_replay(path)] == [(0,), (0, 1), (1,), (0,)]
-    printed = tirjudge("eval", "--replay", path)
+    printed = tirjudge("score", path)
     assert "lenient accuracy" in printed
     assert "75.0" in printed
     assert "50.0" in printed

@@ -59,8 +59,8 @@ RUNS = {
         "same", files={"verdicts.jsonl": "examples/miniature.verdicts.jsonl"}
     ),
     "tirjudge report verdicts.jsonl -o report.html": Runs("report.html", files={"verdicts.jsonl": VERDICTS}),
-    f"tirjudge eval --replay {VERDICTS} --protocol both-orders": Runs("accuracy"),
-    f"tirjudge eval --compare examples/miniature.verdicts.jsonl {VERDICTS}": Runs("accuracy"),
+    f"tirjudge score {VERDICTS} --protocol both-orders": Runs("accuracy"),
+    f"tirjudge compare examples/miniature.verdicts.jsonl {VERDICTS}": Runs("accuracy"),
     "tirjudge train --recipe mini": Runs("total", more="--plan"),
     f"tirjudge bon examples/candidates.jsonl {QWEN}": Runs("oracle", answer="<score>5</score>"),
     # docs/judge.md

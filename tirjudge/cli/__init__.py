@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ _ABOUT = {
     "attack": "Attack the verdicts of a judge and count those that flip.",
     "bon": "Let a judge select the best of N candidates.",
     "data": "Build corpora of training data, decontaminate rows, summarise them.",
-    "eval": "Judge a benchmark, score a stored run, or compare two.",
+    "compare": "Compare two runs over the same rows.",
+    "eval": "Judge a benchmark and score the verdicts.",
     "export": "Write result files as logs of Inspect.",
     "formats": "List the judge formats that `--format` accepts.",
     "judge": "Judge a file of rows.",
@@ -30,18 +32,26 @@ _ABOUT = {
     "report": "Write one page about judged rows or a training run.",
     "reproduce": "Run every recorded program again, and compare its output with the record.",
     "sandbox": "Run programs in the sandbox.",
+    "score": "Score stored verdicts, or calibrate them with people's labels.",
     "serve": "Serve the judge over HTTP, for verdicts and for rewards.",
     "show": "Show rows of a result file, with everything that led to their verdicts.",
     "train": "Train a judge.",
 }
 """Our own commands. Their lines are here because a list of the commands must not load them."""
 _PLACES = {name: f"tirjudge.cli.{name}:{name}" for name in _ABOUT} | {
+    "compare": "tirjudge.cli.score:compare",
     "data": "tirjudge_training.corpora.cli:data",
     "eval": "tirjudge.cli.eval:evaluate",
+    "export": "tirjudge.cli.files:export",
     "formats": "tirjudge.cli.judge:formats",
     "launch": "tirjudge_training.launch.cli:launch",
+    "report": "tirjudge.cli.files:report",
+    "reproduce": "tirjudge.cli.files:reproduce",
+    "show": "tirjudge.cli.files:show",
     "train": "tirjudge_training.cli:train",
 }
+_MOVED = {"--replay", "--compare", "--calibrate", "--protocols", "--published"}
+"""Options that `tirjudge eval` had before `score` and `compare` were commands."""
 
 
 class Commands(TyperGroup):
@@ -74,7 +84,18 @@ class Commands(TyperGroup):
         # Typer suggests the closest of `commands`, which is empty here because commands are loaded by name.
         names: Any = dict.fromkeys(_entries())
         self.commands = names
+        if args[0] == "eval" and not _MOVED.isdisjoint(word.partition("=")[0] for word in args):
+            stop("eval", f"write: {_moved(args[1:])}", USAGE)
         return super().resolve_command(ctx, args)
+
+
+def _moved(words: list[str]) -> str:
+    """Return the command line that replaces one of `tirjudge eval`."""
+    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    command = "compare" if "--compare" in split else "score"
+    kept = [word for word in split if word not in ("--replay", "--compare")]
+    renamed = ["--format" if word == "--replay-format" else word for word in kept]
+    return shlex.join(["tirjudge", command, *renamed])
 
 
 def _entries() -> dict[str, EntryPoint]:

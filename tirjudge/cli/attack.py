@@ -13,7 +13,7 @@ import typer
 from tirjudge.attacks import Attack, Family, open_families
 from tirjudge.attacks.flips import FlipTally, by_family, count_flips
 from tirjudge.attacks.rows import AttackedRows
-from tirjudge.cli.batch_run import BatchRun
+from tirjudge.cli.judge import BatchRun
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from tirjudge.cli.bon_run import BonRun
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,
@@ -17,12 +24,20 @@ from tirjudge.cli.options import (
     label_values,
     takes_options,
 )
-from tirjudge.cli.output import SOME_FAILED, examples, output_file, refuse_input, say
+from tirjudge.cli.output import INTERRUPTED, SOME_FAILED, examples, output_file, refuse_input, say, stop
+from tirjudge.cli.progress import Display, introduction
+from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
-from tirjudge.data.sources import open_rows
-from tirjudge.selection.best_of_n import open_method
-from tirjudge.selection.grading import unpacked
+from tirjudge.data.sources import RowSource, open_rows
+from tirjudge.generation.spending import CostReached, Spending
+from tirjudge.judging.batch import Tally, TooManyFailures
+from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.row_judge import EngineRows
+from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
+from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
 from tirjudge.selection.tournaments import BEST_OF_N
+from tirjudge.storage.result_file import ResultFile
+from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns
 
 DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
@@ -68,18 +83,23 @@ def bon(
     ] = False,
     group_size: Annotated[
         int,
-        typer.Option(min=2, help="Candidates in one listwise prompt.", rich_help_panel="Judging"),
+        typer.Option(
+            min=2, help="Candidates in one listwise prompt.", rich_help_panel="Judging", hidden=True
+        ),
     ] = 4,
     check: Annotated[
         Literal["auto", "instructions", "tests", "math", "recorded", "label", "none"],
         typer.Option(
             help="Check that decides which candidates solve a row; auto: by the row's columns, else none.",
             rich_help_panel="Rows",
+            hidden=True,
         ),
     ] = "auto",
     n: Annotated[
         int | None,
-        typer.Option(min=1, help="Use only the first N candidates of each row.", rich_help_panel="Rows"),
+        typer.Option(
+            min=1, help="Use only the first N candidates of each row.", rich_help_panel="Rows", hidden=True
+        ),
     ] = None,
     column: ColumnOption = None,
     labels: LabelsOption = "",
@@ -91,7 +111,7 @@ def bon(
     """Let a judge select the best of N candidates. The same command resumes an interrupted run.
 
     Selecting needs no labels. Rows with a label, or another column to check by, also score the selection.
-    --pointwise, --pairwise and --listwise are short for --method. Exit codes: 0 all rows done, 1 some
+    Exit codes: 0 all rows done, 1 some
     failed, 2 usage, 130 interrupted.
     """
     named = [*(method or ()), *(name for name in DEFAULT_METHODS if getattr(options, name))]
@@ -125,3 +145,182 @@ def bon(
     for note in rows.left():
         say(note)
     raise typer.Exit(0 if done else SOME_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """The open files and meters of a run with a judge."""
+
+    results: ResultFile
+    judgments: Judgments
+    spending: Spending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BonRun:
+    """One start of a run; the same command starts again where this one stopped."""
+
+    rows: RowSource
+    output: Path
+    """File of judgments; grades, picks, calls, failures and settings are in files next to it."""
+    options: RowOptions
+    methods: Mapping[str, Method]
+    """Methods by name; without any no judge is opened."""
+    check: CheckName
+    columns: Columns
+    labels: Mapping[str, str] | None
+    most: int | None
+    """Candidates of each row that are used; None is all."""
+    as_json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> bool:
+        """Select from every question and print the table; return whether all questions are done."""
+        try:
+            return asyncio.run(self._run())
+        except KeyboardInterrupt:
+            reason = f"interrupted; the same command resumes, its judgments are in {self.output}"
+            stop("bon", reason, INTERRUPTED)
+
+    async def _run(self) -> bool:
+        async with AsyncExitStack() as stack:
+            count, limit = self.rows.count(), self.options.limit
+            total = None if count is None else min(count, limit or count)
+            seen, failures_file = Tally(), str(self._companion("failed"))
+            display = Display(seen, total=total, failures_file=failures_file)
+            judge = await stack.enter_async_context(self._judge(display)) if self.methods else None
+            weak = self.options.allow_weak_isolation
+            grades = await stack.enter_async_context(
+                Grades(self._companion("grades"), allow_weak_isolation=weak)
+            )
+            picks = stack.enter_context(JsonLines(self._companion("picks"), truncate=True))
+            tally = SolvedTally()
+            with display:
+                completed = await self._select(judge, grades, picks, tally, display)
+            self._print(tally, seen.failed, judge, display)
+            return completed and not seen.failed
+
+    def _print(self, tally: SolvedTally, failed: int, judge: _Judge | None, display: Display) -> None:
+        picks = str(self._companion("picks"))
+        if self.as_json:
+            spent = {} if judge is None else {"calls": judge.spending.calls, "cost": judge.spending.cost}
+            record = _solved_record(tally, failed) | {"retries": display.retries, **spent, "picks": picks}
+            print(json.dumps(record, indent=2))
+            return
+        _print_solved(tally, failed)
+        if judge is not None:
+            _print_spent(judge, display.retries)
+        print(f"seconds   {display.seconds:.1f} of this run")
+        print(f"picks     {printable(picks)}")
+
+    async def _select(
+        self, judge: _Judge | None, grades: Grades, picks: JsonLines, tally: SolvedTally, display: Display
+    ) -> bool:
+        """Return whether the run reached its end."""
+        best_of_n = BestOfN(
+            grades=grades,
+            judgments=judge.judgments if judge else None,
+            methods=self.methods,
+            truncate=self.options.truncate,
+            at_once=self.options.concurrency,
+            give_up_after=self.options.give_up_after,
+        )
+        rows = islice(self.rows, self.options.limit)
+        candidate_sets = questions(
+            rows, check=self.check, columns=self.columns, labels=self.labels, most=self.most
+        )
+        try:
+            async with aclosing(best_of_n.run(candidate_sets)) as finished:
+                async for one in finished:
+                    if isinstance(one, Picked):
+                        tally.add(one)
+                        picks.append(one.record)
+                        display.finished()
+                        continue
+                    if judge is not None:
+                        judge.results.append_failure(asdict(one))
+                    display.failed(one)
+        except (CostReached, TooManyFailures) as error:
+            display.say(f"stopped: {error}; the same command resumes")
+            return False
+        return True
+
+    @asynccontextmanager
+    async def _judge(self, display: Display) -> AsyncIterator[_Judge]:
+        if not sys.stderr.isatty():
+            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        options, weights = self.options, local_weights(self.options)
+        with (
+            ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,
+            Spending(
+                self._companion("calls"),
+                price=options.price(),
+                limit=options.max_cost,
+                overwrite=options.overwrite,
+            ) as spending,
+        ):
+            around = MeteredCache(options, spending, weights)
+            display.spending = spending
+            async with JudgeEngine(options.config, around=around, on_retry=display.retried) as engine:
+                display.say(introduction(EngineRows(engine), options.config, spending.price))
+                yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
+
+    def _settings(self, weights: str) -> dict[str, Any]:
+        """Return the settings of all judgments; not the methods, since methods share judgments."""
+        return {
+            **self.options.config.settings(),
+            "truncate": self.options.truncate,
+            "max_tokens": view_tokens(self.options.config, local_note(self.options.config)),
+            "weights": weights,
+            "benchmark": "best-of-n",
+        }
+
+    def _companion(self, name: str) -> Path:
+        return self.output.with_name(f"{self.output.name}.{name}.jsonl")
+
+
+def _solved_record(tally: SolvedTally, failed: int) -> dict[str, Any]:
+    lines = {
+        line.name: {
+            "solved": None if line.solved is None else line.solved.rate,
+            "interval": None if line.solved is None else list(line.solved.interval),
+            "judgments": line.judgments,
+            "undecided": line.undecided,
+        }
+        for line in tally.lines
+    }
+    return {"rows": tally.questions, "failed": failed, "graded": tally.graded, "select_by": lines}
+
+
+def _print_solved(tally: SolvedTally, failed: int) -> None:
+    """Print plain lines, which programs can read too."""
+    each = tally.candidates / tally.questions if tally.questions else 0.0
+    graded = "" if tally.graded == tally.questions else f", {tally.graded} with a label or check"
+    print(f"rows      {tally.questions} of {each:.1f} candidates each, {failed} failed{graded}")
+    if not tally.graded:
+        print(f"{'select by':<14}{'judgments':>9}{'undecided':>11}")
+        for line in tally.lines:
+            print(f"{line.name:<14}{line.judgments:>9}{line.undecided:>11}")
+        return
+    print(f"{'select by':<14}{'solved':>8}  {'of all, 95 % interval':<26}{'judgments':>9}{'undecided':>11}")
+    for line in tally.lines:
+        if line.solved is not None:
+            solved = f"{line.solved.successes:.1f}".removesuffix(".0")
+            rate = str(line.solved).partition(", n")[0]
+            print(f"{line.name:<14}{solved:>8}  {rate:<26}{line.judgments:>9}{line.undecided:>11}")
+
+
+def _print_spent(judge: _Judge, retries: int) -> None:
+    """Print the totals of all runs into the file."""
+    judged = Tally()
+    for row in judge.results.rows():
+        judged.add(row)
+    spending = judge.spending
+    print(f"judged    {judged.judged} times in all runs, {judged.verdicts} with a verdict")
+    print(f"programs  {judged.programs} run, {judged.programs_failed} failed")
+    print(f"tokens    {judged.prompt_tokens} read, {judged.completion_tokens} written")
+    print(f"calls     {spending.calls} in {spending.seconds:.1f} s of the model's time")
+    if retries:
+        print(f"retries   {retries} requests were repeated in this run")
+    if spending.cost is not None:
+        print(f"cost      {spending.cost:.4f}")

@@ -1,4 +1,4 @@
-"""`tirjudge eval --calibrate`: agreement with people, variance, and the risk of kept verdicts, printed."""
+"""`tirjudge score --calibrate`: agreement with people, variance, and the risk of kept verdicts, printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.cli.tables import console, new_table, plain
+from tirjudge.cli.output import console, new_table, plain
 from tirjudge.console_text import printable
 from tirjudge.evaluation.calibration.agreement import (
     JUDGE,
@@ -45,7 +45,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """The options of `tirjudge eval --calibrate`."""
+    """The options of `tirjudge score --calibrate`."""
 
     labels: Path
     confidence: Confidence

@@ -23,6 +23,9 @@ from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+SHOWN = ("model", "base_url", "format", "order", "tools", "max_cost", "limit", "overwrite")
+"""The generated options that `--help` shows; `--help-all` shows every option."""
+
 ColumnOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,12 +45,20 @@ LabelsOption = Annotated[
 SubsetOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="Configuration of a hub dataset that has several.", rich_help_panel="Rows"
+        metavar="NAME",
+        help="Configuration of a hub dataset that has several.",
+        rich_help_panel="Rows",
+        hidden=True,
     ),
 ]
 SplitOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Split of a hub dataset that has several.", rich_help_panel="Rows"),
+    typer.Option(
+        metavar="NAME",
+        help="Split of a hub dataset that has several.",
+        rich_help_panel="Rows",
+        hidden=True,
+    ),
 ]
 
 
@@ -143,9 +154,27 @@ _CONFIG = inspect.Parameter(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="TOML or JSON file of these options by their Python names; the command line overrides it.",
+            help="TOML or JSON file of options by their Python names; the command line overrides it.",
             rich_help_panel="Model",
         ),
+    ],
+)
+
+
+def _show_all(ctx: typer.Context, wanted: bool) -> None:
+    if wanted:
+        for parameter in ctx.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        print(ctx.get_help())
+        raise typer.Exit
+
+
+_HELP_ALL = inspect.Parameter(
+    "help_all",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all options and exit.")
     ],
 )
 
@@ -153,8 +182,8 @@ _CONFIG = inspect.Parameter(
 def takes_options(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate the command `name`, whose parameter `options` is an option model.
 
-    The command gets one command-line option for each field of the model, and `--config`. Its errors become
-    one line and exit code 2.
+    The command gets one command-line option for each field of the model, `--config` and `--help-all`. Its
+    errors become one line and exit code 2.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -165,13 +194,13 @@ def takes_options(name: str) -> Callable[[Callable[..., None]], Callable[..., No
         generated = [_CONFIG, *(_parameter(field_name, field) for field_name, field in fields.items())]
 
         @wraps(command)
-        def adapted(*, config: Path | None = None, **values: Any) -> None:
+        def adapted(*, config: Path | None = None, help_all: bool = False, **values: Any) -> None:
             with one_line_errors(name):
                 given = {field: values.pop(field) for field in fields}
                 command(**values, options=read_options(model, config, given))
 
         # Typer builds a command from its signature and annotations.
-        parameters = [*own, *generated]
+        parameters = [*own, *generated, _HELP_ALL]
         adapted.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         adapted.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         # inspect.signature would follow it to the undecorated command.
@@ -226,6 +255,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     flag = _flag(name, field)
     default = option.default or _shown(field)
     note = "[required]" if field.is_required() else f"[default: {default}]" if default else ""
+    about = (field.description or "").partition("\n\n")[0]
     annotation: Any = field.annotation
     if annotation in (bool, bool | None):
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
@@ -240,8 +270,9 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
             typer.Option(
                 flag,
                 metavar=option.metavar,
-                help=f"{field.description}  {note}".rstrip(),
+                help=f"{about}  {note}".rstrip(),
                 rich_help_panel=option.panel,
+                hidden=name not in SHOWN,
             ),
         ],
     )

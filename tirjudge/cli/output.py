@@ -18,6 +18,10 @@ from typer.core import TyperCommand
 from tirjudge.console_text import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from tirjudge.data.sources import RowSource
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -28,6 +32,8 @@ NO_SANDBOX = 125
 """The exit code if there is no sandbox; `docker run` uses the same for its own failures."""
 UNREAD = 128 + signal.SIGPIPE
 """The exit code that a shell reports for a program ended by SIGPIPE."""
+_NARROWEST = 100
+"""Columns of a table where there is no terminal."""
 _LONGEST_LINE = 1000
 """Characters of a line on standard error; the rest is cut off."""
 
@@ -183,3 +189,27 @@ def _watched(stream: TextIO) -> TextIO:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+def plain(text: str) -> Text:
+    """Return untrusted text without markup and control characters."""
+    from rich.text import Text
+
+    return Text(printable(text))
+
+
+def new_table(**settings: Any) -> Table:
+    """Return a table with lines on a terminal, and without any in a pipe."""
+    from rich.table import Table
+
+    if console().is_terminal:
+        return Table(**settings)
+    return Table(box=None, pad_edge=False, **settings)
+
+
+def console() -> Console:
+    """Return a console as wide as the terminal; without one, wide enough for a table."""
+    from rich.console import Console
+
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=max(_NARROWEST, terminal.width))

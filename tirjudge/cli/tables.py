@@ -5,19 +5,28 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from tirjudge.cli.output import console, new_table, plain, say
 from tirjudge.console_text import printable
 from tirjudge.evaluation.base import ProtocolCard
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
-from tirjudge.evaluation.runs import card_record, published_record
-from tirjudge.evaluation.scoring import Comparison, Estimate, Score
+from tirjudge.evaluation.runs import (
+    ScoredRun,
+    card_record,
+    comparison_record,
+    default_protocols,
+    fitting,
+    paired_units,
+    published_record,
+    score_record,
+    score_run,
+)
+from tirjudge.evaluation.scoring import Comparison, Estimate, Score, compare
+from tirjudge.evaluation.stored_outputs.reading import Replay
+from tirjudge.storage.run_folder import JsonObject
 
-_NARROWEST = 100
 _NAMED = 5
 """Rows found in only one of two files that are named; JSON has all of them."""
 
@@ -144,24 +153,6 @@ def _interval(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -
     return f"{low} to {high}"
 
 
-def plain(text: str) -> Text:
-    """Return untrusted text without markup and control characters."""
-    return Text(printable(text))
-
-
-def new_table(**settings: Any) -> Table:
-    """Return a table with lines on a terminal, and without any in a pipe."""
-    if console().is_terminal:
-        return Table(**settings)
-    return Table(box=None, pad_edge=False, **settings)
-
-
-def console() -> Console:
-    """Return a console as wide as the terminal; without one, wide enough for a table."""
-    terminal = Console()
-    return terminal if terminal.is_terminal else Console(width=max(_NARROWEST, terminal.width))
-
-
 def print_comparable(score: Score, found: Sequence[PublishedFigure]) -> None:
     """Print published figures, and the measured figure's difference from each."""
     if not found:
@@ -199,7 +190,7 @@ def print_others(benchmark: str, shown: Sequence[str]) -> None:
         line = f"under {protocol}, not comparable with the above: {', '.join(sorted(papers))}"
         console().print(line, markup=False)
     if others:
-        console().print(f"tirjudge eval --published {benchmark} prints all figures", markup=False)
+        console().print(f"tirjudge score --published {benchmark} prints all figures", markup=False)
 
 
 def print_published(benchmark: str, *, as_json: bool = False) -> None:
@@ -224,3 +215,69 @@ def print_published(benchmark: str, *, as_json: bool = False) -> None:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f}"
+
+
+def print_scored(
+    command: str, run: Replay, named: Sequence[str], *, seed: int, full: bool, as_json: bool
+) -> bool:
+    """Score a run under each protocol and print the scores: a line to quote for each, everything, or JSON.
+
+    Protocols that were not `named` are printed only if they fit. Returns True if every named one fits.
+    Raises ValueError, in one line, for an unknown name, for unreadable rows, and when no protocol fits.
+    """
+    results, unfit = score_run(run, named or default_protocols(run), run.benchmark, seed=seed)
+    _say_unfit(command, unfit, named=bool(named), some=bool(results))
+    if run.dropped:
+        say(f"tirjudge {command}: {run.dropped} rows with an id that occurred before are not counted")
+    if as_json:
+        print(json.dumps([_record(one) for one in results], indent=2))
+    else:
+        print("\n".join(headline(one.score, run.name) for one in results))
+        if full:
+            _print_in_full(results, run.benchmark)
+    return not (named and unfit)
+
+
+def print_compared(
+    runs: Sequence[Replay], named: Sequence[str], *, seed: int, full: bool, as_json: bool
+) -> bool:
+    """Compare two runs under each protocol and print the differences, otherwise like `print_scored`."""
+    files = [run.name for run in runs]
+    comparisons, unfit = fitting(
+        named or default_protocols(runs[0]),
+        lambda protocol: compare(protocol, *paired_units(protocol, runs[0], runs[1]), seed=seed),
+    )
+    _say_unfit("compare", unfit, named=bool(named), some=bool(comparisons))
+    if as_json:
+        print(json.dumps([comparison_record(compared) for compared in comparisons], indent=2))
+    else:
+        print("\n".join(comparison_headline(compared, files) for compared in comparisons))
+        for compared in comparisons if full else ():
+            print()
+            print_comparison(compared, files)
+    return not (named and unfit)
+
+
+def _record(one: ScoredRun) -> JsonObject:
+    not_comparable = {"not_comparable": one.fault} if one.fault else {}
+    published = [] if one.fault else [published_record(figure) for figure in one.published]
+    return score_record(one.score) | not_comparable | {"published": published}
+
+
+def _print_in_full(results: Sequence[ScoredRun], benchmark: str) -> None:
+    """Print every figure of a run next to published ones, unless its rows make them incomparable."""
+    for one in results:
+        print()
+        print_score(one.score)
+        if one.fault:
+            print_incomparable(one.fault, benchmark)
+        else:
+            print_comparable(one.score, one.published)
+    print_others(benchmark, [one.score.card.name for one in results])
+
+
+def _say_unfit(command: str, unfit: Sequence[str], *, named: bool, some: bool) -> None:
+    if not some:
+        raise ValueError(f"no protocol can score these rows: {'; '.join(unfit)}")
+    for reason in unfit if named else ():
+        say(f"tirjudge {command}: {reason}")

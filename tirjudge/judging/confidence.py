@@ -1,7 +1,7 @@
 """Confidences of a verdict, by which a judge leaves rows open: votes, scores and whether a program decided.
 
 A confidence orders rows by how much a verdict can be trusted; whether it does so is measured by
-`tirjudge eval --calibrate`. None of them asks the model how sure it is.
+`tirjudge score --calibrate`. None of them asks the model how sure it is.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ class JudgeOptions(MeteredConfig):
     """The keyword arguments of `Judge`: its config, its costs, and the verdicts that it leaves open."""
 
     abstain_below: Annotated[float | None, Option("Judging", metavar="X")] = None
-    """Leave verdicts open whose confidence is lower; tirjudge eval --calibrate chooses X."""
+    """Leave verdicts open whose confidence is lower; tirjudge score --calibrate chooses X."""
     confidence: Annotated[Confidence | None, Option("Judging", default="vote-share")] = None
     """Confidence of --abstain-below: votes of samples and orders, difference of scores, or whether the
     program tells the responses apart."""

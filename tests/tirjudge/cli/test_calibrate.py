@@ -1,4 +1,4 @@
-"""`tirjudge eval --calibrate` and `tirjudge judge --abstain-below`: verdicts that are left open, and when."""
+"""`tirjudge score --calibrate` and `tirjudge judge --abstain-below`, which leaves verdicts open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(*arguments: object) -> Result:
 
 
 def calibration(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
-    done = command("eval", *arguments, "--json")
+    done = command(*arguments, "--json")
     assert done.exit_code == exit_code, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -46,7 +46,7 @@ def kappas(found: dict[str, Any]) -> dict[str, float]:
 def test_published_verdicts_on_pandalm_agree_with_each_annotator() -> None:
     """Agreement of JudgeLRM, Table 1, and the annotators' kappas of PandaLM's README."""
     run = benchmark_file("judgelrm/results_judgelrm3b.json")
-    words = ("--replay", run, "--calibrate", benchmark_file(PEOPLE), "--confidence", "margin")
+    words = ("score", run, "--calibrate", benchmark_file(PEOPLE), "--confidence", "margin")
     found = calibration(*words, "--target-risk", 0.15)
     by_raters = {" and ".join(one["raters"]): one for one in found["agreement"]}
     assert round(100 * by_raters["judge and majority"]["agreement"]["value"], 2) == 77.68
@@ -67,7 +67,7 @@ def test_published_verdicts_on_pandalm_agree_with_each_annotator() -> None:
 
 def test_published_judges_as_reruns_of_each_other_vote() -> None:
     people = benchmark_file(PEOPLE)
-    words = ["--replay", benchmark_file("pandalm/pandalm-7b-testset-v1.json"), "--labels", people]
+    words = ["score", benchmark_file("pandalm/pandalm-7b-testset-v1.json"), "--labels", people]
     words += ["--calibrate", people, "--rerun", benchmark_file("pandalm/gpt-3.5-turbo-testset-v1.json")]
     words += ["--rerun", benchmark_file("judgelrm/results_judgelrm3b.json")]
     found = calibration(*words, "--target-risk", 0.01, exit_code=1)
@@ -114,7 +114,7 @@ def test_a_vote_share_leaves_rows_open(tmp_path: Path, server: EndpointServer) -
     # The file's verdicts follow from its views, and its confidences are those that eval computes.
     assert command("reproduce", tmp_path / "verdicts.jsonl").exit_code == 0
     labels = write_rows(tmp_path / "labels.jsonl", [{"id": row["id"], "label": row["label"]} for row in rows])
-    found = calibration("--replay", tmp_path / "verdicts.jsonl", "--calibrate", labels)
+    found = calibration("score", tmp_path / "verdicts.jsonl", "--calibrate", labels)
     assert [(one["threshold"], one["coverage"]["value"]) for one in found["curve"]] == [(1, 0.5), (0, 1)]
     assert found["variance"]["orders"]["changed"]["value"] == 0.5
     shown = command("show", tmp_path / "verdicts.jsonl", "biased")
@@ -134,7 +134,7 @@ def test_the_votes_on_criteria_are_aggregated(tmp_path: Path, server: EndpointSe
     assert command("reproduce", tmp_path / "verdicts.jsonl").exit_code == 0
     labels = [{"id": "a", "annotators": ["A", "A", "B"]}]
     found = calibration(
-        "--replay", tmp_path / "verdicts.jsonl", "--calibrate", write_rows(tmp_path / "l", labels)
+        "score", tmp_path / "verdicts.jsonl", "--calibrate", write_rows(tmp_path / "l", labels)
     )
     assert [one["threshold"] for one in found["curve"]] == [1.0]
 
@@ -195,7 +195,7 @@ def test_a_program_that_tells_the_responses_apart(tmp_path: Path, server: Endpoi
         tmp_path / "labels.jsonl", [{"id": "differ", "label": "A"}, {"id": "equal", "label": "tie"}]
     )
     words = (
-        "--replay",
+        "score",
         tmp_path / "verdicts.jsonl",
         "--calibrate",
         labels,
@@ -277,6 +277,6 @@ def test_what_cannot_be_calibrated_gets_one_line(
     )
     same = write_rows(tmp_path / "same.jsonl", [{"id": n, "label": "A"} for n in range(2)])
     given = [str(word).format(good, same) for word in words]
-    done = command("eval", "--replay", run, "--column", "prediction=p", *given)
+    done = command("score", run, "--column", "prediction=p", *given)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
     assert done.stderr.startswith(f"tirjudge eval: {line.format(good, same)}")

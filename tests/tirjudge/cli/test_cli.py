@@ -73,6 +73,14 @@ def test_every_command_has_help_which_imports_nothing_heavy() -> None:
     assert {"tirjudge", "tirjudge judge", "tirjudge sandbox run", "tirjudge train"} <= found["helps"].keys()
     for command, text in found["helps"].items():
         assert "annot be loaded" not in text, command
+        assert len(text.splitlines()) <= 60, command
+
+
+def test_help_all_shows_every_option() -> None:
+    usual, every = (CliRunner().invoke(app, ["judge", word]).stdout for word in ("--help", "--help-all"))
+    assert "--model" in usual
+    assert "--top-p" not in usual
+    assert {"--model", "--top-p", "--input-format"} <= set(every.split())
 
 
 @pytest.mark.usefixtures("plugged")

@@ -24,7 +24,7 @@ def command(*arguments: object) -> Result:
 
 def evaluated(folder: Path, *arguments: object, exit_code: int = 0) -> Figures:
     """Return the figures by protocol."""
-    done = command("eval", *arguments, "--json")
+    done = command(*arguments, "--json")
     assert done.exit_code == exit_code, done.output
     return {
         record["protocol"]: {name: one["value"] for name, one in record["figures"].items()}
@@ -69,7 +69,7 @@ def test_a_run_in_both_orders_under_every_protocol_of_orders(tmp_path: Path, ser
     run = judged(tmp_path, server, rows, "--order", "both", "--no-tools")
     names = ("first-order", "second-order", "both-orders", "net-vote", "every-order", "position", "errors")
     options = [word for name in names for word in ("--protocol", name)]
-    scores = evaluated(tmp_path, "--replay", run, *options, "--protocol", "three-class")
+    scores = evaluated(tmp_path, "score", run, *options, "--protocol", "three-class")
     assert [scores[name]["accuracy"] for name in names[:5]] == pytest.approx(
         [1 / 3, 2 / 3, 1 / 3, 1 / 3, 1 / 2]
     )
@@ -91,7 +91,7 @@ def test_programs_are_told_apart_by_how_they_ended(tmp_path: Path, server: Endpo
     run = judged(
         tmp_path, server, [pair(name, "A") for name in programs], "--tier", "turns", "--allow-weak-isolation"
     )
-    scores = evaluated(tmp_path, "--replay", run)
+    scores = evaluated(tmp_path, "score", run)
     assert scores["errors"] == pytest.approx(
         {
             "syntax errors": 1 / 3,
@@ -120,7 +120,7 @@ def test_episodes_of_a_training_run_tell_errors_and_cost(tmp_path: Path) -> None
         tmp_path / "episodes.jsonl",
         [episode(0, "error", "ok"), episode(1, "cpu_limit", "sandbox_failed", stop="malformed")],
     )
-    scores = evaluated(tmp_path, "--replay", run)
+    scores = evaluated(tmp_path, "score", run)
     assert scores["errors"]["syntax errors"] == pytest.approx(1 / 3)
     assert scores["errors"]["stopped at a limit"] == pytest.approx(1 / 3)
     assert scores["errors"]["format errors"] == 1 / 2
@@ -136,19 +136,17 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path, server: EndpointServer
         folder = tmp_path / letter
         folder.mkdir()
         runs.append(judged(folder, server, rows, "--order", "given", "--no-tools"))
-    done = command("eval", "--compare", *runs, "--protocol", "tir", "--json")
+    done = command("compare", *runs, "--protocol", "tir", "--json")
     assert done.exit_code == 0, done.output
     (record,) = json.loads(done.stdout)
     assert (record["gained"], record["lost"], record["common"]) == (12, 0, 12)
     assert record["p_value"] == pytest.approx(2 / 2**12)
     assert record["differences"]["accuracy"]["value"] == 1
-    line, _, details = command("eval", "--compare", *runs, "--protocol", "tir", "--full").stdout.partition(
-        "\n"
-    )
+    line, _, details = command("compare", *runs, "--protocol", "tir", "--full").stdout.partition("\n")
     assert line.startswith("accuracy +100.00 points [+100.00, +100.00], from 0.00 (")
     assert line.endswith("protocol tir, n = 12, p = 0.000488 (McNemar, exact)")
     assert "the second alone is right 12 times, the first alone 0 times: p = 0.000488 (McNemar" in details
-    assert command("eval", "--compare", *runs, "--protocol", "tir").stdout == f"{line}\n"
+    assert command("compare", *runs, "--protocol", "tir").stdout == f"{line}\n"
 
 
 @pytest.mark.parametrize(
@@ -157,10 +155,10 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path, server: EndpointServer
         "formats",
         "models list",
         "eval --list",
-        "eval --protocols",
-        "eval --published judgebench",
-        "eval --replay verdicts.jsonl",
-        "eval --compare verdicts.jsonl verdicts.jsonl",
+        "score --protocols",
+        "score --published judgebench",
+        "score verdicts.jsonl",
+        "compare verdicts.jsonl verdicts.jsonl",
     ],
 )
 def test_json_is_all_that_a_command_prints(
@@ -176,15 +174,15 @@ def test_json_is_all_that_a_command_prints(
 
 def test_a_result_is_one_line_to_quote_and_its_details_have_no_lines_in_a_pipe(tmp_path: Path) -> None:
     run = benchmark_file("judgebench/judge-arena-hard-o1-mini.jsonl")
-    brief = command("eval", "--replay", run, "--protocol", "net-vote")
+    brief = command("score", run, "--protocol", "net-vote")
     assert re.fullmatch(
         r"accuracy 65\.71 % \[\d\d\.\d\d, \d\d\.\d\d\], protocol net-vote, n = 350 \(.*o1-mini\.jsonl\)\n",
         brief.stdout,
     ), brief.stdout
-    full = command("eval", "--replay", run, "--protocol", "net-vote", "--full")
+    full = command("score", run, "--protocol", "net-vote", "--full")
     assert full.stdout.startswith(brief.stdout)
     assert "GPT-o1-mini" in full.stdout
-    for shown in (full, command("eval", "--protocols"), command("eval", "--published", "judgebench")):
+    for shown in (full, command("score", "--protocols"), command("score", "--published", "judgebench")):
         assert not re.search("[\u2500-\u257f]", shown.stdout), "box drawing"
 
 
@@ -208,7 +206,7 @@ def test_reasons_are_matched_with_peoples_and_scored_again_without_a_model(
     server.asked.clear()
     asking = ("--meta-judge", "meta", "--meta-judge-url", server.url)
     protocol = ("--protocol", "rationale-consistency")
-    first = evaluated(tmp_path, "--replay", run, *protocol, *asking)
+    first = evaluated(tmp_path, "score", run, *protocol, *asking)
     assert first["rationale-consistency"] == {
         "rationale consistency": (1.0 + 0.5) / 4,
         "average precision": (1 + 1) / 4,
@@ -219,7 +217,7 @@ def test_reasons_are_matched_with_peoples_and_scored_again_without_a_model(
     assert "six" not in question
 
     server.asked.clear()
-    assert evaluated(tmp_path, "--replay", run, *protocol) == first
+    assert evaluated(tmp_path, "score", run, *protocol) == first
     assert not server.asked
 
 
@@ -229,7 +227,7 @@ def test_rows_without_an_answer_of_the_meta_judge_are_left_out(
     server.answers(reasons("short"))
     row = pair("a", "A>B") | {"checklist": ["Response 1 is short"]}
     run = judged(tmp_path, server, [row], "--format", "rationale")
-    done = command("eval", "--replay", run, "--protocol", "rationale-consistency")
+    done = command("score", run, "--protocol", "rationale-consistency")
     assert done.exit_code == 2
     assert "not matched (give --meta-judge)" in done.stderr
 
@@ -246,7 +244,7 @@ def test_stored_answers_of_a_meta_judge(tmp_path: Path) -> None:
         }
         for answer in answers
     ]
-    scores = evaluated(tmp_path, "--replay", write(tmp_path / "run.jsonl", rows))
+    scores = evaluated(tmp_path, "score", write(tmp_path / "run.jsonl", rows))
     assert scores["rationale-consistency"]["rationale consistency"] == pytest.approx((1 / 3 + 0.75 / 3) / 2)
 
 
@@ -265,7 +263,7 @@ def test_alpaca_eval_annotations(tmp_path: Path) -> None:
     ]
     path = tmp_path / "annotations.json"
     path.write_text(json.dumps(annotations, indent=1))
-    scores = evaluated(tmp_path, "--replay", path)["win-rate"]
+    scores = evaluated(tmp_path, "score", path)["win-rate"]
     wins = [0, 1, 0.5, 0.5, 0.9]
     mean = sum(wins) / 5
     assert scores["win rate"] == pytest.approx(mean)
@@ -293,7 +291,7 @@ def judgebench_row(*responses: str, label: str = "A>B") -> dict[str, Any]:
 )
 def test_judgebench_verdicts(tmp_path: Path, responses: tuple[str, str], accuracy: int) -> None:
     run = write(tmp_path / "run.jsonl", [judgebench_row(*responses)])
-    assert evaluated(tmp_path, "--replay", run, "--protocol", "net-vote")["net-vote"]["accuracy"] == accuracy
+    assert evaluated(tmp_path, "score", run, "--protocol", "net-vote")["net-vote"]["accuracy"] == accuracy
 
 
 @pytest.mark.parametrize(
@@ -307,7 +305,7 @@ def test_judgebench_verdicts(tmp_path: Path, responses: tuple[str, str], accurac
         ),
         (
             [judgebench_row("", "")],
-            ("--replay-format", "ours"),
+            ("--format", "ours"),
             "no format of stored outputs 'ours'; there are alpaca_eval, episodes, judgebench,",
         ),
         (
@@ -338,7 +336,7 @@ def test_judgebench_verdicts(tmp_path: Path, responses: tuple[str, str], accurac
 def test_what_cannot_be_scored_is_told_in_one_line(
     tmp_path: Path, rows: list[dict[str, Any]], arguments: tuple[str, ...], reason: str
 ) -> None:
-    done = command("eval", "--replay", write(tmp_path / "run.jsonl", rows), *arguments)
+    done = command("score", write(tmp_path / "run.jsonl", rows), *arguments)
     assert done.exit_code == 2
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -347,35 +345,54 @@ def test_what_cannot_be_scored_is_told_in_one_line(
 
 def test_a_named_protocol_that_does_not_fit_is_said_beside_those_that_do(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", [judgebench_row("[[A>B]]", "[[B>A]]")])
-    done = command("eval", "--replay", run, "--protocol", "net-vote", "--protocol", "cost")
+    done = command("score", run, "--protocol", "net-vote", "--protocol", "cost")
     assert done.exit_code == 1
-    assert done.stderr == "tirjudge eval: cost: row 'p' has no record of its cost\n"
+    assert done.stderr == "tirjudge score: cost: row 'p' has no record of its cost\n"
     assert "accuracy" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--replay", "a b.jsonl", "--protocol=tir"), "tirjudge score 'a b.jsonl' --protocol tir"),
+        (("--compare", "a", "b", "--full"), "tirjudge compare a b --full"),
+        (
+            ("--replay=a", "--replay-format", "rmb", "--calibrate", "p"),
+            "tirjudge score a --format rmb --calibrate p",
+        ),
+        (("--published", "judgebench"), "tirjudge score --published judgebench"),
+    ],
+)
+def test_the_spelling_before_score_and_compare_is_answered_with_the_new_one(
+    words: tuple[str, ...], line: str
+) -> None:
+    done = command("eval", *words)
+    assert (done.exit_code, done.stderr) == (2, f"tirjudge eval: write: {line}\n")
 
 
 def test_nothing_to_score_is_a_usage_error() -> None:
     done = command("eval")
     assert done.exit_code == 2
-    assert "--replay FILE, --compare FILE FILE" in done.stderr
+    assert "give a BENCHMARK" in done.stderr
 
 
 def test_protocols_and_published_figures_are_listed() -> None:
-    listed = command("eval", "--protocols")
+    listed = command("score", "--protocols")
     assert listed.exit_code == 0
     assert "net-vote" in listed.stdout
-    figures = command("eval", "--published", "judgebench")
+    figures = command("score", "--published", "judgebench")
     assert figures.exit_code == 0
     assert "both-orders" in figures.stdout
     assert "…" not in listed.stdout + figures.stdout, "models that differ at the end of their names alone"
-    unknown = command("eval", "--published", "mt-bench")
+    unknown = command("score", "--published", "mt-bench")
     assert unknown.exit_code == 2
     assert "no published figures on 'mt-bench'; there are figures on any, arena-hard-v2" in unknown.stderr
 
 
 def test_published_figures_stand_beside_ours_under_the_same_protocol(tmp_path: Path) -> None:
     run = benchmark_file("judgebench/judge-arena-hard-o1-mini.jsonl")
-    done = command("eval", "--replay", run, "--protocol", "net-vote", "--full")
-    (record,) = json.loads(command("eval", "--replay", run, "--protocol", "net-vote", "--json").stdout)
+    done = command("score", run, "--protocol", "net-vote", "--full")
+    (record,) = json.loads(command("score", run, "--protocol", "net-vote", "--json").stdout)
     assert {one["model"]: one["value"] for one in record["published"]} == pytest.approx(
         {"GPT-4o": 0.566, "GPT-o1-mini": 0.657, "Claude 3.5": 0.643, "DeepSeek-R1-671B": 0.731}
     )

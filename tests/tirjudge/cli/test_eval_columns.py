@@ -1,4 +1,4 @@
-"""`tirjudge eval --replay FILE --column ...`: files without a reader of their own, scored by options alone.
+"""`tirjudge score FILE --column ...`: files without a reader of their own, scored by options alone.
 
 The files have the columns that their projects publish; the scores are computed by hand from the rows below.
 """
@@ -45,7 +45,7 @@ def test_llmbar(tmp_path: Path) -> None:
             llmbar(1, None, "2"),
         ],
     )
-    options = ("--replay", run, "--column", "prediction=results.-1.swap = False.winner", "label=label")
+    options = ("score", run, "--column", "prediction=results.-1.swap = False.winner", "label=label")
     options = (
         *options,
         "--column",
@@ -73,7 +73,7 @@ def test_auto_j(tmp_path: Path) -> None:
         [{"scenario": "s", "label": one, "prompt": "p"} for one in (0, 1, 2, 1, 1)],
     )
     options = (
-        "--replay",
+        "score",
         run,
         "--column",
         "prediction=output",
@@ -115,7 +115,7 @@ def test_auto_js_published_outputs_give_its_published_agreement(tmp_path: Path) 
     )
     options = ("--swapped", exchanged, "--column", "prediction=output", "--labels", labels)
     options = (*options, "--labels", "0=A,1=B,2=tie")
-    got = figures(tmp_path, "three-class-both-orders", "--replay", run, *options)
+    got = figures(tmp_path, "three-class-both-orders", "score", run, *options)
     assert {name: round(100 * value, 2) for name, value in got.items()} == {
         "agreement": 54.96,
         "consistency": 83.41,
@@ -135,7 +135,7 @@ def test_rewardbench_scores(tmp_path: Path) -> None:
     }
     run = tmp_path / "model.json"
     run.write_text(json.dumps(scores))
-    options = ("--replay", run, "--column", "id=subset+id", "--column", "domain=subset")
+    options = ("score", run, "--column", "id=subset+id", "--column", "domain=subset")
     options = (*options, "--column", "score_chosen=scores_chosen", "score_rejected=scores_rejected")
     got = figures(tmp_path, "rewardbench", *options)
     assert got == {"mean of sections": 0.75, "Chat": 0.5, "Reasoning": 1.0}
@@ -157,7 +157,7 @@ def test_chatbot_arena_votes(tmp_path: Path) -> None:
         )
     names = "model_a=A,model_b=B,tie=tie,tie (bothbad)=tie"
     options = (
-        "--replay",
+        "score",
         path,
         "--column",
         "id=question_id",
@@ -191,7 +191,7 @@ def test_mt_bench_judgments(tmp_path: Path) -> None:
             for number, winner in ((83, "model_2"), (82, "model_2"), (81, "model_1"))
         ],
     )
-    options = ("--replay", run, "--column", "id=question_id+model_1+model_2", "prediction=g1_winner")
+    options = ("score", run, "--column", "id=question_id+model_1+model_2", "prediction=g1_winner")
     options = (*options, "prediction_swapped=g2_winner", "label=winner", "--labels", people)
     options = (*options, "--labels", "model_1=A,model_2=B,tie=tie,error=none")
     assert figures(tmp_path, "both-orders", *options)["accuracy"] == pytest.approx(1 / 3)
@@ -205,7 +205,7 @@ def test_parquet_of_scores(tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
     table = {"uid": ["a", "b", "c"], "s1": [1.0, 2.0, 3.0], "s2": [0.0, 3.0, 3.0], "best": ["A", "A", "B"]}
     parquet.write_table(pyarrow.table(table), path)
-    options = ("--replay", path, "--column", "id=uid", "score_a=s1", "score_b=s2", "label=best")
+    options = ("score", path, "--column", "id=uid", "score_a=s1", "score_b=s2", "label=best")
     assert figures(tmp_path, "tir", *options)["accuracy"] == pytest.approx(1.5 / 3)
 
 
@@ -215,7 +215,7 @@ def test_parquet_of_scores(tmp_path: Path) -> None:
 def test_rmb_scores_by_columns_give_the_files_own_accuracy(tmp_path: Path) -> None:
     options = ("--column", "id=pair_uid", "score_chosen=chosen_reward", "score_rejected=reject_reward")
     run = benchmark_file("rmb/armorm-pairwise-helpfulness.json")
-    assert round(100 * figures(tmp_path, "one-order", "--replay", run, *options)["accuracy"], 3) == 79.505
+    assert round(100 * figures(tmp_path, "one-order", "score", run, *options)["accuracy"], 3) == 79.505
 
 
 def test_judgebench_decisions_by_columns_give_the_published_score(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_judgebench_decisions_by_columns_give_the_published_score(tmp_path: Path
         "place_swapped=judgments.1.decision",
     )
     assert (
-        round(100 * figures(tmp_path, "net-vote", "--replay", run, *options, "label=label")["accuracy"], 2)
+        round(100 * figures(tmp_path, "net-vote", "score", run, *options, "label=label")["accuracy"], 2)
         == 64.29
     )
 
@@ -243,31 +243,29 @@ def test_several_files_and_globs_are_one_run(tmp_path: Path) -> None:
         lines(tmp_path / f"part-{place}.jsonl", VERDICTS[place * 5 : place * 5 + 5]) for place in (0, 1)
     )
     whole = lines(tmp_path / "whole.jsonl", VERDICTS)
-    expected = figures(tmp_path, "one-order", "--replay", whole, *COLUMNS)
+    expected = figures(tmp_path, "one-order", "score", whole, *COLUMNS)
     assert expected["accuracy"] == 1 / 2
-    for files in ((first, second), (first, "--replay", second), (tmp_path / "part-*.jsonl",)):
-        assert figures(tmp_path, "one-order", "--replay", *files, *COLUMNS) == expected
+    for files in ((first, second), (first, second), (tmp_path / "part-*.jsonl",)):
+        assert figures(tmp_path, "one-order", "score", *files, *COLUMNS) == expected
     (record,) = records(
-        tmp_path, "--compare", whole, tmp_path / "part-*.jsonl", *COLUMNS, "--protocol", "one-order"
+        tmp_path, "compare", whole, tmp_path / "part-*.jsonl", *COLUMNS, "--protocol", "one-order"
     )
     assert (record["common"], record["left_out"]) == (10, 0)
-    assert "two rows have the id 'q0'" in refused("--replay", first, whole, *COLUMNS)
-    assert f"no file matches {tmp_path}/none-*.jsonl" in refused(
-        "--replay", tmp_path / "none-*.jsonl", *COLUMNS
-    )
+    assert "two rows have the id 'q0'" in refused("score", first, whole, *COLUMNS)
+    assert f"no file matches {tmp_path}/none-*.jsonl" in refused("score", tmp_path / "none-*.jsonl", *COLUMNS)
 
 
 def test_rows_without_ids_of_several_files_are_different_rows(tmp_path: Path) -> None:
     files = [lines(tmp_path / f"{name}.jsonl", [{"p": "A", "gold": "A"}]) for name in "ab"]
     (record,) = records(
-        tmp_path, "--replay", *files, "--column", "prediction=p", "label=gold", "--protocol", "tir"
+        tmp_path, "score", *files, "--column", "prediction=p", "label=gold", "--protocol", "tir"
     )
     assert record["units"] == 2
 
 
 def test_standard_input_is_scored_under_every_protocol(tmp_path: Path) -> None:
     content = lines(tmp_path / "run.jsonl", VERDICTS).read_bytes()
-    arguments = ["eval", "--replay", "-", *COLUMNS, "--json"]
+    arguments = ["score", "-", *COLUMNS, "--json"]
     done = subprocess.run(
         [sys.executable, "-c", "from tirjudge.cli import main; main()", *arguments],
         input=content,
@@ -323,21 +321,19 @@ def test_wrong_columns_and_values_are_named(
     tmp_path: Path, row: dict[str, Any], columns: tuple[str, ...], reason: str
 ) -> None:
     run = lines(tmp_path / "run.jsonl", [row])
-    assert reason in refused("--replay", run, "--column", *columns)
+    assert reason in refused("score", run, "--column", *columns)
 
 
 def test_labels_and_swapped_files_that_do_not_fit(tmp_path: Path) -> None:
     run = lines(tmp_path / "run.jsonl", VERDICTS)
-    assert "belongs to --column" in refused("--replay", run, "--labels", "1=A")
+    assert "belongs to --column" in refused("score", run, "--labels", "1=A")
     fewer = lines(tmp_path / "fewer.jsonl", VERDICTS[:9])
-    assert f"{run} has more than the 9 rows of {fewer}" in refused(
-        "--replay", run, *COLUMNS, "--swapped", fewer
-    )
+    assert f"{run} has more than the 9 rows of {fewer}" in refused("score", run, *COLUMNS, "--swapped", fewer)
     moved = lines(tmp_path / "moved.jsonl", VERDICTS[1:] + VERDICTS[:1])
     assert f'{moved}:1: its id is "q1", but that of the row in its place is "q0"' in refused(
-        "--replay", run, *COLUMNS, "--swapped", moved
+        "score", run, *COLUMNS, "--swapped", moved
     )
-    assert "leave out --replay-format" in refused("--replay", run, *COLUMNS, "--replay-format", "rmb")
-    unknown = refused("--replay", run)
+    assert "leave out --format" in refused("score", run, *COLUMNS, "--format", "rmb")
+    unknown = refused("score", run)
     assert "--column prediction=COLUMN label=COLUMN reads any other" in unknown
-    assert command("--replay", run, "--column", "prediction=p").exit_code == 2
+    assert command("score", run, "--column", "prediction=p").exit_code == 2

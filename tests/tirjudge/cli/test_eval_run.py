@@ -28,7 +28,8 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def evaluate(*arguments: str, url: str = "") -> Result:
     through = ("--model", "m", "--base-url", url, "--no-tools") if url else ()
-    return CliRunner().invoke(app, ["eval", *arguments, *through])
+    command = [] if arguments[:1] == ("score",) else ["eval"]
+    return CliRunner().invoke(app, [*command, *arguments, *through])
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -62,7 +63,7 @@ def test_a_benchmark_is_judged_in_its_orders_and_scored_under_its_protocols(
     assert [view["order"] for view in rows["p0"]["views"]] == [[0, 1], [1, 0]]
     scores = {record["protocol"]: record for record in json.loads(run.stdout)}
     assert {"net-vote", "both-orders", "first-order", "second-order", "errors", "cost"} <= set(scores)
-    again = evaluate("--replay", "judgebench.verdicts.jsonl", "--protocol", "first-order", "--json")
+    again = evaluate("score", "judgebench.verdicts.jsonl", "--protocol", "first-order", "--json")
     assert again.exit_code == 0, again.stderr
     (replayed,) = json.loads(again.stdout)
     assert {**replayed} == {**scores["first-order"]}
@@ -96,13 +97,13 @@ def test_published_error_rates_are_printed_with_the_benchmarks_of_their_paper_on
     # One row is not comparable with figures on the whole benchmark, so that it stands for all of them.
     (row,) = results(path).values()
     write(path, [{**row, "id": id} for id in stored_ids(benchmark)])
-    again = evaluate("--replay", str(path), "--protocol", "errors", "--json")
+    again = evaluate("score", str(path), "--protocol", "errors", "--json")
     assert again.exit_code == 0, again.stderr
     one, (every,) = (json.loads(done.stdout) for done in (run, again))
     printed = [(one["model"], one["figure"], one["value"]) for one in every["published"]]
     assert (("Qwen-3-Tool", "format errors", pytest.approx(0.0097)) in printed) == of_the_paper
     assert bool(printed) == of_the_paper
-    shown = evaluate("--replay", str(path), "--protocol", "errors", "--full")
+    shown = evaluate("score", str(path), "--protocol", "errors", "--full")
     assert "nan" not in run.stdout + again.stdout + shown.stdout
     (alone,) = [record for record in one if record["protocol"] == "errors"]
     assert not alone["published"]
@@ -242,7 +243,7 @@ def test_the_list_tells_what_each_benchmark_is_and_lacks() -> None:
         (("judgebench", "--data", "none.jsonl"), "none.jsonl"),
         (("judgebench", "--max-cost", "1", "--data", "rows.jsonl"), "give --price-in and --price-out"),
         (("followbench-eval",), "give --data test=FILE"),
-        ((), "give one of BENCHMARK, --replay FILE, --compare FILE FILE"),
+        ((), "give a BENCHMARK"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_one_line(tmp_path: Path, arguments: tuple[str, ...], reason: str) -> None:

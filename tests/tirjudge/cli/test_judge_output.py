@@ -41,7 +41,7 @@ def test_a_stream_without_a_verdict_is_explained(
     run = CliRunner().invoke(app, ["judge", "rows.jsonl", "--output", "-", "--no-tools", *through(endpoint)])
     assert run.exit_code == 1
     assert len(run.stdout.splitlines()) == 2
-    assert "no row got a verdict. Likely cause: " in run.stderr
+    assert "no row got a verdict: most views ended by " in run.stderr
 
 
 @pytest.mark.parametrize(

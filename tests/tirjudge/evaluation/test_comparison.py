@@ -148,7 +148,7 @@ def test_summaries_are_compared_unpaired(tmp_path: Path) -> None:
     """The interval is the normal approximation of independent binomial subsets, which a pairing narrows."""
     first = rewardbench_summary(tmp_path / "first.json")
     second = rewardbench_summary(tmp_path / "second.json", **{"math-prm": 380 / 447, "donotanswer": 1.0})
-    compared = ("eval", "--compare", first, second, "--protocol", "rewardbench")
+    compared = ("compare", first, second, "--protocol", "rewardbench")
     done = command(*compared, "--full")
     assert done.exit_code == 0, done.output
     assert "compared unpaired, as independent samples: a summary has no rows" in done.stdout
@@ -171,7 +171,7 @@ def test_summaries_are_compared_unpaired(tmp_path: Path) -> None:
 
 def test_a_published_summary_differs_from_itself_by_nothing_that_is_certain() -> None:
     path = benchmark_file("rm-r1/deepseek-distilled-qwen-32b/rewardbench-subsets.json")
-    done = command("eval", "--compare", path, path, "--protocol", "rewardbench", "--full")
+    done = command("compare", path, path, "--protocol", "rewardbench", "--full")
     assert done.exit_code == 0, done.output
     line = next(line for line in done.stdout.splitlines() if "mean of sections" in line)
     assert "+0.00" in line
@@ -180,7 +180,7 @@ def test_a_published_summary_differs_from_itself_by_nothing_that_is_certain() ->
 
 def test_rates_without_rows_have_no_interval_of_their_difference() -> None:
     path = benchmark_file("rm-r1/deepseek-distilled-qwen-32b/rm-bench.json")
-    done = command("eval", "--compare", path, path, "--full")
+    done = command("compare", path, path, "--full")
     assert done.exit_code == 0, done.output
     assert " to " not in next(line for line in done.stdout.splitlines() if "mean of domains" in line)
     assert "bootstrap" not in done.stdout
@@ -197,9 +197,9 @@ def annotations(count: int, seed: int, **fields: object) -> list[dict[str, Any]]
 
 
 def win_rates(tmp_path: Path, first: Path, second: Path) -> tuple[dict[str, Any], str]:
-    done = command("eval", "--compare", first, second, "--full")
+    done = command("compare", first, second, "--full")
     assert done.exit_code == 0, done.output
-    (record,) = json.loads(command("eval", "--compare", first, second, "--json").stdout)
+    (record,) = json.loads(command("compare", first, second, "--json").stdout)
     return record, done.stdout
 
 
@@ -249,7 +249,7 @@ def test_alpaca_eval_files_of_several_models_are_paired_by_model(tmp_path: Path)
 
 def test_the_same_instruction_twice_is_not_two_rows(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", [annotation(1, 1.2), annotation(1, 1.4)])
-    done = command("eval", "--replay", run)
+    done = command("score", run)
     assert done.exit_code == 2
     assert "two rows have the id 'Instruction 1 #" in done.stderr
 

@@ -101,7 +101,7 @@ def test_one_file_and_one_entry_point_each(mint: Path) -> None:
     assert "luck" in protocol_names()
     assert "luck" in [protocol.card.name for protocol in all_protocols()]
     assert "tosses" in [format.name for format in stored_output_formats()]
-    run = CliRunner().invoke(app, ["eval", "--replay", str(tosses(mint / "run.jsonl", 0, 1, 0, 0))])
+    run = CliRunner().invoke(app, ["score", str(tosses(mint / "run.jsonl", 0, 1, 0, 0))])
     assert run.exit_code == 0, run.output
     assert "75.0" in run.stdout
 
@@ -118,9 +118,7 @@ def test_the_public_functions_score_and_compare_runs(mint: Path) -> None:
 def test_a_row_that_fits_several_formats_asks_for_a_name(mint: Path) -> None:
     path = mint / "run.jsonl"
     path.write_text(json.dumps({"toss": 0, "preference": 1, "output_2": "x"}) + "\n")
-    with pytest.raises(
-        ValueError, match=r"several formats; name one with --replay-format \(alpaca_eval, tosses\)"
-    ):
+    with pytest.raises(ValueError, match=r"several formats; name one with --format \(alpaca_eval, tosses\)"):
         open_replay(path)
     assert open_replay(path, format="tosses").format.name == "tosses"
 

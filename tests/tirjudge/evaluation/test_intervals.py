@@ -312,7 +312,7 @@ def test_the_n_of_a_figure_is_that_of_its_own_rows() -> None:
 def test_every_printed_number_has_its_n(tmp_path: Path) -> None:
     """F1 and kappa over PandaLM's 999 rows, and the rates of a summary, which states no n."""
     verdicts, labels = (benchmark_file(f"pandalm/{name}testset-v1.json") for name in ("pandalm-7b-", ""))
-    scored = ("eval", "--replay", verdicts, "--labels", labels, "--protocol", "three-class")
+    scored = ("score", verdicts, "--labels", labels, "--protocol", "three-class")
     done = command(*scored, "--full")
     assert done.exit_code == 0, done.output
     (record,) = json.loads(command(*scored, "--json").stdout)
@@ -320,4 +320,4 @@ def test_every_printed_number_has_its_n(tmp_path: Path) -> None:
     assert sum(line.split()[-1:] == ["999"] for line in done.stdout.splitlines()[1:]) == 4
     assert "n = 999 (" in done.stdout.splitlines()[0]
     folder = "rm-r1/deepseek-distilled-qwen-32b"
-    assert "not stated" in command("eval", "--replay", benchmark_file(f"{folder}/rm-bench.json")).stdout
+    assert "not stated" in command("score", benchmark_file(f"{folder}/rm-bench.json")).stdout

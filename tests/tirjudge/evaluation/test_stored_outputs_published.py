@@ -1,4 +1,4 @@
-"""`tirjudge eval --replay` on real published files gives the published numbers."""
+"""`tirjudge score` on real published files gives the published numbers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MACRO = ("agreement", "precision", "recall", "F1")
 
 
 def evaluated(tmp_path: Path, *arguments: str) -> dict[str, dict[str, float]]:
-    """Run `tirjudge eval` and return the figures of each protocol in percent."""
-    run = CliRunner().invoke(app, ["eval", *arguments, "--json"])
+    """Run `tirjudge score` and return the figures of each protocol in percent."""
+    run = CliRunner().invoke(app, [*arguments, "--json"])
     assert run.exit_code == 0, run.output
     return {
         record["protocol"]: {name: 100 * one["value"] for name, one in record["figures"].items()}
@@ -37,7 +37,7 @@ def evaluated(tmp_path: Path, *arguments: str) -> dict[str, dict[str, float]]:
 def replayed(tmp_path: Path, name: str, protocol: str, *, labels: str = "") -> dict[str, float]:
     """Return the figures of one protocol over a published file in percent."""
     joined = ["--labels", str(benchmark_file(labels))] if labels else []
-    command = ["--replay", str(benchmark_file(name)), "--protocol", protocol, *joined]
+    command = ["score", str(benchmark_file(name)), "--protocol", protocol, *joined]
     return evaluated(tmp_path, *command)[protocol]
 
 
@@ -99,7 +99,7 @@ def test_o1_mini_is_printed_next_to_net_votes_only(tmp_path: Path) -> None:
     """Its 65.7 is from JudgeBench's leaderboard; TIR-Judge's own models are under tir."""
     shown = {}
     for protocol in ("net-vote", "tir", "both-orders", "one-order", "first-order"):
-        command = ["eval", "--replay", str(benchmark_file(O1_MINI)), "--protocol", protocol, "--json"]
+        command = ["score", str(benchmark_file(O1_MINI)), "--protocol", protocol, "--json"]
         run = CliRunner().invoke(app, command)
         assert run.exit_code == 0
         (record,) = json.loads(run.stdout)

@@ -176,7 +176,7 @@ def open_replay(
     if first is None:
         raise ValueError(f"{files.paths[0]} is empty")
     if columns is not None and format:
-        raise ValueError("--column reads files of any format: leave out --replay-format")
+        raise ValueError("--column reads files of any format: leave out --format")
     found = columns.format() if columns is not None else _format(files, first, format)
     key = None if columns is None or labels is None else columns.label_key(first.fields)
     known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), key)
@@ -196,9 +196,7 @@ def _format(files: RunFiles | SwappedFiles, first: Row, name: str) -> StoredOutp
     found = [one for one in stored_output_formats() if one.recognises(first.fields)]
     if len(found) > 1:
         names = ", ".join(one.name for one in found)
-        raise ValueError(
-            f"{path}: its first row fits several formats; name one with --replay-format ({names})"
-        )
+        raise ValueError(f"{path}: its first row fits several formats; name one with --format ({names})")
     if not found:
         names = ", ".join(STORED_OUTPUTS.names())
         raise ValueError(

@@ -1,0 +1,478 @@
+"""The commands about result files: `tirjudge show`, `report`, `reproduce` and `export`."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tirjudge.cli.options import takes_options
+from tirjudge.cli.output import (
+    INTERRUPTED,
+    SOME_FAILED,
+    add_command,
+    console,
+    example_lines,
+    examples,
+    one_line_errors,
+    say,
+    stop,
+)
+from tirjudge.cli.row_text import print_row, row_line
+from tirjudge.console_text import Interval, printable, table
+from tirjudge.export.inspect_log import write_inspect_log
+from tirjudge.generation.spending import Price
+from tirjudge.judging.config import SandboxConfig
+from tirjudge.judging.reproduction import (
+    Outcome,
+    Reproduction,
+    has_programs,
+    recorded_programs,
+    reproductions,
+    verdicts,
+)
+from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading
+from tirjudge.judging.result_rows import RecordedRow, is_truncated, read_result_rows
+from tirjudge.report.judgments import read_run
+from tirjudge.report.page import Page, judged_page, training_page
+from tirjudge.report.rows import Texts
+from tirjudge.report.training import is_training_run, read_training_run
+from tirjudge.storage.result_file import failures_path, recorded_settings
+from tirjudge.storage.run_folder import read_lines, write_atomically
+from tirjudge_sandbox import Limits
+
+_LONGEST_REASON = 1000
+_Found = tuple[RecordedRow, Mapping[str, Any]]
+
+
+@examples(
+    "tirjudge show rows.verdicts.jsonl",
+    "tirjudge show rows.verdicts.jsonl line-7",
+    "tirjudge show rows.verdicts.jsonl --wrong --random 3 | less -R",
+)
+def show(
+    file: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="Result file of judge, eval or bon.", show_default=False)
+    ],
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Rows to show.", show_default=False)
+    ] = None,
+    wrong: Annotated[
+        bool, typer.Option("--wrong", help="Rows whose verdict is not the label's.", rich_help_panel="Rows")
+    ] = False,
+    flipped: Annotated[
+        bool,
+        typer.Option(
+            "--flipped", help="Rows whose verdict changes with the order shown.", rich_help_panel="Rows"
+        ),
+    ] = False,
+    failed: Annotated[
+        bool,
+        typer.Option(
+            "--failed",
+            help="Rows without a verdict, and the rows in RESULTS.failed.jsonl.",
+            rich_help_panel="Rows",
+        ),
+    ] = False,
+    program_failed: Annotated[
+        bool,
+        typer.Option("--program-failed", help="Rows with a program that failed.", rich_help_panel="Rows"),
+    ] = False,
+    random_rows: Annotated[
+        int | None,
+        typer.Option("--random", min=1, metavar="N", help="N rows, drawn at random.", rich_help_panel="Rows"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of --random.", rich_help_panel="Rows")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The first N rows.", rich_help_panel="Rows")
+    ] = None,
+    brief: Annotated[
+        bool | None,
+        typer.Option(
+            "--brief/--full",
+            help="One line per row.  [default: full, and brief if no row is selected]",
+            rich_help_panel="Output",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the rows as JSON lines.", rich_help_panel="Output"),
+    ] = False,
+) -> None:
+    """Show rows of a result file: the responses, the dialogue, programs, outputs and the reward.
+
+    Options that select rows can be combined. Without any of them, every row is one line. Exit codes: 0, also
+    if no row matches; 2 for an unknown ID and for a file that is no result file.
+    """
+    with one_line_errors("show"):
+        wanted = [wrong, flipped, failed, program_failed, random_rows, limit, ids]
+        brief = not any(wanted) if brief is None else brief
+        selection = _Selection(file, set(ids or ()), wrong, flipped, failed, program_failed)
+        rows: Iterator[_Found] = selection.rows()
+        if random_rows is not None:
+            rows = _drawn(rows, random_rows, seed)
+        terminal, shown = console(), 0
+        for row, fields in islice(rows, limit):
+            shown += 1
+            if as_json:
+                # ASCII: JSON leaves some control characters of a terminal as they are.
+                print(json.dumps(fields))
+            elif brief:
+                line = row_line(row)
+                line.truncate(terminal.width, overflow="ellipsis")
+                terminal.print(line, soft_wrap=True)
+            else:
+                print_row(terminal, row)
+        selection.report(shown, as_json=as_json)
+
+
+def _drawn(rows: Iterator[_Found], count: int, seed: int) -> Iterator[_Found]:
+    """Yield rows drawn at random, in the order of the file; no more than `count` are kept in memory."""
+    draw = random.Random(seed)
+    keyed = ((draw.random(), position, found) for position, found in enumerate(rows))
+    for _, _, found in sorted(heapq.nlargest(count, keyed), key=lambda one: one[1]):
+        yield found
+
+
+class _Selection:
+    """The rows of a file that fit all options, and what is said about the others at the end."""
+
+    def __init__(
+        self, file: Path, ids: set[str], wrong: bool, flipped: bool, failed: bool, program_failed: bool
+    ) -> None:
+        self._file, self._ids = file, ids
+        self._wrong, self._flipped = wrong, flipped
+        self._failed, self._program_failed = failed, program_failed
+        self._total = 0
+        self._others: set[str] = set()
+        self._missing = set(ids)
+        self._read = False
+        """True once the whole file was read; --limit may end it before."""
+
+    def rows(self) -> Iterator[_Found]:
+        for row, fields in read_result_rows(self._file):
+            self._total += 1
+            self._missing.discard(row.id)
+            if self._missing:
+                self._others.add(row.id)
+            if self._fits(row):
+                yield row, fields
+        self._read = True
+
+    def _fits(self, row: RecordedRow) -> bool:
+        return (
+            (not self._ids or row.id in self._ids)
+            and (not self._wrong or (row.correct is not None and row.correct < 1))
+            and (not self._flipped or row.flipped)
+            and (not self._failed or row.stop != "verdict")
+            and (not self._program_failed or row.programs_failed > 0)
+        )
+
+    def report(self, shown: int, *, as_json: bool) -> None:
+        """Print the rows without a result, and what was not found. Raises ValueError for an unknown id."""
+        for failure in read_lines(failures_path(self._file)):
+            id, where = str(failure.get("id")), failure.get("where")
+            if (self._failed and not self._ids) or id in self._missing:
+                self._missing.discard(id)
+                shown += 1
+                if as_json:
+                    print(json.dumps(failure))
+                else:
+                    print(printable(f"{where}: no result: {failure.get('reason')}", _LONGEST_REASON))
+        if is_truncated(self._file):
+            say(f"tirjudge show: {self._file} ends in the middle of a row, which is left out")
+        if self._missing and self._read:
+            unknown = min(self._missing)
+            close = get_close_matches(unknown, sorted(self._others), n=3)
+            hint = f"; the closest ids are {', '.join(close)}" if close else ""
+            raise ValueError(f"{self._file} has no row {unknown!r} among its {self._total}{hint}")
+        if not shown:
+            say(f"tirjudge show: none of the {self._total} rows of {self._file} matches")
+
+
+_MIB = 1 << 20
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RUN...", help="Result files, or one run folder of tirjudge train.", show_default=False
+    ),
+]
+TextsOption = Annotated[
+    Texts,
+    typer.Option(
+        help="Rows whose prompt, responses and dialogues the page contains.", rich_help_panel="Output"
+    ),
+]
+PriceIn = Annotated[
+    float | None,
+    typer.Option(min=0, metavar="PRICE", help="Price of a million prompt tokens.", rich_help_panel="Cost"),
+]
+PriceOut = Annotated[
+    float | None,
+    typer.Option(
+        min=0, metavar="PRICE", help="Price of a million completion tokens.", rich_help_panel="Cost"
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.", rich_help_panel="Output")]
+
+
+@examples(
+    "tirjudge report rows.verdicts.jsonl -o report.html",
+    "tirjudge report before.verdicts.jsonl after.verdicts.jsonl --texts wrong",
+    "tirjudge report runs/smol-0",
+)
+def report(
+    runs: Runs,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page.", rich_help_panel="Output")
+    ] = Path("report.html"),
+    texts: TextsOption = "all",
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+    seed: Seed = 0,
+) -> None:
+    """Write one page that needs no network: numbers with intervals, breakdowns, and every row to read.
+
+    Several result files are compared with the first, row by row. Exit codes: 0 done; 2 for a file that is no
+    result file, a folder without metrics, and runs that have no row in common.
+    """
+    with one_line_errors("report"):
+        if output.is_dir() or any(output.exists() and output.samefile(run) for run in runs if run.exists()):
+            raise ValueError(f"--output {output}: choose a file that is not one of the runs")
+        page = page_of(runs, texts=texts, price=price_of(price_in, price_out), seed=seed)
+        write_atomically(output, page.html)
+    print(f"{output}: {_sizes(page)}")
+
+
+def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: int) -> Page:
+    """Return the page of result files, or of one training run.
+
+    Raises OSError for a missing file, and ValueError, in one line, for any other bad input.
+    """
+    folders = [run for run in runs if run.is_dir()]
+    if folders and len(runs) > 1:
+        raise ValueError(f"{folders[0]} is a folder: a training run has a report of its own")
+    if folders:
+        if not is_training_run(folders[0]):
+            raise ValueError(f"{folders[0]} is no run folder of tirjudge train: no stage in it has metrics")
+        return training_page(read_training_run(folders[0]))
+    if len(set(runs)) < len(runs):
+        raise ValueError("the same result file is given twice")
+    return judged_page([read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed)
+
+
+def price_of(price_in: float | None, price_out: float | None) -> Price | None:
+    """Return the price that the options give. Raises ValueError if only one of them is given."""
+    if price_in is None and price_out is None:
+        return None
+    if price_in is None or price_out is None:
+        raise ValueError("--price-in and --price-out belong together")
+    return Price(price_in, price_out)
+
+
+def _sizes(page: Page) -> str:
+    sizes = [f"{len(page.html) / _MIB:.2f} MiB"]
+    if page.rows:
+        sizes.append(f"{page.row_bytes / page.rows:.0f} bytes per row for {page.rows} rows")
+        texts = f"{page.text_bytes / page.rows:.0f} bytes per row of compressed texts"
+        sizes.append(texts if page.text_bytes else "no texts")
+    return ", ".join(sizes)
+
+
+_LONGEST_CELL = 240
+_LISTED = 50
+"""Programs that the table names; `--json` has all of them."""
+
+
+@examples(
+    "tirjudge reproduce rows.verdicts.jsonl",
+    "tirjudge reproduce rows.verdicts.jsonl --backend docker --timeout 5 --json",
+)
+@takes_options("reproduce")
+def reproduce(
+    file: Annotated[
+        Path, typer.Argument(metavar="RESULTS", help="Result file of judge, eval or bon.", show_default=False)
+    ],
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Run only the first N programs.", rich_help_panel="Rows"),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Wall and CPU time of a program.  [default: 20 wall, 10 CPU, as when judging]",
+            rich_help_panel="Sandbox",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")
+    ] = False,
+    *,
+    options: SandboxConfig,
+) -> None:
+    """Run every recorded program again, and read every verdict again; compare both with the record.
+
+    A result file of somebody else is hostile code: sandbox, limits and imports come from these options and
+    never from the file. Exit codes: 0 every program gave the recorded output and every verdict follows from
+    its dialogue, 1 some did not, 2 usage, no dialogue in the file, or no sandbox; 130 interrupted.
+    """
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"--timeout must be positive, not {timeout:g}")
+    limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
+    result = _Result(str(file), verdicts(file))
+    if has_programs(file):
+        _hint_at_import_policy(file, options)
+        try:
+            asyncio.run(_reproduce(file, options, limits, limit, result))
+        except KeyboardInterrupt:
+            stop("reproduce", f"interrupted after {result.programs} programs", INTERRUPTED)
+    else:
+        say(f"tirjudge reproduce: {file} has no program that was run: only its verdicts are read again")
+    print(json.dumps(result.record(), indent=2)) if as_json else result.print()
+    raise typer.Exit(0 if result.is_same else SOME_FAILED)
+
+
+@dataclass(slots=True)
+class _Result:
+    """Counts of the outcomes, and the programs that did not give the recorded output."""
+
+    file: str
+    verdicts: Rereading
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    others: list[Reproduction] = field(default_factory=list)
+
+    @property
+    def programs(self) -> int:
+        return self.counts.total()
+
+    @property
+    def is_same(self) -> bool:
+        return not self.others and not self.verdicts.changed
+
+    def add(self, one: Reproduction) -> None:
+        self.counts[one.outcome] += 1
+        if one.outcome is not Outcome.SAME:
+            self.others.append(one)
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "programs": self.programs,
+            **{outcome.value: self.counts[outcome] for outcome in Outcome},
+            "verdicts": self.verdicts.read,
+            "verdicts_changed": len(self.verdicts.changed),
+            "verdicts_not_read": self.verdicts.unreadable,
+            "not_same": [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)],
+        }
+
+    def print(self) -> None:
+        rows = [("programs", str(self.programs))]
+        rows += [(outcome.value, str(self.counts[outcome])) for outcome in Outcome]
+        rows.append(("verdicts read again", str(self.verdicts.read)))
+        rows.append(("verdict changed", str(len(self.verdicts.changed))))
+        if self.verdicts.unreadable:
+            rows.append(("verdicts not read", str(self.verdicts.unreadable)))
+        print("\n".join(table(rows)))
+        records = [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)]
+        if records:
+            print()
+            heading = ("outcome", "row", "view", "program", "reason")
+            listed = [tuple(map(str, record.values())) for record in records[:_LISTED]]
+            cells = [tuple(printable(cell, _LONGEST_CELL) for cell in row) for row in [heading, *listed]]
+            print("\n".join(table(cells, words=len(heading))))
+        if len(records) > _LISTED:
+            print(f"and {len(records) - _LISTED} more; --json lists all of them")
+
+
+async def _reproduce(
+    file: Path, options: SandboxConfig, limits: Limits, most: int | None, result: _Result
+) -> None:
+    due = Interval()
+    async with options.sandbox() as sandbox:
+        programs = islice(recorded_programs(file), most)
+        weak = options.allow_weak_isolation
+        async with aclosing(reproductions(programs, sandbox, limits, allow_weak_isolation=weak)) as finished:
+            async for one in finished:
+                result.add(one)
+                if due.over():
+                    say(f"{result.programs} programs, {len(result.others)} of them not the same")
+
+
+def _verdict_record(one: ChangedVerdict) -> dict[str, Any]:
+    return {"outcome": CHANGED, "id": one.row.id, "view": one.place, "program": "-", "reason": one.reason}
+
+
+def _record(one: Reproduction) -> dict[str, Any]:
+    recorded = one.recorded
+    sample = f" sample {recorded.sample}" if recorded.sample else ""
+    return {
+        "outcome": one.outcome.value,
+        "id": recorded.row.id,
+        "view": f"{recorded.view}{sample}",
+        "program": recorded.number,
+        "reason": one.reason,
+    }
+
+
+def _hint_at_import_policy(file: Path, options: SandboxConfig) -> None:
+    """Say so if the programs ran under another import policy; the file's own word changes nothing."""
+    judged = (recorded_settings(file) or {}).get("import_policy")
+    if judged is True and not options.import_policy:
+        say("tirjudge reproduce: these programs ran with --import-policy, which is not given here")
+    if judged is False and options.import_policy:
+        say("tirjudge reproduce: these programs ran without --import-policy, which is given here")
+
+
+export = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    epilog=example_lines(
+        "tirjudge export inspect rows.verdicts.jsonl -o logs && inspect view --log-dir logs",
+    ),
+)
+
+
+@export.callback()
+def root() -> None:
+    """Write result files as logs of Inspect."""
+
+
+@examples("tirjudge export inspect rows.verdicts.jsonl -o logs && inspect view --log-dir logs")
+def inspect(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULTS...", help="Result files of judge, eval or bon.", show_default=False),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Folder of logs.", rich_help_panel="Output"),
+    ] = Path("logs"),
+) -> None:
+    """Write each result file as a log that `inspect view` opens; needs the extra `inspect`.
+
+    A row is a sample: the dialogues are its messages and events, every program is a tool call, and the
+    verdict is its score. Prints the path of each log. Exit codes: 0 written, 2 usage.
+    """
+    with one_line_errors("export inspect"):
+        for file in files:
+            if is_truncated(file):
+                say(f"tirjudge export inspect: {file} ends in the middle of a row, which is left out")
+            print(printable(str(write_inspect_log(file, output))))
+
+
+add_command(export, inspect)

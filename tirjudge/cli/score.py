@@ -1,0 +1,381 @@
+"""`tirjudge score` scores stored verdicts under named protocols, and `tirjudge compare` compares two runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import Field
+
+from tirjudge.cli.calibration import CalibrationOptions, calibrated, show
+from tirjudge.cli.options import label_values, takes_options
+from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors, say
+from tirjudge.cli.tables import print_compared, print_protocols, print_published, print_scored
+from tirjudge.data.rows import STANDARD_INPUT
+from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
+from tirjudge.evaluation.protocols import all_protocols
+from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
+from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
+from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
+from tirjudge.judging.config import Option, SandboxConfig
+from tirjudge.judging.meta_judge import MetaJudgeConfig
+from tirjudge.judging.views import Confidence
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.storage.run_folder import JsonObject, read_lines
+
+ProtocolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PROTOCOL",
+        help="Protocol to score under. Repeatable.  [default: the format's own]",
+        rich_help_panel="Output",
+    ),
+]
+FullOption = Annotated[
+    bool,
+    typer.Option(
+        "--full",
+        help="Print every figure, its definition and counts, and published figures.",
+        rich_help_panel="Output",
+    ),
+]
+JsonOption = Annotated[
+    bool,
+    typer.Option("--json", help="Print the numbers as JSON, and nothing else.", rich_help_panel="Output"),
+]
+MetaJudgeOption = Annotated[
+    str,
+    typer.Option(
+        metavar="MODEL",
+        help="Model that matches reasons, for rationale-consistency.",
+        rich_help_panel="Meta judge",
+        hidden=True,
+    ),
+]
+MetaJudgeUrlOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="OpenAI-compatible endpoint of the meta judge.",
+        rich_help_panel="Meta judge",
+        hidden=True,
+    ),
+]
+PlaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PART=PLACE",
+        help="Place of a part in the rows of any file: prediction, label, score_a, ... Repeatable.",
+        rich_help_panel="Rows",
+    ),
+]
+StoredLabelsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE|VALUE=LETTER,...",
+        help="Separate file of labels, joined by idx, pair_id or id; or, with --column, the meaning of "
+        "values: 1=A,2=B,0=tie. Once each.",
+        rich_help_panel="Rows",
+    ),
+]
+SwappedOption = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="The same rows judged with the responses swapped, with --column.",
+        rich_help_panel="Rows",
+    ),
+]
+DuplicatesOption = Annotated[
+    Duplicates,
+    typer.Option(
+        help="Several rows with the same id: refuse them, or count only the first.", rich_help_panel="Rows"
+    ),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        help="Format of the stored outputs.  [default: detected from the first row]", rich_help_panel="Rows"
+    ),
+]
+
+
+class ScoreOptions(SandboxConfig):
+    """The options of `tirjudge score` beyond those of its files."""
+
+    seed: Annotated[int, Field(ge=0), Option("Output", metavar="N")] = 0
+    """Seed of the bootstrap."""
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False), Option("Meta judge", metavar="SECONDS")] = (
+        TIMEOUT
+    )
+    """Time that the meta judge's endpoint may take for one answer before the request is repeated."""
+    retries: Annotated[int, Field(ge=0), Option("Meta judge", metavar="N")] = RETRIES
+    """Further attempts of a request to the meta judge."""
+
+
+@examples(
+    "tirjudge score judgebench.verdicts.jsonl --protocol both-orders",
+    "tirjudge score published.jsonl --column prediction=verdict --column label=winner",
+)
+@takes_options("score")
+def score(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE...",
+            help="Stored outputs, of tirjudge or others. Several files or a glob are one run, - is standard "
+            "input.",
+        ),
+    ] = None,
+    protocol: ProtocolOption = None,
+    full: FullOption = False,
+    as_json: JsonOption = False,
+    column: PlaceOption = None,
+    labels: StoredLabelsOption = None,
+    swapped: SwappedOption = "",
+    duplicates: DuplicatesOption = "refuse",
+    format: FormatOption = "",
+    protocols: Annotated[
+        bool, typer.Option("--protocols", help="List the protocols.", rich_help_panel="Output")
+    ] = False,
+    published: Annotated[
+        str,
+        typer.Option(
+            metavar="BENCHMARK", help="List published figures on a benchmark.", rich_help_panel="Output"
+        ),
+    ] = "",
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="LABELS",
+            help="File of people's labels: measure agreement with them, variance, and risk against coverage.",
+            rich_help_panel="Calibration",
+        ),
+    ] = None,
+    confidence: Annotated[
+        Confidence | None,
+        typer.Option(
+            help="Confidence that orders the verdicts.  [default: vote-share]",
+            rich_help_panel="Calibration",
+        ),
+    ] = None,
+    target_risk: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Choose a threshold for this risk on one half of the rows, and verify it on the other.",
+            rich_help_panel="Calibration",
+        ),
+    ] = None,
+    rerun: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A further run over the same rows, as another sample of each. Repeatable.",
+            rich_help_panel="Calibration",
+        ),
+    ] = None,
+    meta_judge: MetaJudgeOption = "",
+    meta_judge_url: MetaJudgeUrlOption = "",
+    *,
+    options: ScoreOptions,
+) -> None:
+    """Score stored verdicts, or calibrate them with people's labels.
+
+    Prints one line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the
+    rows or a target risk is not met, 2 usage.
+    """
+    if protocols:
+        return print_protocols([one.card for one in all_protocols()], as_json=as_json)
+    if published:
+        return print_published(published, as_json=as_json)
+    files, places = _split_words(words or [], columns=bool(column))
+    if not files:
+        raise ValueError("give a file of stored verdicts (--protocols lists the protocols)")
+    stored = StoredFiles.parse(
+        columns=[*(column or ()), *places],
+        labels=labels or (),
+        swapped=swapped,
+        format=format,
+        duplicates=duplicates,
+        calibrates=calibrate is not None,
+    )
+    run = stored.open([Path(file) for file in files])
+    if calibrate is None:
+        if confidence is not None or target_risk is not None or rerun:
+            raise ValueError("--confidence, --target-risk and --rerun belong to --calibrate LABELS")
+        run = with_matchings(
+            run, meta_judge, meta_judge_url, timeout=options.timeout, retries=options.retries
+        )
+        fits = print_scored("score", run, protocol or (), seed=options.seed, full=full, as_json=as_json)
+        raise typer.Exit(0 if fits else SOME_FAILED)
+    if protocol:
+        raise ValueError("--calibrate measures a run under no protocol: leave out --protocol")
+    measured = calibrated(
+        run,
+        CalibrationOptions(
+            labels=calibrate,
+            confidence=confidence or "vote-share",
+            target_risk=target_risk,
+            reruns=[stored.open([one]) for one in rerun or ()],
+            meaning=stored.meaning,
+            seed=options.seed,
+        ),
+        options,
+    )
+    show(measured, full=full, as_json=as_json)
+    raise typer.Exit(0 if measured.reached else SOME_FAILED)
+
+
+@examples(
+    "tirjudge compare before.verdicts.jsonl after.verdicts.jsonl",
+    "tirjudge compare before.verdicts.jsonl after.verdicts.jsonl --protocol both-orders --full",
+)
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="FILE", help="Stored outputs, as for tirjudge score.")],
+    second: Annotated[Path, typer.Argument(metavar="FILE", help="Another run over the same rows.")],
+    protocol: ProtocolOption = None,
+    full: FullOption = False,
+    as_json: JsonOption = False,
+    column: PlaceOption = None,
+    labels: StoredLabelsOption = None,
+    swapped: SwappedOption = "",
+    duplicates: DuplicatesOption = "refuse",
+    format: FormatOption = "",
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Seed of the bootstrap.", rich_help_panel="Output")
+    ] = 0,
+) -> None:
+    """Compare two runs over the same rows: differences with intervals, from the first run to the second.
+
+    Prints one line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the
+    rows, 2 usage.
+    """
+    with one_line_errors("compare"):
+        stored = StoredFiles.parse(
+            columns=column or (),
+            labels=labels or (),
+            swapped=swapped,
+            format=format,
+            duplicates=duplicates,
+        )
+        runs = [with_matchings(stored.open([one])) for one in (first, second)]
+        fits = print_compared(runs, protocol or (), seed=seed, full=full, as_json=as_json)
+    raise typer.Exit(0 if fits else SOME_FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFiles:
+    """The options that say how the files of a run are read."""
+
+    columns: VerdictColumns | None
+    labels: Path | None
+    swapped: Path | None
+    format: str
+    duplicates: Duplicates
+    meaning: dict[str, str] | None
+    """The meaning of the values of labels; of `columns` too, if there are any."""
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        columns: Iterable[str],
+        labels: Iterable[str],
+        swapped: str,
+        format: str,
+        duplicates: Duplicates,
+        calibrates: bool = False,
+    ) -> StoredFiles:
+        """Read `--column PART=PLACE` and `--labels` (a file, or the meaning of values: `1=A,2=B,0=tie`).
+
+        With `calibrates`, a meaning may belong to the labels of people instead of to columns. Raises
+        ValueError, in one line, for options that do not belong together.
+        """
+        files = [Path(text) for text in labels if "=" not in text or Path(text).exists()]
+        meanings = [text for text in labels if text not in map(str, files)]
+        if len(files) > 1 or len(meanings) > 1:
+            raise ValueError("--labels takes one file, and once what the values mean (1=A,2=B,0=tie)")
+        places = list(columns)
+        stray = bool(meanings) and not calibrates
+        if not places and (stray or swapped):
+            option = "--labels VALUE=LETTER" if stray else "--swapped"
+            raise ValueError(f"{option} belongs to --column, which names the columns of a file")
+        read, meaning = None, label_values(meanings[0]) if meanings else None
+        if places:
+            read = VerdictColumns.parse([*places, *(["place_swapped=place_swapped"] if swapped else [])])
+            read = read.meaning(meaning) if meaning else read
+        return cls(
+            columns=read,
+            labels=files[0] if files else None,
+            swapped=Path(swapped) if swapped else None,
+            format=format,
+            duplicates=duplicates,
+            meaning=meaning,
+        )
+
+    def open(self, paths: Sequence[Path]) -> Replay:
+        """Open files as one run. Raises ValueError and OSError as `open_replay` does."""
+        return open_replay(
+            paths,
+            labels=self.labels,
+            format=self.format,
+            columns=self.columns,
+            swapped=self.swapped,
+            duplicates=self.duplicates,
+        )
+
+
+def _split_words(words: Sequence[str], *, columns: bool) -> tuple[list[str], list[str]]:
+    """Return the files and the `PART=PLACE` among the words of a command, such as those a shell's glob adds.
+
+    With `columns`, a word that begins with a part's name and `=`, and is no file, names a column.
+    """
+    places = [
+        word
+        for word in words
+        if columns and word.partition("=")[0] in VerdictColumns.parts() and not Path(word).exists()
+    ]
+    return [word for word in words if word not in places], places
+
+
+def with_matchings(
+    run: Replay, meta_judge: str = "", base_url: str = "", *, timeout: float = TIMEOUT, retries: int = RETRIES
+) -> Replay:
+    """Return the run with people's reasons matched; unchanged if no meta judge was ever asked.
+
+    Answers are stored in RESULTS.asked/ and
+    reused. Raises NotAnswered if the model is not available, ValueError for stored answers of several models
+    of which none is named.
+    """
+    folder = run.path.with_name(f"{run.path.name or STANDARD_INPUT}.asked")
+    if meta_judge and len(run.files.paths) > 1:
+        raise ValueError("--meta-judge matches the reasons of one file at a time")
+    if meta_judge:
+        folder.mkdir(exist_ok=True)
+        config = MetaJudgeConfig(model=meta_judge, base_url=base_url, timeout=timeout, retries=retries)
+        return run.with_extras(asyncio.run(_ask(run.path, config, folder)))
+    kept = folder / "asked.jsonl"
+    if not kept.exists():
+        return run
+    answers = _only_model(list(read_lines(kept)), kept)
+    return run.with_extras(asyncio.run(matched(read_lines(run.path), KeptAnswers(answers))))
+
+
+async def _ask(path: Path, config: MetaJudgeConfig, folder: Path) -> Extras:
+    reward_questions = config.open(kept=AnswerStore(folder), say=say)
+    try:
+        return await matched(read_lines(path), reward_questions)
+    finally:
+        await reward_questions.close()
+
+
+def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
+    models = sorted({row["model"] for row in rows})
+    if len(models) > 1:
+        raise ValueError(f"{path} holds answers of {', '.join(models)}: name one with --meta-judge")
+    return {row["key"]: row["answer"] for row in rows}
