@@ -29,15 +29,12 @@ def rows(count: int, candidates: int, seed: int) -> Iterator[dict[str, Any]]:
     for number in range(count):
         family = CHECKABLE[number % len(CHECKABLE)]
         constraint = family.draw(rng, HELD_OUT)
-        slots = {"word": constraint.slots.word or None, "number": constraint.slots.number or None}
+        responses = [constraint.write(rng, HELD_OUT, good=rng.random() < GOOD) for _ in range(candidates)]
         yield {
             "id": f"{family.name}/{number}",
             "prompt": f"Write about the {HELD_OUT.word(rng)}. {constraint.text}",
-            "responses": [
-                constraint.write(rng, HELD_OUT, good=rng.random() < GOOD) for _ in range(candidates)
-            ],
-            "instruction_id_list": [family.name],
-            "kwargs": [slots],
+            "responses": responses,
+            "solved": [int(constraint.holds(response)) for response in responses],
         }
 
 

@@ -77,16 +77,6 @@ class Family:
         """True if a program decides it; otherwise a judge has to read, and a call is a fault (TIR §4.2)."""
         return bool(self.check)
 
-    @property
-    def takes_word(self) -> bool:
-        """True if its instruction names a word or a letter."""
-        return WORD_SETUP in self.setup
-
-    @property
-    def takes_number(self) -> bool:
-        """True if its instruction names a number."""
-        return NUMBER_SETUP in self.setup
-
     def program(self, shown: Shown) -> str:
         """Return the reference judge's program; `LOOPS` says what it prints.
 

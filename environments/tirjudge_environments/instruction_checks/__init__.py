@@ -1,4 +1,4 @@
-"""Checks of instructions that a program can verify: IFEval's 25 and the families of `constraints`."""
+"""Checks of instructions that a program can verify: IFEval's 25."""
 
 from tirjudge_environments.instruction_checks.english import MissingExtra
 from tirjudge_environments.instruction_checks.ifeval import Verifier
@@ -7,7 +7,6 @@ from tirjudge_environments.instruction_checks.registry import (
     Followed,
     followed,
     open_verifier,
-    verifier_names,
     verifiers_of,
 )
 
@@ -18,6 +17,5 @@ __all__ = [
     "Verifier",
     "followed",
     "open_verifier",
-    "verifier_names",
     "verifiers_of",
 ]

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from tirjudge_environments.constraints import CHECKABLE, FAMILIES, Constraint, Slots
 from tirjudge_environments.instruction_checks.ifeval import (
     CapitalWordFrequency,
     ConstrainedResponse,
@@ -73,56 +72,20 @@ IFEVAL: Mapping[str, type[Instruction]] = {
 """Instructions by id, in the order of IFEval's Table 1."""
 
 
-class _Arguments(BaseModel):
-    """The arguments of a family of the demonstration model."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class _Word(_Arguments):
-    word: str = Field(min_length=1)
-
-
-class _Number(_Arguments):
-    number: int
-
-
-class _WordAndNumber(_Word, _Number):
-    pass
-
-
-def verifier_names() -> list[str]:
-    """Return IFEval's ids, then the names of our own families."""
-    return [*IFEVAL, *(family.name for family in CHECKABLE)]
-
-
 def open_verifier(name: str, **arguments: Any) -> Verifier:
-    """Return the verifier of this name; arguments that are None are ignored, since IFEval's rows hold them.
+    """Return the verifier of this instruction. Arguments that are None, as in IFEval's rows, are ignored.
 
-    Our own families take `word` and `number`, where a family has them. Raises ValueError, in one line, for an
-    unknown name, and for arguments that are missing, unknown or of the wrong type.
+    Raises ValueError, in one line, for an unknown name, and for arguments that are missing, unknown or of the
+    wrong type.
     """
-    given = {key: value for key, value in arguments.items() if value is not None}
+    if name not in IFEVAL:
+        raise ValueError(
+            f"no verifier is called {name!r}: see tirjudge_environments.instruction_checks.IFEVAL"
+        )
     try:
-        return IFEVAL[name](**given) if name in IFEVAL else _family(name, given)
+        return IFEVAL[name](**{key: value for key, value in arguments.items() if value is not None})
     except ValidationError as error:
         raise ValueError(f"{name}: {first_fault(error)}") from None
-
-
-def _family(name: str, arguments: Mapping[str, Any]) -> Verifier:
-    family = FAMILIES.get(name)
-    if family is None or not family.checkable:
-        raise ValueError(
-            f"no verifier is called {name!r}: see tirjudge_environments.instruction_checks.verifier_names"
-        )
-    takes = {
-        (False, False): _Arguments,
-        (True, False): _Word,
-        (False, True): _Number,
-        (True, True): _WordAndNumber,
-    }
-    checked = takes[family.takes_word, family.takes_number](**arguments)
-    return Constraint(family, Slots(**checked.model_dump()), name)
 
 
 @dataclass(frozen=True, slots=True)
