@@ -21,8 +21,7 @@ from research.smol.passages import sentence_texts
 from research.smol.repairs import REPAIRS
 from research.smol.sources import Fields, ifeval_rows
 from research.smol.splits import HELD_OUT_FAMILIES, Split, rank, split_of
-from tirjudge_environments.instruction_checks import Verifier, followed, verifiers_of
-from tirjudge_environments.instruction_checks.english import detected_language
+from tirjudge_environments.instruction_checks import Verifier, detected_language, followed, verifiers_of
 
 _TRIES = 80
 """Texts of one way that are checked."""

@@ -19,7 +19,7 @@ from tirjudge.judging.batch import Failure
 from tirjudge.judging.questions import truncated
 from tirjudge.storage.run_folder import JsonLines, read_lines
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.instruction_checks.registry import followed, verifiers_of
+from tirjudge_environments.instruction_checks import followed, verifiers_of
 from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox

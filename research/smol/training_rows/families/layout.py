@@ -17,8 +17,7 @@ from research.smol.training_rows.writing import (
     remove_sentence,
     sentences,
 )
-from tirjudge_environments.instruction_checks import Verifier, open_verifier
-from tirjudge_environments.instruction_checks.english import count_sentences, count_words
+from tirjudge_environments.instruction_checks import Verifier, count_sentences, count_words, open_verifier
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 _SHORT_ORDINALS = ("0th", "1st", "2nd", "3rd", "4th", "5th", "6th", "7th")

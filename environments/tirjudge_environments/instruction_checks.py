@@ -1,24 +1,24 @@
-"""IFEval's 25 instructions (Zhou et al. 2023), each a check of a response."""
+"""Checks of IFEval's 25 instructions (Zhou et al. 2023), which a program can verify without a model."""
 
 from __future__ import annotations
 
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tirjudge_environments.instruction_checks.english import (
-    count_sentences,
-    count_words,
-    detected_language,
-    words_and_marks,
-)
+from tirjudge_environments.registry import first_fault
 
 Relation = Literal["less than", "at least"]
 """The comparison of a count with its threshold."""
+_EXTRA = "constraints on words, sentences and languages need the extra `eval`: pip install 'tirjudge[eval]'"
+_SEED = 0
 
 
 class Verifier(Protocol):
@@ -374,3 +374,163 @@ class TwoResponses(Instruction):
         parts = [part.strip() for part in response.split("******")]
         filled = [part for part in parts if part]
         return all(parts[1:-1]) and len(filled) == 2 and filled[0] != filled[1]
+
+
+IFEVAL: Mapping[str, type[Instruction]] = {
+    instruction.id: instruction
+    for instruction in (
+        Existence,
+        ForbiddenWords,
+        KeywordFrequency,
+        LetterFrequency,
+        ResponseLanguage,
+        NumberParagraphs,
+        NumberWords,
+        NumberSentences,
+        NthParagraphFirstWord,
+        Postscript,
+        NumberPlaceholders,
+        NumberBulletLists,
+        Title,
+        ConstrainedResponse,
+        NumberHighlightedSections,
+        MultipleSections,
+        JsonFormat,
+        RepeatPrompt,
+        TwoResponses,
+        EnglishCapital,
+        EnglishLowercase,
+        CapitalWordFrequency,
+        EndChecker,
+        Quotation,
+        NoComma,
+    )
+}
+"""Instructions by id, in the order of IFEval's Table 1."""
+
+
+def open_verifier(name: str, **arguments: Any) -> Verifier:
+    """Return the verifier of this instruction. Arguments that are None, as in IFEval's rows, are ignored.
+
+    Raises ValueError, in one line, for an unknown name, and for arguments that are missing, unknown or of the
+    wrong type.
+    """
+    if name not in IFEVAL:
+        raise ValueError(
+            f"no verifier is called {name!r}: see tirjudge_environments.instruction_checks.IFEVAL"
+        )
+    try:
+        return IFEVAL[name](**{key: value for key, value in arguments.items() if value is not None})
+    except ValidationError as error:
+        raise ValueError(f"{name}: {first_fault(error)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The instructions of a prompt that a response follows, one value per instruction, in order."""
+
+    strict: tuple[bool, ...]
+    """Results for the unchanged response; an empty one follows nothing."""
+    loose: tuple[bool, ...]
+    """True if any of eight variants follows it: with or without first line, last line and asterisks."""
+
+
+def verifiers_of(row: Mapping[str, Any]) -> tuple[Verifier, ...]:
+    """Return the verifiers of a row in IFEval's schema.
+
+    The row has `instruction_id_list`, and `kwargs` with one object of arguments per instruction. Raises
+    ValueError, in one line, for any other row.
+    """
+    names, arguments = row.get("instruction_id_list"), row.get("kwargs")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError("instruction_id_list must be a list of names of instructions")
+    arguments = [{}] * len(names) if arguments is None else arguments
+    if not isinstance(arguments, list) or len(arguments) != len(names):
+        raise ValueError(f"kwargs must be a list of {len(names)} objects, one for each instruction")
+    if not all(isinstance(one, Mapping) for one in arguments):
+        raise ValueError("kwargs must hold objects")
+    return tuple(open_verifier(name, **one) for name, one in zip(names, arguments, strict=True))
+
+
+def followed(verifiers: Sequence[Verifier], response: str) -> Followed:
+    """Check a response strictly and loosely; raises MissingExtra if a library is not installed."""
+    readings = _readings(response)
+    return Followed(
+        strict=tuple(bool(response.strip()) and one.holds(response) for one in verifiers),
+        loose=tuple(any(one.holds(reading) for reading in readings) for one in verifiers),
+    )
+
+
+def _readings(response: str) -> list[str]:
+    """Return IFEval's eight variants (section 2.3) without empty and equal ones."""
+    lines = response.split("\n")
+    cut = [response, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
+    readings = dict.fromkeys([*cut, *(text.replace("*", "") for text in cut)])
+    return [reading for reading in readings if reading.strip()]
+
+
+class MissingExtra(ValueError):
+    """A missing library; the message names the extra that installs it, in one line."""
+
+
+def count_words(text: str) -> int:
+    """Count runs of letters, digits and underscores."""
+    return sum(1 for _ in re.finditer(r"\w+", text))
+
+
+def count_sentences(text: str) -> int:
+    """Count sentences with Punkt's English model (Kiss & Strunk 2006). Raises MissingExtra."""
+    return len(_sentences().tokenize(text))
+
+
+def words_and_marks(text: str) -> list[str]:
+    """Return Penn Treebank tokens, sentence by sentence. Raises MissingExtra."""
+    return [token for sentence in _sentences().tokenize(text) for token in _words().tokenize(sentence)]
+
+
+def detected_language(text: str) -> str | None:
+    """Return the most likely language as an ISO 639-1 code; None for a text without informative letters.
+
+    The detector samples the letters that it looks at. A fixed seed and a fixed order of its profiles make the
+    result a function of the text. Raises MissingExtra.
+    """
+    factory, undetectable = _detectors()
+    detector = factory.create()
+    detector.append(text)
+    try:
+        return str(detector.detect())
+    except undetectable:
+        return None
+
+
+@cache
+def _sentences() -> Any:
+    try:
+        import punkt
+    except ImportError:
+        raise MissingExtra(_EXTRA) from None
+    return punkt.tokenizer_for("english")
+
+
+@cache
+def _words() -> Any:
+    try:
+        from nltk.tokenize.destructive import NLTKWordTokenizer
+    except ImportError:
+        raise MissingExtra(_EXTRA) from None
+    return NLTKWordTokenizer()
+
+
+@cache
+def _detectors() -> tuple[Any, type[Exception]]:
+    """Return a detector factory of our own, since the library's global one shares its seed with all users."""
+    try:
+        from langdetect import LangDetectException
+        from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
+    except ImportError:
+        raise MissingExtra(_EXTRA) from None
+    factory = DetectorFactory()
+    profiles = sorted(Path(PROFILES_DIRECTORY).iterdir())
+    factory.load_json_profile([profile.read_text(encoding="utf-8") for profile in profiles])
+    factory.set_seed(_SEED)
+    return factory, LangDetectException
