@@ -197,6 +197,8 @@ class Recipe(BaseModel):
                 "environments, data.heldout, data.reserved and data.demonstrations are for rows of your own: "
                 "name the rows in data.train"
             )
+        if self.rl.screen is not None and (self.generated or self.data.reserved):
+            raise ValueError("rl.screen needs data.train, and no data.reserved rows that RL never sees")
         # Checked here and not in the run, so that `--plan` refuses the same recipes as training.
         pipeline = METHODS.open(self.method, self, **(self.method_options or {}))
         if self.data.reserved and not pipeline.reserves:

@@ -17,6 +17,7 @@ from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.run import train_rl
 from tirjudge_training.rl.stream import STREAM, RowStream
 
@@ -78,6 +79,8 @@ CONFIG = RlConfig(
     replacement_rounds=2,
     checkpoint_every=2,
     keep_checkpoints=9,
+    # The random model writes more and more programs that fail.
+    health=HealthConfig(errors=1.0),
 )
 
 

@@ -91,7 +91,9 @@ class Tasks:
     def __init__(self) -> None:
         self.environments = {"rationale": TwoWords(order="given")}
 
-    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
+    def source(
+        self, groups: int, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None
+    ) -> TaskSource:
         return sample_task
 
 

@@ -51,7 +51,9 @@ class Tasks:
     def __init__(self) -> None:
         self.environments: Mapping[str, Environment] = ENVIRONMENTS
 
-    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
+    def source(
+        self, groups: int, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None
+    ) -> TaskSource:
         return source
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:

@@ -106,14 +106,23 @@ class RowData:
         names = sorted(rows.keys() | self.too_long.keys())
         return {name: {"rows": rows[name], "too_long": self.too_long[name]} for name in names}
 
-    def source(self, groups: int, seed: int, rows: int | None = None) -> RowStream:
+    def source(
+        self, groups: int, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None
+    ) -> RowStream:
         """Return the stream of the rows in passes, each in an order of its own; it ends after `rows`."""
 
-        def row(position: int) -> FormattedTask:
-            number, place = divmod(position, len(self._train))
-            return self._train[self._order(seed, number)[place]]
+        @lru_cache(maxsize=4)
+        def order(number: int) -> list[FormattedTask]:
+            shuffled = (self._train[place] for place in self._order(seed, number))
+            return [one for one in shuffled if chosen is None or one.task.id in chosen]
 
-        return RowStream(row, per_pass=len(self._train), stride=self._stride(groups), limit=rows)
+        per_pass = len(order(0))
+
+        def row(position: int) -> FormattedTask:
+            number, place = divmod(position, per_pass)
+            return order(number)[place]
+
+        return RowStream(row, per_pass=per_pass, stride=self._stride(groups), limit=rows)
 
     def steps(self, groups: int, epochs: float) -> tuple[int, int]:
         # In views and not in rows: a batch is full of views, so that no row is left at the end.

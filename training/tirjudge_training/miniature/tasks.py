@@ -39,7 +39,9 @@ class GeneratedData:
         self._config = config
         _, self.environments = open_judges(judges, config.no_tools)
 
-    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
+    def source(
+        self, groups: int, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None
+    ) -> TaskSource:
         def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
             # Replacements come from a stream of their own, so they never use up tasks of later batches.
             stream = (

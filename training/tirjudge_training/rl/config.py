@@ -12,6 +12,7 @@ from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.losses import LOSSES, open_loss
+from tirjudge_training.rl.screening import ScreenConfig
 
 Reporter = Literal["tensorboard", "wandb", "trackio"]
 """The name of the package, which is also the name of the extra that installs it."""
@@ -93,6 +94,8 @@ class RlConfig(RolloutConfig):
     rollouts_at_once: int = Field(default=256, gt=0)
     """The most rollouts that a process begins together; when fewer run, it takes the next task from a queue
     that all processes share. It may be changed when a run is resumed (ours)."""
+    screen: ScreenConfig | None = None
+    """A pass before RL that leaves out rows; None trains on all rows."""
     resamples: int = Field(default=2, ge=0)
     """The most times that an episode is sampled again after its sandbox or generator failed (ours)."""
     report_to: tuple[Reporter, ...] = ()
@@ -109,6 +112,10 @@ class RlConfig(RolloutConfig):
         if self.temperature == 0:
             raise ValueError(
                 "temperature = 0 gives identical rollouts, so that all advantages are 0: set it above 0"
+            )
+        if self.screen is not None and self.epochs is not None:
+            raise ValueError(
+                "rl.screen leaves out rows, so that rl.epochs has no length: set rl.steps instead"
             )
         if self.off_policy and self.importance_cap is None:
             raise ValueError("off_policy needs importance_cap, which weights its samples: 2.0 is common")

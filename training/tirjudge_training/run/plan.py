@@ -27,7 +27,9 @@ class NoRows:
 
     environments: Mapping[str, Environment] = {}
 
-    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
+    def source(
+        self, groups: int, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None
+    ) -> TaskSource:
         raise ValueError("there are no rows")
 
     def steps(self, groups: int, epochs: float) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.metrics import METRICS
 from tirjudge_training.rl.run import checkpoints_kept, train_rl
+from tirjudge_training.rl.screening import teaching_rows
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 CPU = "cpu_seconds/"
@@ -32,6 +33,8 @@ class Reinforcement(Stage):
     """The validation of its steps, from which the best is selected; None if no selection follows."""
     answers: RolloutConfig | None = None
     """The limits of the answers to validation tasks; None are those of training."""
+    screen: str | None = None
+    """The earlier stage that screened the rows; None trains on all rows."""
     distributed = True
 
     def require_trl(self) -> None:
@@ -73,7 +76,7 @@ class Reinforcement(Stage):
             dtype=run.dtype,
             kernels=run.kernels,
             environments=run.data.environments,
-            source=run.data.source(self.config.groups, self.seed, self.config.rows),
+            source=run.data.source(self.config.groups, self.seed, self.config.rows, self._chosen(run)),
             seed=self.seed,
             say=run.say,
             processes=run.processes,
@@ -95,6 +98,12 @@ class Reinforcement(Stage):
             "seconds": sum(row["seconds/step"] for row in rows),
             "cpu_seconds": sum(row[name] for row in rows for name in row if name.startswith(CPU)),
         }
+
+    def _chosen(self, run: Run) -> frozenset[str] | None:
+        """Return the ids of the rows that the screening left; None without a screening."""
+        if self.screen is None or self.config.screen is None:
+            return None
+        return teaching_rows(run.path / self.screen, self.config.screen, self.seed)
 
     def size(self, data: Data) -> Size:
         config = self.config

@@ -30,6 +30,9 @@ class RejectionConfig(BaseModel):
     """Number of training tasks; None is all of them. The miniature's endless stream needs a number."""
     samples: int = Field(default=4, gt=0)
     """Rollouts per task, the paper's G."""
+    rounds: int = Field(default=1, gt=0)
+    """Rounds of the method `rejection`, each of which samples with the model of the round before and trains
+    it further (RAFT, arXiv 2304.06767)."""
     keep: Literal["shortest", "fewest_calls"] = "shortest"
     """The rollout that is kept of those with the full reward: by tokens of the model, or by calls first."""
     reward: float = 1.0
