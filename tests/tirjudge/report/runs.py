@@ -21,6 +21,8 @@ def training_run(folder: Path) -> Path:
             "reward/correct": round(0.2 + 0.2 * step, 2),
             "correct/tir-pairwise": 0.5,
             "groups/dropped": 0.25,
+            "programs/right": 0.5,
+            "programs/tie": 0.5,
             "gib/process": 1.5,
             "seconds/step": 90.0,
             "tokens/generated": 900,

@@ -184,7 +184,7 @@ def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: 
     with opened(chromium, written(tmp_path, run)) as page:
         assert "tool use has collapsed" in page.locator("main").inner_text()
         titles = page.locator(".chart figcaption").all_inner_texts()
-        wanted = ("Reward and its parts", "KL divergence", "Groups dropped, share", "Memory, GiB")
+        wanted = ("Reward and its parts", "KL divergence", "Last programs, share", "Memory, GiB")
         assert set(wanted) <= set(titles)
         assert page.locator(".chart canvas").count() == len(titles)
         chart = page.locator(".chart", has_text="Reward and its parts")
