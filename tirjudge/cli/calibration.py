@@ -35,7 +35,7 @@ from tirjudge.evaluation.calibration.variance import Variance, variances
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.judging.confidence import ABOUT
 from tirjudge.judging.config import SandboxConfig
-from tirjudge.judging.views import Confidence
+from tirjudge.records.judged_row import Confidence
 from tirjudge.statistics import Proportion
 
 _SHOWN_POINTS = 11

@@ -43,7 +43,7 @@ from tirjudge.judging.reproduction import (
     verdicts,
 )
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading
-from tirjudge.judging.result_rows import RecordedRow, is_truncated, read_result_rows
+from tirjudge.records.judged_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.report.judgments import read_run
 from tirjudge.report.page import Page, judged_page, training_page
 from tirjudge.report.rows import Texts

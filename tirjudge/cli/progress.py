@@ -29,8 +29,8 @@ from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Price, Spending
 from tirjudge.judging.batch import Failure, Tally
 from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.result_rows import RecordedRow
 from tirjudge.judging.row_judge import RowJudge
+from tirjudge.records.judged_row import RecordedRow
 from tirjudge_environments import StopReason
 
 SHOWN_FAILURES = 20

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.console_text import printable, printable_text
-from tirjudge.judging.captions import (
+from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView
+from tirjudge.records.text import (
     criterion_heading,
     criterion_text,
     last_program,
@@ -23,7 +24,6 @@ from tirjudge.judging.captions import (
     view_passages,
     view_verdict,
 )
-from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, RecordedView
 from tirjudge_environments.orders import letter
 
 _NARROWEST = 36

@@ -23,7 +23,7 @@ from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.config import Option, SandboxConfig
 from tirjudge.judging.meta_judge import MetaJudgeConfig
-from tirjudge.judging.views import Confidence
+from tirjudge.records.judged_row import Confidence
 from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonObject, read_lines
 

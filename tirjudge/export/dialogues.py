@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tirjudge.judging.captions import view_name
-from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, RecordedView
-from tirjudge.judging.views import letters_of
+from tirjudge.records.answers import letters_of
+from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView
+from tirjudge.records.text import view_name
 from tirjudge_environments.orders import letter
 
 JsonObject = dict[str, Any]

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.export.dialogues import Dialogue, JsonObject
-from tirjudge.judging.result_rows import RecordedRow, read_result_rows
-from tirjudge.judging.views import encodable
+from tirjudge.records.judged_row import RecordedRow, encodable, read_result_rows
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments.orders import letter
 

@@ -15,7 +15,7 @@ from tirjudge.judging.batch import Failure, FailureCount, Plan, SlowStart, TooMa
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import read_question, truncated
-from tirjudge.judging.views import JudgedProgram
+from tirjudge.records.answers import JudgedProgram
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.statistics import Proportion
 from tirjudge_environments.tasks import RowError

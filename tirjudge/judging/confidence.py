@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal, get_args
 
-from tirjudge.judging.criteria import common_threshold
-from tirjudge.judging.judgment import Judgment, by_criteria, judgment
-from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, result_row
-from tirjudge.judging.views import Confidence, JudgedConfidence
+from tirjudge.judging.combining import by_criteria, by_views, common_threshold
+from tirjudge.judging.judgment import Judgment
+from tirjudge.records.judged_row import Confidence, JudgedConfidence, RecordedPassage, RecordedRow
 from tirjudge_environments import Episode, StopReason, Trajectory
 from tirjudge_sandbox import Execution, Limits, Program, Status
 
@@ -55,7 +54,7 @@ class Abstention:
     async def _value(self, judged: Judgment, run: Run) -> float | None:
         if self.confidence == "separated":
             # With the texts, which the row that is written may lack.
-            return await separated(RecordedRow.model_validate(result_row(judged)), run)
+            return await separated(judged.row(), run)
         return confidence_of(judged, self.confidence)
 
 
@@ -147,13 +146,13 @@ def _opinions(judged: Judgment) -> list[Judgment]:
 
     Those on the criteria of a row, whose dialogues are the same for each, are aggregated.
     """
-    if not judged.criterion_verdicts:
+    if not judged.criteria:
         return _of_dialogues(judged, judged.trajectories)
     parts = [
         _of_dialogues(judged, [one for one in judged.trajectories if one.view.criterion == number])
-        for number in range(len(judged.criterion_verdicts))
+        for number in range(len(judged.criteria))
     ]
-    threshold = common_threshold(one.satisfied_from for one in judged.criterion_verdicts)
+    threshold = common_threshold(one.satisfied_from for one in judged.criteria)
     return [by_criteria(judged.episode.task, part, threshold) for part in zip(*parts, strict=False)]
 
 
@@ -163,4 +162,4 @@ def _of_dialogues(judged: Judgment, trajectories: Sequence[Trajectory]) -> list[
         samples = sorted({one.sample for one in trajectories})
         groups = [[one for one in trajectories if one.sample == sample] for sample in samples]
     task = judged.episode.task
-    return [judgment(judged.kind, Episode(task, group[0].sample, tuple(group))) for group in groups]
+    return [by_views(judged.kind, Episode(task, group[0].sample, tuple(group))) for group in groups]

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.spending import Price, known_price
+from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.judging.confidence import Abstention
-from tirjudge.judging.criteria import SATISFIED_FROM
-from tirjudge.judging.views import Confidence
 from tirjudge.models import is_local_name
+from tirjudge.records.judged_row import Confidence
 from tirjudge_environments.orders import Order
 from tirjudge_sandbox import ImportPolicy, Sandbox, open_sandbox
 

@@ -15,9 +15,10 @@ from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
+from tirjudge.judging.combining import by_criteria, by_views, self_consistency
 from tirjudge.judging.confidence import Abstention
 from tirjudge.judging.config import JudgeConfig, MeteredConfig, endpoint_key
-from tirjudge.judging.judgment import Judgment, by_criteria, consensus, judgment
+from tirjudge.judging.judgment import Judgment
 from tirjudge.model_folder import ModelNote, embedded_model, embedded_name, read_note, weights_digest
 from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout, all_or_none
@@ -116,10 +117,10 @@ class JudgeEngine:
         """Judge a task with at most one criterion."""
         rollout = self.rollout(name, order)
         if self.config.samples == 1:
-            result = judgment(name, await rollout.episode(task))
+            result = by_views(name, await rollout.episode(task))
         else:
             group = await rollout.group(task, self.config.samples)
-            result = consensus([judgment(name, episode) for episode in group])
+            result = self_consistency([by_views(name, episode) for episode in group])
         if result.stop is StopReason.PROMPT_TOO_LONG and task.reference:
             length = len(task.reference)
             hint = f"the reference has {length} characters, which --truncate shortens"
@@ -154,7 +155,7 @@ class JudgeEngine:
         Empty without a label, with criteria, whose verdicts are not about the label, and for a format whose
         reward needs the answers of another model.
         """
-        if result.criterion_verdicts:
+        if result.criteria:
             return ()
         group, environment = (result.episode, *result.further), self.rollout(result.kind).environment
         if result.episode.task.label is None or environment.questions(group):

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from tirjudge.judging.rereading import Rereading
-from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, is_truncated, read_result_rows
+from tirjudge.records.judged_row import RecordedPassage, RecordedRow, is_truncated, read_result_rows
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge_environments.programs.outputs import cut_middle, output_text, quote_fences
 from tirjudge_sandbox import (

@@ -14,11 +14,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.confidence import confidence_of
-from tirjudge.judging.criteria import common_threshold
-from tirjudge.judging.judgment import Judgment, by_criteria, consensus, judgment
-from tirjudge.judging.result_rows import (
-    RecordedConfidence,
+from tirjudge.judging.judgment import Judgment
+from tirjudge.records.judged_row import (
+    JudgedConfidence,
     RecordedRow,
     RecordedVerdict,
     RecordedView,
@@ -170,7 +170,7 @@ def _combined_difference(row: RecordedRow) -> str:
     return _confidence_difference(row, given, combined) if given else ""
 
 
-def _confidence_difference(row: RecordedRow, given: RecordedConfidence, combined: Judgment) -> str:
+def _confidence_difference(row: RecordedRow, given: JudgedConfidence, combined: Judgment) -> str:
     """Return how a confidence does not follow from the views, or the row's state not from the confidence."""
     value = given.value
     if given.name != "separated":
@@ -203,10 +203,10 @@ def _of_views(row: RecordedRow, task: JudgeTask, recorded: Sequence[RecordedView
     samples = []
     for sample, views in groupby(recorded, key=lambda view: view.sample):
         trajectories = tuple(_trajectory(view) for view in views)
-        samples.append(judgment(row.format, Episode(task, sample, trajectories)))
+        samples.append(by_views(row.format, Episode(task, sample, trajectories)))
     if not samples:
         return None
-    return samples[0] if len(samples) == 1 else consensus(samples)
+    return samples[0] if len(samples) == 1 else self_consistency(samples)
 
 
 def _trajectory(view: RecordedView) -> Trajectory:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tirjudge.judging.engine import JudgeEngine, Kind
-from tirjudge.judging.result_rows import result_row
 from tirjudge_environments import JudgeTask
 
 
@@ -67,7 +66,7 @@ class EngineRows:
             down = result.detail or str(result.stop) if result.stop.down else ""
             raise Unjudged(f"{result.stop}: {result.detail}", down=down)
         rewards = self._engine.rewards(result)
-        return result_row(result, texts=self._texts, rewards=rewards) | {
+        facts = {
             "seconds": round(loop.time() - started, 3),
             "model": self.model,
             "note": self.note,
@@ -75,3 +74,4 @@ class EngineRows:
             "cut": work.cut,
             "digest": work.digest,
         }
+        return result.row(texts=self._texts, rewards=rewards).model_copy(update=facts).to_json()

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tirjudge.mcp.running import ReturnMode, SandboxFailed, run_python_code
-from tirjudge.mcp.verdicts import JudgeAnswer, NoVerdict, Verdicts
+from tirjudge.mcp.verdicts import NoVerdict, Verdicts
+from tirjudge.records.answers import JudgeAnswer
 from tirjudge.serve.messages import CriterionRequest
 from tirjudge_sandbox import Limits, Sandbox, SandboxUnavailable
 from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard

@@ -25,7 +25,7 @@ from tirjudge.evaluation.stored_outputs.files import RunFiles
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
 from tirjudge.generation.spending import Price
-from tirjudge.judging.result_rows import is_truncated
+from tirjudge.records.judged_row import is_truncated
 from tirjudge.report.breakdowns import (
     RowFacts,
     accuracy,

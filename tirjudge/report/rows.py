@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tirjudge.console_text import printable
-from tirjudge.judging.captions import (
+from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView, read_result_rows
+from tirjudge.records.text import (
     criterion_heading,
     criterion_text,
     last_program,
@@ -26,7 +27,6 @@ from tirjudge.judging.captions import (
     view_passages,
     view_verdict,
 )
-from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, RecordedView, read_result_rows
 from tirjudge_environments.orders import letter
 
 Texts = Literal["all", "wrong", "none"]

@@ -14,7 +14,6 @@ from tirjudge.judging.batch import Failure, FailureCount
 from tirjudge.judging.engine import JudgeEngine, Kind, kind_for
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Conversation
-from tirjudge.judging.result_rows import result_row
 from tirjudge.rollout import as_finished
 from tirjudge.rollout.concurrency import EventLoopThread
 from tirjudge.selection.grading import CandidateSet, Grade, Grades, RefereeUnavailable, shown
@@ -276,7 +275,7 @@ class Judgments:
             result = await self._engine.judge(labelled, kind or kind_for(task))
         if result.stop.unscored:
             raise RefereeUnavailable(f"{result.stop}: {result.detail}", passing=result.stop.down)
-        row = result_row(result, texts=self._texts, rewards=self._engine.rewards(result)) | {
+        row = result.row(texts=self._texts, rewards=self._engine.rewards(result)).to_json() | {
             "question": question.task.id,
             "candidates": list(candidates),
             "best": list(result.best),

@@ -5,9 +5,9 @@ from typing import Any
 
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
+from tirjudge.records.answers import JudgeAnswer
 from tirjudge.selection.arriving_groups import MembersMissing
 from tirjudge.serve.messages import (
-    Answer,
     GroupAnswer,
     GroupRequest,
     MemberAnswer,
@@ -66,12 +66,12 @@ def create_app(
     service = JudgeService(engine, metrics, settings.check_seconds, truncate)
 
     @app.post("/v1/judge", responses=_ANSWERS, tags=["tirjudge"])
-    async def judge(asked: Questions) -> Answer | list[Answer]:
+    async def judge(asked: Questions) -> JudgeAnswer | list[JudgeAnswer]:
         """Judge one question, or a list of questions; answers keep the order."""
         if isinstance(asked, list):
-            return [Answer.of(judgment) for judgment in await service.judge(asked, "many")]
+            return [judgment.answer() for judgment in await service.judge(asked, "many")]
         (judgment,) = await service.judge([asked], "one")
-        return Answer.of(judgment)
+        return judgment.answer()
 
     @app.post("/v1/group", responses=_ANSWERS, tags=["tirjudge"])
     async def group(asked: GroupRequest) -> GroupAnswer:

@@ -9,8 +9,8 @@ from typing import Self
 from weakref import WeakKeyDictionary
 
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, JsonEndpoint
+from tirjudge.records.answers import JudgeAnswer
 from tirjudge.serve.messages import (
-    Answer,
     GroupAnswer,
     GroupRequest,
     JudgeRequest,
@@ -48,9 +48,9 @@ class JudgeClient:
             url, api_key=key, concurrency=concurrency, timeout=timeout, retries=retries
         )
 
-    async def judge(self, question: JudgeRequest) -> Answer:
+    async def judge(self, question: JudgeRequest) -> JudgeAnswer:
         """Ask one question; raises GeneratorFailed, in one line, if there is no answer."""
-        return await self._endpoint.post("judge", question.model_dump(exclude_none=True), Answer)
+        return await self._endpoint.post("judge", question.model_dump(exclude_none=True), JudgeAnswer)
 
     async def group(self, group: GroupRequest) -> GroupAnswer:
         """Compare the completions of one prompt; raises GeneratorFailed as `judge` does."""

@@ -8,8 +8,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from tirjudge.judging.engine import Kind
-from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.views import JudgedCriterion, JudgedProgram, JudgedView
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge_environments import JudgeTask, derive_seed
 from tirjudge_environments.tasks import LARGEST_WEIGHT, read_task
@@ -72,51 +70,6 @@ class JudgeRequest(Message):
         """
         row = self.model_dump(include={"prompt", "responses", "domain", "id", "reference", "criteria"})
         return read_task(row, default_id=f"{derive_seed(repr(row['prompt']), *self.responses):08x}")
-
-
-class Answer(Message):
-    """A verdict, or why there is none."""
-
-    id: str
-    format: str
-    """`pointwise`, `pairwise`, `listwise`, or the name of the server's own format."""
-    verdict: str | None
-    """Letter of the best response (the first of the question is A), `tie`, or null."""
-    choice: int | None
-    """Index of the best response, from 0; null for a tie and without a verdict."""
-    scores: list[float | None] | None
-    """One score per response in the format's range, or with criteria its aggregate from 0 to 1; null if there
-    are none."""
-    stop: str
-    """`verdict`, or the reason why there is none."""
-    detail: str
-    programs: tuple[JudgedProgram, ...]
-    """The programs that the judge ran, each with the responses that its letters mean."""
-    views: tuple[JudgedView, ...]
-    """The judge's dialogues: the order in which each showed the responses, its verdict and its reasoning."""
-    criteria: tuple[JudgedCriterion, ...] = ()
-    """The verdict on every criterion of the question."""
-    prompt_tokens: int
-    completion_tokens: int
-
-    @classmethod
-    def of(cls, judgment: Judgment) -> Self:
-        task = judgment.episode.task
-        every = [judgment.scores.get(index) for index in range(len(task.candidates))]
-        return cls(
-            id=task.id,
-            format=judgment.kind,
-            verdict=judgment.verdict,
-            choice=judgment.choice,
-            scores=every if judgment.scores else None,
-            stop=judgment.stop.value,
-            detail=judgment.detail,
-            programs=judgment.programs,
-            views=judgment.views,
-            criteria=judgment.criteria,
-            prompt_tokens=judgment.usage.prompt_tokens,
-            completion_tokens=judgment.usage.completion_tokens,
-        )
 
 
 class GroupRequest(Message):

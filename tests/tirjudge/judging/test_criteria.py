@@ -19,8 +19,9 @@ from tirjudge.cli import app
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.criteria import Aggregate, CriterionVerdict, aggregate
+from tirjudge.judging.combining import Aggregate, aggregate
 from tirjudge.judging.judgment import Judgment
+from tirjudge.records.judged_row import JudgedCriterion
 from tirjudge.storage.result_file import digest
 from tirjudge_environments import Context, Criterion, JudgeTask, Message, StopReason
 from tirjudge_sandbox import open_sandbox
@@ -29,13 +30,16 @@ Shares = Sequence[float | None]
 MALFORMED = StopReason.MALFORMED
 
 
-def verdict(*satisfied: float | None, weight: float = 1, must_have: bool = False) -> CriterionVerdict:
-    return CriterionVerdict(
-        criterion=Criterion(text="c", weight=weight, must_have=must_have),
-        satisfied=satisfied,
-        scores={},
+def verdict(*satisfied: float | None, weight: float = 1, must_have: bool = False) -> JudgedCriterion:
+    return JudgedCriterion(
+        text="c",
+        weight=weight,
+        polarity="positive",
+        must_have=must_have,
+        satisfied=list(satisfied),
+        scores=None,
         satisfied_from=None,
-        stop=MALFORMED if None in satisfied else StopReason.VERDICT,
+        stop="malformed" if None in satisfied else "verdict",
     )
 
 
@@ -69,7 +73,7 @@ def verdict(*satisfied: float | None, weight: float = 1, must_have: bool = False
     ],
 )
 def test_the_aggregate_is_the_weighted_share_of_satisfied_criteria(
-    verdicts: list[CriterionVerdict], best: tuple[int, ...], scores: dict[int, float]
+    verdicts: list[JudgedCriterion], best: tuple[int, ...], scores: dict[int, float]
 ) -> None:
     found = aggregate(verdicts, len(verdicts[0].satisfied))
     assert found == Aggregate(best, pytest.approx(scores))
@@ -161,7 +165,7 @@ def judge(script: Callable[[Context], str] = checking, **options: Any) -> Judge:
 
 
 def satisfied(result: Judgment) -> list[tuple[float | None, ...]]:
-    return [one.satisfied for one in result.criteria]
+    return [tuple(one.satisfied) for one in result.criteria]
 
 
 def test_each_criterion_has_its_own_dialogue_program_and_verdict() -> None:

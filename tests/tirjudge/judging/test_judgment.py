@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tirjudge.judging.judgment import Judgment, consensus, judgment
-from tirjudge.judging.result_rows import result_row
+from tirjudge.judging.combining import by_views, self_consistency
+from tirjudge.judging.judgment import Judgment
 from tirjudge_environments import Episode, JudgeTask, Message, Prompt, StopReason, Trajectory, Verdict, View
 
 End = Verdict | StopReason
@@ -20,7 +20,7 @@ def judged(*ends: End, candidates: int = 2, label: int | None = 0) -> Judgment:
         id="t", prompt=(Message("user", "p"),), candidates=tuple("xyz"[:candidates]), label=label
     )
     trajectories = tuple(_trajectory(f"v{number}", end) for number, end in enumerate(ends))
-    return judgment("pairwise", Episode(task, 0, trajectories))
+    return by_views("pairwise", Episode(task, 0, trajectories))
 
 
 def alone(*scores: float | None) -> Judgment:
@@ -28,7 +28,7 @@ def alone(*scores: float | None) -> Judgment:
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"), label=0)
     ends = [StopReason.MALFORMED if s is None else Verdict(scores={n: s}) for n, s in enumerate(scores)]
     views = [replace(_trajectory(f"{n}", end), view=View(f"{n}", (n,))) for n, end in enumerate(ends)]
-    return judgment("pointwise", Episode(task, 0, tuple(views)))
+    return by_views("pointwise", Episode(task, 0, tuple(views)))
 
 
 def _trajectory(name: str, end: End) -> Trajectory:
@@ -73,7 +73,7 @@ def test_a_tie_without_the_label_is_wrong() -> None:
 def test_scores_count_although_another_view_gave_none() -> None:
     result = judged(Verdict(scores={0: 8.0}), StopReason.MALFORMED, Verdict(scores={2: 3.0}), candidates=3)
     assert result.verdict is None
-    assert result_row(result)["scores"] == [8.0, None, 3.0]
+    assert result.row().scores == [8.0, None, 3.0]
     assert (result.stop, result.detail) == (StopReason.MALFORMED, "why malformed")
 
 
@@ -120,7 +120,7 @@ def test_scores_of_several_views_are_averaged_and_a_choice_is_kept() -> None:
     ],
 )
 def test_the_majority_of_samples_decides(samples: tuple[End, ...], verdict: str | None) -> None:
-    together = consensus([judged(sample) for sample in samples])
+    together = self_consistency([judged(sample) for sample in samples])
     assert together.verdict == verdict
     assert len(together.trajectories) == len(samples)
     assert together.stop.unscored == (StopReason.GENERATOR_DOWN in samples)
@@ -128,6 +128,6 @@ def test_the_majority_of_samples_decides(samples: tuple[End, ...], verdict: str 
 
 def test_responses_judged_alone_are_compared_by_their_mean_scores() -> None:
     """Two of three samples prefer x, and y has the higher mean."""
-    together = consensus([alone(6, 5), alone(6, 5), alone(1, 9)])
+    together = self_consistency([alone(6, 5), alone(6, 5), alone(1, 9)])
     assert (together.verdict, together.scores) == ("B", {0: 13 / 3, 1: 19 / 3})
-    assert consensus([alone(6, 5), alone(None, 9)]).scores == {0: 6, 1: 7}
+    assert self_consistency([alone(6, 5), alone(None, 9)]).scores == {0: 6, 1: 7}

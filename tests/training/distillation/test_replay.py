@@ -10,8 +10,8 @@ import pytest
 
 from tests.training.conftest import tokenizer_of_words
 from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.records.episodes import read_trajectory, trajectory_record
 from tirjudge.rollout import Rollout
-from tirjudge.storage.records import read_trajectory, trajectory_record
 from tirjudge_environments import (
     Budget,
     ChatEncoder,

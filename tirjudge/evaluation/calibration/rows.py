@@ -12,8 +12,7 @@ from tirjudge.evaluation.base import DECISION, JudgedRow, Vote
 from tirjudge.evaluation.calibration.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
 from tirjudge.judging.confidence import margin, separated, vote_share
 from tirjudge.judging.reproduction import run_foreign
-from tirjudge.judging.result_rows import RecordedRow, read_result_rows
-from tirjudge.judging.views import Confidence
+from tirjudge.records.judged_row import Confidence, RecordedRow, read_result_rows
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from tirjudge.evaluation.base import DECISION, Cost, Index, JudgedRow, Number, Vote
 from tirjudge.evaluation.stored_outputs.base import SHAPE_TAGS, Record, Unreadable, need, read_choice
-from tirjudge.judging.criteria import CriterionVerdict, aggregate
-from tirjudge.judging.judgment import highest
-from tirjudge_environments import Criterion, StopReason
+from tirjudge.judging.combining import aggregate, highest
+from tirjudge.records.judged_row import JudgedCriterion
+from tirjudge_environments import Criterion
 from tirjudge_environments.tasks import LARGEST_WEIGHT
 from tirjudge_sandbox import Status
 
@@ -106,17 +106,17 @@ def _aggregated(votes: Sequence[Vote], criteria: Sequence[Record], count: int) -
     )
 
 
-def _verdict_on(record: Record, vote: Vote, count: int) -> CriterionVerdict:
+def _verdict_on(record: Record, vote: Vote, count: int) -> JudgedCriterion:
     criterion = Criterion(
         text="", weight=record["weight"], polarity=record["polarity"], must_have=record["must_have"]
     )
-    return CriterionVerdict.of(
+    return JudgedCriterion.of(
         criterion,
         count,
         best=vote.best,
         scores=vote.scores,
         satisfied_from=record["satisfied_from"],
-        stop=StopReason(vote.stop),
+        stop=vote.stop,
     )
 
 

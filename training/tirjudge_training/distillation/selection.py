@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tirjudge.generation import Generator, Sampling
-from tirjudge.storage.records import trajectory_record
+from tirjudge.records.episodes import trajectory_record
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import (
     Budget,

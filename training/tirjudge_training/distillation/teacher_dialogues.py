@@ -12,8 +12,8 @@ from typing import Any
 
 from tirjudge.console_text import Interval, printable
 from tirjudge.generation import Generator, Sampling
+from tirjudge.records.episodes import read_trajectory, trajectory_record
 from tirjudge.rollout import Rollout, as_finished
-from tirjudge.storage.records import read_trajectory, trajectory_record
 from tirjudge.storage.result_file import digest
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import (

@@ -10,7 +10,8 @@ from statistics import fmean
 from typing import Any
 
 from tirjudge.console_text import Interval
-from tirjudge.storage.records import episode_record, failed
+from tirjudge.records.episodes import episode_record
+from tirjudge.records.judged_row import failed
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import Evidence, Reward, Trajectory
 from tirjudge_environments.programs.outputs import most_counted

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.storage.records import episode_record
+from tirjudge.records.episodes import episode_record
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories

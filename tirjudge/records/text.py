@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tirjudge.console_text import printable
-from tirjudge.judging.result_rows import RecordedCriterion, RecordedPassage, RecordedRow, RecordedView
+from tirjudge.records.judged_row import JudgedCriterion, RecordedPassage, RecordedRow, RecordedView
 from tirjudge_environments.orders import letter, letters
 
 
@@ -122,7 +122,7 @@ def view_heading(view: RecordedView) -> str:
     return f"{view_name(view)}: {order_note(view.order)}"
 
 
-def criterion_heading(number: int, criterion: RecordedCriterion) -> str:
+def criterion_heading(number: int, criterion: JudgedCriterion) -> str:
     """Return the number of a criterion, counted from 1, and its weight and kind where they are not usual."""
     notes = [
         *([f"weight {criterion.weight:g}"] if criterion.weight != 1 else []),
@@ -132,7 +132,7 @@ def criterion_heading(number: int, criterion: RecordedCriterion) -> str:
     return f"criterion {number}" + (f" ({', '.join(notes)})" if notes else "")
 
 
-def criterion_text(criterion: RecordedCriterion) -> str:
+def criterion_text(criterion: JudgedCriterion) -> str:
     """Return which responses satisfy a criterion, with their scores, and why one has no verdict."""
     found = [
         f"{letter(index)} {_share(share)}{_scored(criterion, index)}"
@@ -150,7 +150,7 @@ def _share(share: float | None) -> str:
     return {1.0: "satisfied", 0.0: "not satisfied"}.get(share, f"{share:.2g} satisfied")
 
 
-def _scored(criterion: RecordedCriterion, index: int) -> str:
+def _scored(criterion: JudgedCriterion, index: int) -> str:
     scores = criterion.scores or ()
     score = scores[index] if index < len(scores) else None
     return "" if score is None else f" ({score:g})"

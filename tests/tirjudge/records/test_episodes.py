@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.records.episodes import episode_record, read_trajectory, trajectory_record
+from tirjudge.records.judged_row import passages
 from tirjudge.rollout import Rollout
-from tirjudge.storage.records import episode_record, passages, read_trajectory, trajectory_record
 from tirjudge.storage.run_folder import encode_line
 from tirjudge_environments import (
     By,

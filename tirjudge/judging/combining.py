@@ -1,0 +1,221 @@
+"""Verdicts that become one: both orders of the responses, several samples, and the criteria of a row.
+
+Responses that were shown alone satisfy a criterion if their score is high enough. Responses that were shown
+together are compared: the better one satisfies it, and a tie is shared. A criterion without a verdict is
+unknown, never 0: aggregates are bounds, and decide only what no answer could change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from tirjudge.judging.judgment import Judgment
+from tirjudge.records.judged_row import JudgedCriterion
+from tirjudge_environments import Episode, JudgeTask, StopReason, Verdict, View
+
+SATISFIED_FROM = 6.0
+"""The default of `JudgeOptions.satisfied_from`: above the middle of the scales from 0 or 1 to 10."""
+_DIGITS = 9
+"""Digits to which aggregates are rounded, so that equal ones are equal whatever the order of the sum."""
+
+
+def by_views(kind: str, episode: Episode) -> Judgment:
+    """Combine the views of an episode, such as both orders of its responses, into one judgment.
+
+    Views that name different candidates make a tie, and so do equal highest scores and a view that says so.
+    One view without a verdict leaves the task without one; scores that other views gave are kept.
+    """
+    stop, detail = _worst([(one.stop, one.detail) for one in episode.trajectories])
+    ended = [(one.verdict, one.view) for one in episode.trajectories if one.verdict is not None]
+    scores = _mean_scores(_verdicts(episode))
+    best: tuple[int, ...] = ()
+    if stop is StopReason.VERDICT:
+        # Two orders that disagree name two candidates, which is how position bias becomes a tie.
+        named = {index for verdict, view in ended for index in _named(verdict, view)}
+        best = tuple(sorted(named)) if named else highest(scores, 2)
+    return Judgment(kind, best, scores, stop, detail, episode)
+
+
+def self_consistency(samples: Sequence[Judgment]) -> Judgment:
+    """Combine several samples of one task: SC@N, and mean-score@N for judges of single responses.
+
+    The candidate that most samples choose is the best; equal counts are a tie, and a sample that is a tie or
+    has no verdict does not vote. Where responses were judged alone, the highest mean score decides (J1,
+    Section 4.2). Scores are means over all samples that gave one.
+    """
+    first = samples[0]
+    scores = _mean_scores([verdict for sample in samples for verdict in _verdicts(sample.episode)])
+    stop, detail = _worst([(sample.stop, sample.detail) for sample in samples])
+    best: tuple[int, ...] = ()
+    if not stop.unscored:
+        seen = [sample for sample in samples if sample.stop is StopReason.VERDICT]
+        stop, detail = (StopReason.VERDICT, "") if seen else (stop, detail)
+        best = (
+            highest(scores, 2)
+            if _alone(first)
+            else _most_chosen(seen) or next((one.best for one in seen), ())
+        )
+    further = tuple(sample.episode for sample in samples[1:])
+    return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
+
+
+def by_criteria(
+    task: JudgeTask, parts: Sequence[Judgment], satisfied_from: float = SATISFIED_FROM
+) -> Judgment:
+    """Combine the judgments on a task's criteria, one for each, into the judgment of the task.
+
+    `satisfied_from` is the lowest score with which a response that was shown alone satisfies a criterion; of
+    responses that were shown together, the better one does. See `aggregate` for the rule. A failure of the
+    model or the sandbox on any criterion leaves the task without a verdict.
+    """
+    count = len(task.candidates)
+    verdicts = tuple(
+        JudgedCriterion.of(
+            task.criteria[number],
+            count,
+            best=part.best,
+            scores=part.scores,
+            satisfied_from=satisfied_from if _alone(part) else None,
+            stop=part.stop.value,
+            detail=part.detail,
+        )
+        for number, part in enumerate(parts)
+    )
+    unanswered = [
+        (one.stop, f"criterion {number}: {one.detail}")
+        for number, one in enumerate(parts, 1)
+        if one.stop is not StopReason.VERDICT
+    ]
+    # A failure that a retry may mend comes first: another run completes the record.
+    unanswered.sort(key=lambda pair: not pair[0].down)
+    stop, detail = unanswered[0] if unanswered else (StopReason.VERDICT, "")
+    found = Aggregate((), {}) if stop.down else aggregate(verdicts, count)
+    if found.decided(count):
+        stop, detail = StopReason.VERDICT, ""
+    return Judgment(
+        kind=parts[0].kind,
+        best=found.best,
+        scores=found.scores,
+        stop=stop,
+        detail=detail,
+        episode=_joined(task, [part.episode for part in parts]),
+        further=tuple(
+            _joined(task, list(episodes)) for episodes in zip(*(part.further for part in parts), strict=True)
+        ),
+        criteria=verdicts,
+    )
+
+
+def highest(scores: Mapping[int, float], least: int) -> tuple[int, ...]:
+    """Return the candidates with the highest score, sorted; empty unless `least` candidates have one."""
+    if not scores or len(scores) < least:
+        return ()
+    top = max(scores.values())
+    return tuple(sorted(index for index, score in scores.items() if score == top))
+
+
+def _alone(judged: Judgment) -> bool:
+    """Return True if each response was shown alone."""
+    return all(len(one.view.order) == 1 for one in judged.trajectories)
+
+
+def _joined(task: JudgeTask, episodes: Sequence[Episode]) -> Episode:
+    """Return the dialogues on all criteria of one sample, each with the criterion that it was about."""
+    trajectories = tuple(
+        replace(one, view=replace(one.view, criterion=number))
+        for number, episode in enumerate(episodes)
+        for one in episode.trajectories
+    )
+    return Episode(task, episodes[0].sample, trajectories)
+
+
+def _worst(stops: Sequence[tuple[StopReason, str]]) -> tuple[StopReason, str]:
+    """Return the first stop without a verdict, unscored ones before all others."""
+    ended = [(stop, detail) for stop, detail in stops if stop is not StopReason.VERDICT]
+    ended.sort(key=lambda pair: not pair[0].unscored)
+    return ended[0] if ended else (StopReason.VERDICT, "")
+
+
+def _verdicts(episode: Episode) -> list[Verdict]:
+    return [one.verdict for one in episode.trajectories if one.verdict is not None]
+
+
+def _most_chosen(samples: Sequence[Judgment]) -> tuple[int, ...]:
+    votes = Counter(sample.choice for sample in samples if sample.choice is not None)
+    return tuple(sorted(index for index, count in votes.items() if count == max(votes.values())))
+
+
+def _named(verdict: Verdict, view: View) -> tuple[int, ...]:
+    """Return the candidates that a view puts first; none if it only gives scores."""
+    if verdict.tie:
+        return view.order
+    return () if verdict.choice is None else (verdict.choice,)
+
+
+def _mean_scores(verdicts: Sequence[Verdict]) -> dict[int, float]:
+    given: dict[int, list[float]] = {}
+    for verdict in verdicts:
+        for index, score in verdict.scores.items():
+            given.setdefault(index, []).append(score)
+    return {index: fmean(scores) for index, scores in given.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """The outcome of all criteria of a row."""
+
+    best: tuple[int, ...]
+    """Responses with the highest aggregate: one is a choice, several are a tie. Empty for a single response
+    and where an unknown verdict could change it."""
+    scores: Mapping[int, float]
+    """Index of a response to its aggregate from 0 to 1, where no unknown verdict can change it."""
+
+    def decided(self, count: int) -> bool:
+        """Return True if no unknown verdict can change the outcome for `count` responses."""
+        return bool(self.best) if count > 1 else bool(self.scores)
+
+
+def aggregate(verdicts: Sequence[JudgedCriterion], count: int) -> Aggregate:
+    """Combine the verdicts on all criteria of a row with `count` responses.
+
+    The aggregate of a response is the weighted share of the criteria that it satisfies, and 0 if it does not
+    satisfy a must-have. The highest aggregate is the choice, and equal highest ones are a tie. Raises
+    ValueError for weights that add up to 0, which only an edited file has.
+    """
+    if not sum(one.weight for one in verdicts):
+        raise ValueError("the weights of the criteria add up to 0")
+    bounds = [_bounds(verdicts, index) for index in range(count)]
+    scores = {index: low for index, (low, high) in enumerate(bounds) if low == high}
+    if count < 2:
+        return Aggregate((), scores)
+    top = max(low for low, _ in bounds)
+    within_reach = tuple(index for index, (_, high) in enumerate(bounds) if high >= top)
+    # Several that may be first are a tie only if each is known.
+    decided = len(within_reach) == 1 or all(index in scores for index in within_reach)
+    return Aggregate(within_reach if decided else (), scores)
+
+
+def _bounds(verdicts: Sequence[JudgedCriterion], index: int) -> tuple[float, float]:
+    """Return the lowest and the highest aggregate that a response may have."""
+    required = [one.satisfied[index] for one in verdicts if one.must_have]
+    if 0 in required:
+        return 0.0, 0.0
+    total = sum(one.weight for one in verdicts)
+    known = [(one.weight, one.satisfied[index]) for one in verdicts]
+    low = sum(weight * share for weight, share in known if share is not None) / total
+    open_weight = sum(weight for weight, share in known if share is None) / total
+    return (
+        0.0 if None in required else round(low, _DIGITS),
+        round(low + open_weight, _DIGITS),
+    )
+
+
+def common_threshold(thresholds: Iterable[float | None]) -> float:
+    """Return the `satisfied_from` of a row's criteria, which is an option of the run and the same for all.
+
+    It is the default where the responses were compared.
+    """
+    return next((one for one in thresholds if one is not None), SATISFIED_FROM)
