@@ -215,7 +215,7 @@ def test_formats_without_tools_judge_by_criteria_too() -> None:
         alone = judging.rank(PROMPT, [GOOD, SHORT], criteria=CRITERIA)
     assert satisfied(alone) == [(1, 1), (1, 0), (1, 1)]
     assert dict(alone.scores) == {0: 1.0, 1: 0.5}
-    assert alone.criteria[1].scores == (8.5, 3.0)
+    assert alone.criteria[1].scores == [8.5, 3.0]
 
 
 def test_the_score_that_satisfies_is_an_option() -> None:
@@ -240,7 +240,7 @@ def test_samples_are_combined_within_each_criterion() -> None:
     with judge(wavering, tools=False, samples=3) as judging:
         result = judging.score(PROMPT, GOOD, criteria=["the first thing", "another thing"])
     assert (satisfied(result), result.score) == ([(1,), (0,)], 0.5)
-    assert result.criteria[0].scores == (7.0,)
+    assert result.criteria[0].scores == [7.0]
     assert sorted((view.criterion, view.sample) for view in result.views) == [
         (number, sample) for number in range(2) for sample in range(3)
     ]
