@@ -1,22 +1,45 @@
-"""Run `tirjudge judge` in a shell, with its input rows and its result file."""
+"""Run `tirjudge judge` and other commands, with input rows and a result file."""
 
 import json
 import re
 import subprocess
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from tests.command import tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tirjudge.cli import app
+
+FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]")
+"""A sandbox with one worker, which opens without numpy and sympy."""
 
 
 def judge(folder: Path, *arguments: str, stdin: str = "", key: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {"TIRJUDGE_API_KEY": key, "NO_COLOR": "1"}
-    return tirjudge("judge", *arguments, folder=folder, stdin=stdin, **environment)
+    return invoke("judge", *arguments, folder=folder, stdin=stdin, TIRJUDGE_API_KEY=key)
+
+
+def invoke(
+    *words: str, folder: Path, stdin: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in `folder`, in this process unless it reads standard input.
+
+    A process of its own would only import everything again.
+    """
+    environment["NO_COLOR"] = "1"
+    if stdin:
+        return tirjudge(*words, folder=folder, stdin=stdin, **environment)
+    with chdir(folder):
+        run = CliRunner().invoke(app, words, env=environment)
+    if run.exception is not None and not isinstance(run.exception, SystemExit):
+        raise run.exception
+    return subprocess.CompletedProcess(words, run.exit_code, run.stdout, run.stderr)
 
 
 def through(endpoint: EndpointServer) -> tuple[str, ...]:
-    return ("--base-url", endpoint.url, "--model", "m")
+    return ("--base-url", endpoint.url, "--model", "m", *FAST)
 
 
 def pairs(count: int) -> list[dict[str, Any]]:

@@ -79,6 +79,12 @@ class _Command(TyperCommand):
             with formatter.section(panel):
                 formatter.write_dl(records)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        # The shell completes the options that only --help-all shows, too.
+        for parameter in self.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        return super().shell_complete(ctx, incomplete)
+
 
 @contextmanager
 def one_line_errors(command: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""`tirjudge bon` as a user runs it: a real process, a real endpoint, a real sandbox."""
+"""`tirjudge bon` as a user runs it, with a real endpoint and a real sandbox."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.command import TIRJUDGE, kill_at, tirjudge
+from tests.command import TIRJUDGE, kill_at
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tests.tirjudge.judge_command import invoke
 from tirjudge.cli import app
 from tirjudge_environments.orders import letters
 
@@ -36,7 +37,7 @@ def prefer_the_largest(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def bon(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return tirjudge("bon", *arguments, folder=folder)
+    return invoke("bon", *arguments, folder=folder)
 
 
 def through(endpoint: EndpointServer) -> tuple[str, ...]:

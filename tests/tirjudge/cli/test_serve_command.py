@@ -13,11 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from tests.command import tirjudge
 from tests.fuzzing import fuzz_schema
 from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tirjudge.cli import app
 
 QUESTION = {"prompt": "Rate it.", "responses": ["x"]}
 
@@ -163,6 +165,6 @@ def test_listening_beyond_loopback_needs_a_token() -> None:
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
-    done = tirjudge("serve", "--port", "0", *arguments)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    done = CliRunner().invoke(app, ["serve", "--port", "0", *arguments])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert words in done.stderr
