@@ -21,7 +21,7 @@ from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.trl import JudgeEnv, judge_reward
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns, read_task
-from tirjudge_sandbox import Execution, Limits, Program, Status
+from tirjudge_sandbox import Execution, Limits, Program, Status, open_sandbox
 
 TASK = read_task(ROW, default_id="row")
 
@@ -110,3 +110,28 @@ def test_a_copy_through_json_names_exactly_the_same_columns() -> None:
 def test_a_copy_with_another_judge_opens_that_one() -> None:
     pairs = JudgeSettings(judge="tir-pairwise")
     assert type(pairs.environment) is not type(pairs.model_copy(update={"judge": "j1-pav"}).environment)
+
+
+@pytest.mark.parametrize(
+    ("code", "total"), [("print(len(response_a), len(response_b))", 1.0), ("print(len(prompt))", 0.0)]
+)
+async def test_evidence_is_found_by_frameworks_that_show_the_messages_at_the_end(
+    code: str, total: float
+) -> None:
+    """TRL and verifiers score a dialogue from its messages and from the recorded runs of its programs."""
+    options = {"order": "given", "protocol": "tool", "evidence": "required"}
+    row = {"prompt": "Be brief.", "responses": ["yes", "maybe so"], "label": "A"}
+    dialogue = ToolDialogue(settings(options=options), row, framework="a framework")
+    async with open_sandbox("local", preload=()) as sandbox:
+        output = await dialogue.call(code, sandbox)
+    call = {"function": {"name": "run_python", "arguments": {"code": code}}}
+    messages = [
+        {"role": "user", "content": dialogue.prompt},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": output},
+        {"role": "assistant", "content": "<preference>A</preference>"},
+    ]
+    assert len(dialogue.executions) == 2
+    score = await dialogue.score(messages, dialogue.executions)
+    assert isinstance(score, Reward)
+    assert (score.total, score.parts["right"]) == (total, 1.0)
