@@ -9,7 +9,7 @@ from typing import Any
 
 from research.smol.training_rows.coding import EVALUATED, Problem
 from research.smol.training_rows.requests import BadSources
-from tirjudge_training.corpora.overlap import OverlapIndex, Text
+from tirjudge_training.corpora.decontamination import OverlapIndex, Text
 
 FILES = {
     "ifeval": "ifeval/input_data.jsonl",

@@ -15,7 +15,7 @@ from research.smol.training_rows.requests import BadSources, read_rows
 from research.smol.training_rows.rows import IMPORTS, LISTWISE, POINTWISE, Draft, output_lines
 from tirjudge_sandbox import Limits, Program, Status, open_sandbox
 from tirjudge_sandbox.base import Sandbox
-from tirjudge_training.corpora.overlap import OverlapIndex
+from tirjudge_training.corpora.decontamination import OverlapIndex
 
 EVALUATED, HELD_OUT, TRAINED = range(11, 511), range(511, 601), range(601, 975)
 """MBPP's own split by task id: test, validation, training."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from research.smol.training_rows.writing import sections
-from tirjudge_training.corpora.overlap import OverlapIndex
+from tirjudge_training.corpora.decontamination import OverlapIndex
 
 SELF_INSTRUCT = "self-instruct"
 MODELS = ("text-davinci-003", "text-davinci-002", "text-davinci-001", "davinci-self-instruct")

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tirjudge.cli import app
-from tirjudge_training.corpora.overlap import Overlap, OverlapIndex, Text, words
+from tirjudge_training.corpora.decontamination import Overlap, OverlapIndex, Text, words
 
 WORDS = [f"word{number}" for number in range(5000)]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tirjudge_environments.instruction_checks import open_verifier
+from tirjudge_training.corpora.answers import FinalAnswers, last_boxed
 from tirjudge_training.corpora.base import Skipped, SourceItem
-from tirjudge_training.corpora.final_answers import FinalAnswers, last_boxed
-from tirjudge_training.corpora.sources.tulu_3 import FUNCTIONS, Tulu3, TuluRow
+from tirjudge_training.corpora.sources.code_and_constraints import FUNCTIONS, Tulu3, TuluRow
 
 FIVE_WORDS = "one two three four five"
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {

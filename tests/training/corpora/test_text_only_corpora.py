@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.training.hub import Hub
 from tirjudge.cli import app
-from tirjudge_training.corpora.sources.wild_chat import NOISE
+from tirjudge_training.corpora.sources.sampled_answers import NOISE
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData
 

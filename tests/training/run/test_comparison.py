@@ -13,7 +13,7 @@ from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms
 from tirjudge_training.run import comparison
 
-RESEARCH = Path(__file__).parents[2] / "research" / "smol" / "recipes"
+RESEARCH = Path(__file__).parents[3] / "research" / "smol" / "recipes"
 ARMS, FURTHER = str(RESEARCH / "smol-arms-ten.toml"), str(RESEARCH / "smol-further-ten.toml")
 
 

@@ -28,18 +28,17 @@ from tirjudge.rollout.reward_questions import NotAnswered
 from tirjudge.storage.run_folder import DiskFull, Locked, disk_full_errors
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.corpora.build import build as build_corpus
-from tirjudge_training.corpora.card import HEAD, CorpusCard
-from tirjudge_training.corpora.config import CorpusConfig
+from tirjudge_training.corpora.config import WORDS, CorpusConfig
 from tirjudge_training.corpora.decontamination import (
     BadRows,
     BenchmarkUnavailable,
+    OverlapIndex,
     benchmark_texts,
     dropped_path,
 )
 from tirjudge_training.corpora.decontamination import decontaminate as drop_overlaps
-from tirjudge_training.corpora.hub import SchemaChanged, SourceUnavailable
 from tirjudge_training.corpora.inspection import Inspection
-from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
+from tirjudge_training.corpora.output import HEAD, CorpusCard, SchemaChanged, SourceUnavailable
 from tirjudge_training.recipe_file import MIXTURES, BadRecipe, load, shipped
 
 SHORT, FAILED = 1, 3

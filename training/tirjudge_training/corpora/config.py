@@ -9,10 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.judging.meta_judge import AskedModel
 from tirjudge_training.corpora.base import KINDS, Kind
-from tirjudge_training.corpora.overlap import WORDS
 
 ALL: Literal["all"] = "all"
 Count = Annotated[int, Field(ge=0)] | Literal["all"]
+
+WORDS = 8
+"""TIR §4.1: "strict 8-gram decontamination"."""
 
 
 class _Frozen(BaseModel):

@@ -1,16 +1,102 @@
-"""Files of a corpus: Parquet shards and other files that appear only when complete, and progress lines."""
+"""The files of a corpus: rows read from the hub, Parquet shards, and the card."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tirjudge.console_text import Interval
+from pydantic import ValidationError
+
+from tirjudge import __version__
+from tirjudge.console_text import Interval, first_line
+from tirjudge.data.sources import datasets_library, mirrored
 from tirjudge.storage.run_folder import complete_file
+from tirjudge_training.corpora.base import KINDS, Columns, SourceCard, open_source
 from tirjudge_training.corpora.composition import Row
+from tirjudge_training.corpora.config import CorpusConfig
+
+EVERY = "*"
+SHOWN = 12
+"""The most columns that an error message lists."""
+
+
+class SourceUnavailable(RuntimeError):
+    """A dataset, or a part of it, that cannot be read; one line that says which and why."""
+
+
+class SchemaChanged(RuntimeError):
+    """A row that lacks a column of its source; one line with row, column and fault."""
+
+
+def hub_rows(
+    card: SourceCard, columns: type[Columns], revision: str | None = None
+) -> Iterator[tuple[str, Columns]]:
+    """Stream (`configuration/split/number`, row) of all parts of a source; rows are numbered from 0.
+
+    Raises SourceUnavailable, SchemaChanged.
+    """
+    for configuration, split in _parts(card, revision):
+        where = f"{configuration or 'default'}/{split}"
+        for number, row in enumerate(_stream(card, configuration, split, revision)):
+            yield f"{where}/{number}", _validated(columns, row, f"{card.dataset}, {where}, row {number}")
+
+
+def _parts(card: SourceCard, revision: str | None) -> Iterator[tuple[str | None, str]]:
+    for configuration, split in card.parts:
+        if configuration != EVERY:
+            yield configuration, split
+            continue
+        library = _library(card)
+        try:
+            names = library.get_dataset_config_names(mirrored(card.dataset), revision=revision)
+        except Exception as error:
+            raise _unavailable(card.dataset, error) from error
+        # Sorted, because the hub does not promise an order and row numbers depend on it.
+        yield from ((name, split) for name in sorted(names))
+
+
+def _stream(
+    card: SourceCard, configuration: str | None, split: str, revision: str | None
+) -> Iterator[Mapping[str, Any]]:
+    library = _library(card)
+    try:
+        yield from library.load_dataset(
+            mirrored(card.dataset),
+            configuration,
+            split=split,
+            data_files=card.files,
+            streaming=True,
+            revision=revision,
+        )
+    except Exception as error:  # the errors of `datasets` and its HTTP client have no common base class
+        raise _unavailable(f"{card.dataset} ({configuration or 'default'}, {split})", error) from error
+
+
+def _library(card: SourceCard) -> Any:
+    try:
+        return datasets_library(card.dataset)
+    except ValueError as error:
+        raise SourceUnavailable(str(error)) from None
+
+
+def _unavailable(name: str, error: Exception) -> SourceUnavailable:
+    return SourceUnavailable(f"{name} cannot be read: {first_line(error)}")
+
+
+def _validated(columns: type[Columns], row: Mapping[str, Any], where: str) -> Columns:
+    try:
+        return columns.model_validate(row)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        column = ".".join(map(str, fault["loc"]))
+        reason = "no such column" if fault["type"] == "missing" else fault["msg"]
+        there = ", ".join(list(row)[:SHOWN])
+        raise SchemaChanged(f"{where}: {column}: {reason}; the row has {there}") from None
+
 
 T = TypeVar("T")
 
@@ -100,3 +186,89 @@ class Progress:
         left = max(0, self._total - self._count) / rate
         done = f"{self._count:,} of {self._total:,} {self._unit}"
         return f"{self._what}: {done}, {rate:,.1f} per second, {left / 60:,.0f} min left"
+
+
+HEAD = ("source", *KINDS, "total", "wanted")
+
+
+@dataclass(frozen=True)
+class CorpusCard:
+    """The README.md of a corpus folder; the `datasets` library reads its front matter."""
+
+    config: CorpusConfig
+    report: Mapping[str, Mapping[str, Any]]
+    """The report of each source, see `SourceBuild.rows`."""
+    command: str
+
+    @property
+    def short(self) -> dict[str, tuple[int, int]]:
+        """Return the sources with fewer rows than wanted, as (rows, wanted)."""
+        counts = {
+            name: (sum(found["made"].values()), self._wanted(name)) for name, found in self.report.items()
+        }
+        return {name: (made, wanted) for name, (made, wanted) in counts.items() if wanted and made < wanted}
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return rows by source and format, in the layout of TIR Table 6; the last line is the total."""
+        made = {name: [found["made"].get(kind, 0) for kind in KINDS] for name, found in self.report.items()}
+        total = [sum(column) for column in zip(*made.values(), strict=True)]
+        wanted = {name: self._wanted(name) for name in made}
+        # Unknown if one source takes all its rows: the sum would then be too small.
+        every = None if None in wanted.values() else sum(count or 0 for count in wanted.values())
+        lines = [*((name, made[name], wanted[name]) for name in made), ("total", total, every)]
+        return [
+            (name, *(f"{count:,}" for count in counts), f"{sum(counts):,}", "all" if n is None else f"{n:,}")
+            for name, counts, n in lines
+        ]
+
+    def text(self) -> str:
+        """Return the card as Markdown."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _wanted(self, name: str) -> int | None:
+        counts = self.config.sources[name].counts(self.config.scale).values()
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    def _lines(self) -> Iterator[str]:
+        yield from ("---", "configs:", "- config_name: default", "  data_files:", "  - split: train")
+        yield from ("    path: data/*.parquet", "---", "", f"# {self.config.description or 'A corpus'}", "")
+        yield f"Made by tirjudge {__version__}: `{self.command}`. One row is one judge task."
+        yield from ("", *_markdown(HEAD, self.table()), "")
+        yield "## Sources"
+        yield from ("", *_markdown(("source", "dataset", "licence", "content"), self._sources()), "")
+        if self.config.generators:
+            yield from self._sampled()
+        yield "## Left out"
+        yield ""
+        yield from self._cleaned()
+        yield from ("", *_markdown(("source", "reason", "rows"), self._left_out()))
+
+    def _sources(self) -> Iterator[tuple[str, ...]]:
+        for name in self.report:
+            card, revision = open_source(name).card, self.config.sources[name].revision
+            yield name, card.dataset + (f" at {revision}" if revision else ""), card.licence, card.about
+
+    def _sampled(self) -> Iterator[str]:
+        sampling = self.config.sampling
+        names = ", ".join(generator.model for generator in self.config.generators.values())
+        yield (
+            f"Sampled answers: {sampling.samples} each of {names} at temperature {sampling.temperature}, "
+            f"top-p {sampling.top_p}."
+        )
+        yield ""
+
+    def _cleaned(self) -> Iterator[str]:
+        cleaning = self.config.decontaminate
+        against = "every benchmark" if cleaning.against is None else ", ".join(cleaning.against) or "nothing"
+        rule = f"no prompt shares {cleaning.words} words in a row with {against}"
+        yield f"Decontamination: {rule}; `dropped.jsonl` lists the dropped prompts with the words in common."
+
+    def _left_out(self) -> Iterator[tuple[str, ...]]:
+        for name, found in self.report.items():
+            yield from ((name, reason, f"{count:,}") for reason, count in found["left_out"].items())
+
+
+def _markdown(head: tuple[str, ...], rows: Any) -> Iterator[str]:
+    for cells in (head, ("---",) * len(head), *rows):
+        # A bar inside a cell would split it.
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -23,12 +23,8 @@ class Selection(Stage):
     """The name of the RL stage."""
     candidates: int
     """Number of steps that it validates, at most."""
-    distributed = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        return run.processes.first(lambda: self._copied(folder, run))
-
-    def _copied(self, folder: RunFolder, run: Run) -> JsonObject:
         """Copy the snapshot of the best step, or the last weights if there are no validation tasks."""
         validated = list(read_lines(run.path / self.stage / VALIDATION))
         shutil.rmtree(folder.path / MODEL, ignore_errors=True)

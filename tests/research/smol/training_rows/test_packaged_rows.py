@@ -16,7 +16,7 @@ import pytest
 from research.smol.training_rows.rows import Draft, confirmed
 from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge_environments.instruction_checks import IFEVAL, followed, open_verifier
-from tirjudge_training.corpora.overlap import OverlapIndex, Text
+from tirjudge_training.corpora.decontamination import OverlapIndex, Text
 
 FOLDER = files("tirjudge_training").joinpath("smol")
 NAMES = ("warmup", "train", "heldout")
