@@ -152,7 +152,7 @@ class Turn:
         return self.text[tags[-2].end : tags[-1].start].strip()
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _tag_pattern(name: str) -> re.Pattern[str]:
     return re.compile(rf"<(/?){re.escape(name)}>")
 
@@ -174,7 +174,7 @@ def elements(text: str, name: str) -> tuple[Element, ...]:
     """Return the closed elements of this name in order; of nested ones only the innermost."""
     found = []
     opened: re.Match[str] | None = None
-    for tag in _tags(name).finditer(text):
+    for tag in _tag_pattern(name).finditer(text):
         if not tag[1]:
             opened = tag
         elif opened is not None:
@@ -203,8 +203,3 @@ def behind(text: str, name: str) -> str | None:
     if f"<{name}>" in rest:
         return None
     return rest if closed else head + rest
-
-
-@lru_cache(maxsize=32)
-def _tags(name: str) -> re.Pattern[str]:
-    return re.compile(rf"<(/?){re.escape(name)}>")
