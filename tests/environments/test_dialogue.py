@@ -21,7 +21,7 @@ from tirjudge_environments import (
 )
 from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 
-LIMITS = Limits(cpu_seconds=1.0, wall_seconds=5.0, output_bytes=100_000)
+LIMITS = Limits(cpu_seconds=0.5, wall_seconds=60.0, output_bytes=100_000)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
