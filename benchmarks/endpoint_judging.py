@@ -49,8 +49,8 @@ from benchmarks.peers import Comparison, Limit, Run, Unavailable
 from benchmarks.stream_memory import Counting, write_rows
 from tirjudge.data.rows import RowFile
 from tirjudge.judging.batch import Batch
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments.formats.tir_comparison import TirPairwise
@@ -141,7 +141,7 @@ class Bench:
 
     async def own(self) -> Run:
         """Judge the rows with this package, as `tirjudge judge` does."""
-        config = JudgeConfig(
+        config = JudgeOptions(
             model="stand-in", base_url=f"{self.url}/v1", tools=False, order="given", concurrency=AT_ONCE
         )
         watcher = Counting()

@@ -21,8 +21,8 @@ from benchmarks.http_load import HEAD, Answer, load, request, server
 from benchmarks.peers import cpus
 from tirjudge import __version__
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import JudgeServerSettings
 from tirjudge_sandbox.server.lifetime import listen, serve_app
@@ -36,7 +36,7 @@ async def main_of_server() -> None:
     """Print the URL and serve until SIGTERM."""
     settings = JudgeServerSettings()
     generator = ScriptedGenerator(lambda _: f"<score>{SCORE:g}</score>")
-    async with JudgeEngine(JudgeConfig(tools=False), generator=generator) as judge_engine:
+    async with JudgeEngine(JudgeOptions(tools=False), generator=generator) as judge_engine:
         listening = listen("127.0.0.1", 0, settings.access)
         app = create_app(judge_engine, settings, version=__version__)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"

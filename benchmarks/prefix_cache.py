@@ -47,8 +47,8 @@ from tirjudge.data.rows import RowFile
 from tirjudge.generation.local.loading import load_model
 from tirjudge.generation.vllm import SETTINGS
 from tirjudge.judging.batch import Batch, Plan
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.row_judge import EngineRows
 from tirjudge.model_folder import ModelNote, embedded_model, read_note
 from tirjudge.models import resolve_model
@@ -109,7 +109,7 @@ class Bench:
     """A way to judge the rows through either server, and what the first run has judged."""
 
     name: str
-    config: JudgeConfig
+    config: JudgeOptions
     rows: int
     first: Mapping[str, tuple[Any, list[list[str]]]] = field(default_factory=dict)
 
@@ -189,8 +189,8 @@ def benches(model: Path, note: ModelNote, options: argparse.Namespace) -> dict[s
         "max_tokens": note.max_tokens or 512,
     }
     ways = {
-        "greedy": JudgeConfig(**judge, order="both"),
-        "samples": JudgeConfig(**judge, order="given", samples=options.samples),
+        "greedy": JudgeOptions(**judge, order="both"),
+        "samples": JudgeOptions(**judge, order="given", samples=options.samples),
     }
     return {name: Bench(name, config, options.rows) for name, config in ways.items()}
 

@@ -29,8 +29,8 @@ from tests.command import TIRJUDGE
 from tirjudge.data.rows import Row
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Batch, Failure
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
@@ -76,7 +76,7 @@ async def judged(path: Path, count: int, seed: int) -> None:
         number = int(context.prompt.messages[-1].content.partition("Program ")[2].partition(":")[0])
         return f"```python\n{PROGRAMS[number % len(PROGRAMS)]}\n```\n"
 
-    engine = JudgeEngine(JudgeConfig(seed=seed), generator=ScriptedGenerator(turn))
+    engine = JudgeEngine(JudgeOptions(seed=seed), generator=ScriptedGenerator(turn))
     with ResultFile(path, {}) as results:
         async with engine:
             await Batch(EngineRows(engine), results, Silent()).run(

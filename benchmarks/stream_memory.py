@@ -24,8 +24,8 @@ from typing import Any
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Batch, Failure, Tally
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 
@@ -60,7 +60,7 @@ async def judge(rows: Path, output: Path) -> Counting:
     """Judge the rows with a scripted generator."""
     watcher = Counting()
     generator = ScriptedGenerator(lambda context: "Both are long. <preference>A</preference>")
-    async with JudgeEngine(JudgeConfig(tools=False), generator=generator) as judge_engine:
+    async with JudgeEngine(JudgeOptions(tools=False), generator=generator) as judge_engine:
         with ResultFile(output, {}) as results:
             await Batch(EngineRows(judge_engine), results, watcher).run(RowFile(str(rows)))
     return watcher

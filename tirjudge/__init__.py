@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from tirjudge.generation.base import Sampling
     from tirjudge.judge import Judge
     from tirjudge.judging.batch_result import BatchResult, NoRowJudged
-    from tirjudge.judging.config import JudgeConfig, JudgeOptions
     from tirjudge.judging.judgment import Judgment
+    from tirjudge.judging.options import JudgeOptions
     from tirjudge.rollout import Rollout
 
 __version__ = version("tirjudge")
@@ -18,7 +18,6 @@ __version__ = version("tirjudge")
 __all__ = [
     "BatchResult",
     "Judge",
-    "JudgeConfig",
     "JudgeOptions",
     "Judgment",
     "NoRowJudged",
@@ -30,8 +29,7 @@ __all__ = [
 _MODULES = {
     "BatchResult": "tirjudge.judging.batch_result",
     "Judge": "tirjudge.judge",
-    "JudgeConfig": "tirjudge.judging.config",
-    "JudgeOptions": "tirjudge.judging.config",
+    "JudgeOptions": "tirjudge.judging.options",
     "Judgment": "tirjudge.judging.judgment",
     "NoRowJudged": "tirjudge.judging.batch_result",
     "Rollout": "tirjudge.rollout",

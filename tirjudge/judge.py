@@ -13,9 +13,9 @@ from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Plan
 from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, judge_rows
-from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights
+from tirjudge.judging.judge_engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.questions import Conversation, Criteria, numbered, question, truncated
 from tirjudge.rollout.concurrency import EventLoopThread, Work
 from tirjudge.selection.group_rewards import GroupJudge, GroupOptions, GroupRewards
@@ -89,12 +89,11 @@ class Judge:
             raise ValueError("cache needs a model's name: completions of a generator object are not cached")
         self.spending = Spending(price=self.options.price(), limit=self.options.max_cost)
         self._engine = JudgeEngine(
-            self.options.config,
+            self.options,
             generator=generator,
             sandbox=sandbox,
             around=self._metered,
             api_key=api_key,
-            abstention=self.options.abstention(),
         )
         self._groups: GroupJudge | None = None
         self._thread: EventLoopThread | None = None

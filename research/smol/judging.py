@@ -20,8 +20,8 @@ from tests.command import TIRJUDGE
 from tirjudge.data.sources import open_rows
 from tirjudge.generation.base import Generator
 from tirjudge.judging.batch import Batch, Failure, Plan
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine, Kind
+from tirjudge.judging.judge_engine import JudgeEngine, Kind
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
@@ -118,7 +118,7 @@ async def run_under(
 
     A `generator` replaces the model of the options.
     """
-    config = JudgeConfig(**{**options_of(name), **options})
+    config = JudgeOptions(**{**options_of(name), **options})
     kind = KINDS.get(name, "pairwise")
     settings = {**config.model_dump(), "condition": condition, "format": kind}
     sandbox = ChangedOutputs(config.sandbox(), CONDITIONS[condition])

@@ -132,7 +132,7 @@ def _interval(one: Fields) -> str:
 
 
 def judge_options(words: Iterable[str]) -> dict[str, Any]:
-    """Return command-line options as the fields of JudgeConfig, for a run in this process."""
+    """Return command-line options as the fields of JudgeOptions, for a run in this process."""
     found: dict[str, Any] = {}
     for word in words:
         name, given, value = word.removeprefix("--").partition("=")

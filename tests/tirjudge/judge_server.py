@@ -12,8 +12,8 @@ import httpx
 
 from tests.loopback import loopback
 from tirjudge.generation.base import Generator, GeneratorFailed
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.serve.app import create_app
 from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
 from tirjudge.serve.service import JudgeServerSettings
@@ -70,7 +70,7 @@ def judge_serving(
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[App]:
         sandbox = LocalSandbox(capacity=1, preload=())
-        async with JudgeEngine(JudgeConfig(**config), generator=generator, sandbox=sandbox) as judging:
+        async with JudgeEngine(JudgeOptions(**config), generator=generator, sandbox=sandbox) as judging:
             yield create_app(judging, settings or JudgeServerSettings(), version="0")
 
     with loopback(opened()) as url:

@@ -11,8 +11,8 @@ from typing import Any
 from tirjudge.data.rows import Row
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Batch, Failure
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
@@ -41,7 +41,7 @@ def judge_to(
     """Judge rows into a result file as `tirjudge judge` does, and return its path."""
 
     async def judge() -> None:
-        config = JudgeConfig(**options)
+        config = JudgeOptions(**options)
         sandbox = open_sandbox("local", preload=())
         engine = JudgeEngine(config, generator=ScriptedGenerator(script), sandbox=sandbox)
         with ResultFile(path, {}) as results:

@@ -17,9 +17,8 @@ from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.spending import CostReached
-from tirjudge.judging import config
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine, NoSandbox
+from tirjudge.judging.judge_engine import JudgeEngine, NoSandbox
+from tirjudge.judging.options import JudgeOptions
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
@@ -262,12 +261,12 @@ async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.Monkey
     def refuse(name: str, **options: object) -> Sandbox:
         raise SandboxUnavailable("programs cannot be isolated here")
 
-    monkeypatch.setattr(config, "open_sandbox", refuse)
+    monkeypatch.setattr("tirjudge.judging.options.open_sandbox", refuse)
     with pytest.raises(SandboxUnavailable):
         Judge(generator=ScriptedGenerator([])).open()
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"))
     generator = ScriptedGenerator(["```python\nprint(1)\n```\n<preference>A</preference>"])
-    async with JudgeEngine(JudgeConfig(tools=False, order="given"), generator=generator) as opened:
+    async with JudgeEngine(JudgeOptions(tools=False, order="given"), generator=generator) as opened:
         result = await opened.judge(task)
     assert (result.verdict, result.trajectories[0].calls) == ("A", ())
 

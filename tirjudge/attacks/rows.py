@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tirjudge.attacks.families import Attack, Target
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
-from tirjudge.judging.engine import Kind
+from tirjudge.judging.judge_engine import Kind
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.orders import letter, ordered_views
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task

@@ -31,7 +31,8 @@ from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Tally, TooManyFailures
-from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.options import ABSTENTION
 from tirjudge.judging.row_judge import EngineRows
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
@@ -47,7 +48,7 @@ DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
     "tirjudge bon candidates.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge bon candidates.jsonl --no-judge --n 8",
 )
-@takes_options("bon")
+@takes_options("bon", without=ABSTENTION)
 def bon(
     file: Annotated[
         str,
@@ -261,16 +262,16 @@ class BonRun:
         ):
             around = MeteredCache(options, spending, weights)
             display.spending = spending
-            async with JudgeEngine(options.config, around=around, on_retry=display.retried) as engine:
-                display.say(introduction(EngineRows(engine), options.config, spending.price))
+            async with JudgeEngine(options, around=around, on_retry=display.retried) as engine:
+                display.say(introduction(EngineRows(engine), options, spending.price))
                 yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:
         """Return the settings of all judgments; not the methods, since methods share judgments."""
         return {
-            **self.options.config.settings(),
+            **self.options.settings(),
             "truncate": self.options.truncate,
-            "max_tokens": view_tokens(self.options.config, local_note(self.options.config)),
+            "max_tokens": view_tokens(self.options, local_note(self.options)),
             "weights": weights,
             "benchmark": "best-of-n",
         }

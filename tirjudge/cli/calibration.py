@@ -33,8 +33,8 @@ from tirjudge.evaluation.calibration.selective import (
 )
 from tirjudge.evaluation.calibration.variance import Variance, variances
 from tirjudge.evaluation.stored_outputs.reading import Replay
-from tirjudge.judging.confidence import ABOUT
-from tirjudge.judging.config import SandboxConfig
+from tirjudge.judging.abstention import ABOUT
+from tirjudge.judging.options import SandboxOptions
 from tirjudge.records.judged_row import Confidence
 from tirjudge.statistics import Proportion
 
@@ -79,7 +79,7 @@ class Calibration:
         return self.verified is None or self.verified.holds
 
 
-def calibrated(run: Replay, options: CalibrationOptions, sandbox: SandboxConfig) -> Calibration:
+def calibrated(run: Replay, options: CalibrationOptions, sandbox: SandboxOptions) -> Calibration:
     """Measure a run. Raises ValueError, in one line, for labels and runs that cannot be measured."""
     labels = PeopleLabels(options.labels, options.meaning)
     if options.confidence == "separated":
@@ -118,7 +118,7 @@ def _curve(found: CalibratedRows, options: CalibrationOptions) -> Curve:
         raise ValueError(f"--confidence {options.confidence}: {hints[options.confidence]}") from None
 
 
-async def _separations(path: Path, sandbox: SandboxConfig) -> dict[str, dict[str, float | None]]:
+async def _separations(path: Path, sandbox: SandboxOptions) -> dict[str, dict[str, float | None]]:
     async with sandbox.sandbox() as opened:
         return await separations(path, opened, allow_weak_isolation=sandbox.allow_weak_isolation)
 

@@ -28,8 +28,8 @@ from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import Benchmark
 from tirjudge.evaluation.benchmarks.rows import BenchmarkRows, missing
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import Kind
+from tirjudge.judging.judge_engine import Kind
+from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.registry import environment_options, open_environment
 
@@ -40,7 +40,7 @@ _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b
     "tirjudge eval judgebench --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge eval rewardbench --data rewardbench.parquet --limit 100",
 )
-@takes_options("eval")
+@takes_options("eval", without=ABSTENTION)
 def evaluate(
     benchmark: Annotated[
         str | None, typer.Argument(metavar="BENCHMARK", help="Judge its rows, then score them.")
@@ -198,7 +198,7 @@ def _ordered(options: RunnerOptions, kind: Kind | None, benchmark: Benchmark) ->
     return options
 
 
-def _judges_alone(config: JudgeConfig, kind: Kind | None) -> bool:
+def _judges_alone(config: JudgeOptions, kind: Kind | None) -> bool:
     views = open_environment(_format(config, kind), **config.options).views
     try:
         return all(len(view.order) == 1 for view in views(_PAIR))
@@ -206,5 +206,5 @@ def _judges_alone(config: JudgeConfig, kind: Kind | None) -> bool:
         return False
 
 
-def _format(config: JudgeConfig, kind: Kind | None) -> str:
+def _format(config: JudgeOptions, kind: Kind | None) -> str:
     return config.format or f"tir-{kind or 'pairwise'}"

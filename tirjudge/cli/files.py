@@ -33,7 +33,7 @@ from tirjudge.cli.row_text import print_row, row_line
 from tirjudge.console_text import Interval, printable, table
 from tirjudge.export.inspect_log import write_inspect_log
 from tirjudge.generation.spending import Price
-from tirjudge.judging.config import SandboxConfig
+from tirjudge.judging.options import SandboxOptions
 from tirjudge.judging.reproduction import (
     Outcome,
     Reproduction,
@@ -322,7 +322,7 @@ def reproduce(
         bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")
     ] = False,
     *,
-    options: SandboxConfig,
+    options: SandboxOptions,
 ) -> None:
     """Run every recorded program again, and read every verdict again; compare both with the record.
 
@@ -399,7 +399,7 @@ class _Result:
 
 
 async def _reproduce(
-    file: Path, options: SandboxConfig, limits: Limits, most: int | None, result: _Result
+    file: Path, options: SandboxOptions, limits: Limits, most: int | None, result: _Result
 ) -> None:
     due = Interval()
     async with options.sandbox() as sandbox:
@@ -428,7 +428,7 @@ def _record(one: Reproduction) -> dict[str, Any]:
     }
 
 
-def _hint_at_import_policy(file: Path, options: SandboxConfig) -> None:
+def _hint_at_import_policy(file: Path, options: SandboxOptions) -> None:
     """Say so if the programs ran under another import policy; the file's own word changes nothing."""
     judged = (recorded_settings(file) or {}).get("import_policy")
     if judged is True and not options.import_policy:

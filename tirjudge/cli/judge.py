@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,9 +43,8 @@ from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
-from tirjudge.judging.confidence import Abstention
-from tirjudge.judging.config import JudgeOptions, endpoint_key
-from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.options import endpoint_key
 from tirjudge.judging.row_judge import EngineRows, RowJudge
 from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard
@@ -73,8 +72,6 @@ class BatchRun:
     """The result file, or `-`: standard output, which no run resumes."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings that every verdict of the result file shares."""
-    abstention: Abstention | None = None
-    """The rule by which verdicts are left open."""
     as_json: bool = False
     """Print the summary as JSON."""
     quiet: bool = False
@@ -168,7 +165,7 @@ class BatchRun:
             plan, where = self.plan, ""
             if isinstance(judge, ClusterRows):
                 plan, where = replace(plan, concurrency=judge.capacity), f"on a Ray cluster of {judge.size}"
-            display.say(introduction(judge, self.options.config, spending.price, where=where))
+            display.say(introduction(judge, self.options, spending.price, where=where))
             completed = True
             with display:
                 try:
@@ -184,9 +181,7 @@ class BatchRun:
     @asynccontextmanager
     async def _here(self, display: Display) -> AsyncIterator[RowJudge]:
         """Open an engine in this process."""
-        async with JudgeEngine(
-            self.options.config, around=self._wrapped, on_retry=display.retried, abstention=self.abstention
-        ) as engine:
+        async with JudgeEngine(self.options, around=self._wrapped, on_retry=display.retried) as engine:
             # Build the prompts of a fixed format now: a bad option should not wait for the first row.
             if self._format:
                 engine.rollout(self._format)
@@ -198,7 +193,6 @@ class BatchRun:
             options=options,
             format=self._format,
             texts=self.plan.texts,
-            abstention=self.abstention,
             api_key=None if key is None else SecretStr(key),
             weights=local_weights(options),
         )
@@ -219,12 +213,11 @@ class BatchRun:
         """Return the settings that every verdict in the result file shares."""
         plan = self.plan
         return {
-            **self.options.config.settings("backend", "backend_options"),
+            **self.options.settings("backend", "backend_options"),
             "format": self.options.format or plan.kind,
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,
-            "truncate": plan.truncate,
-            "max_tokens": view_tokens(self.options.config, local_note(self.options.config)),
+            "max_tokens": view_tokens(self.options, local_note(self.options)),
             "weights": weights,
             **self.settings,
         }
@@ -238,10 +231,6 @@ def _left(count: int | None, limit: int | None, judged: int) -> int | None:
 
 
 _BUILT_IN = "tirjudge_environments."
-
-
-class JudgeRowOptions(RunnerOptions, JudgeOptions):
-    """The options of `tirjudge judge`."""
 
 
 @examples(
@@ -280,14 +269,13 @@ def judge(
     subset: SubsetOption = None,
     split: SplitOption = None,
     *,
-    options: JudgeRowOptions,
+    options: RunnerOptions,
 ) -> None:
     """Judge a file of rows. The same command resumes an interrupted run.
 
     Exit codes: 0 all rows judged, 1 some failed or none got a verdict, 2 usage or no rows, 130 interrupted.
     A verdict that is left open is a result.
     """
-    abstention = options.abstention()
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
     target = output_file(output, file, "verdicts", streamed=True)
     rows = InspectedRows(open_rows(file, input_format, subset, split), plan.columns, plan.labels)
@@ -300,8 +288,6 @@ def judge(
         plan=plan,
         output=target,
         rows=rows,
-        settings={} if abstention is None else {"abstention": asdict(abstention)},
-        abstention=abstention,
         as_json=as_json,
     )
     judged = run.run()

@@ -23,7 +23,7 @@ from tirjudge.cli.listening import (
 )
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import NO_SANDBOX, UNREAD, examples, say, stop
-from tirjudge.judging.config import MeteredConfig
+from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
@@ -38,7 +38,7 @@ TOKEN = "TIRJUDGE_MCP_TOKEN"
     "tirjudge mcp",
     "tirjudge mcp --transport http --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
 )
-@takes_options("mcp")
+@takes_options("mcp", without=ABSTENTION)
 def mcp(
     transport: Annotated[
         Literal["stdio", "http"],
@@ -61,7 +61,7 @@ def mcp(
         ReturnMode, typer.Option(help="Format of the outcome of an agent's code.", rich_help_panel="Output")
     ] = "xml",
     *,
-    options: MeteredConfig,
+    options: JudgeOptions,
 ) -> None:
     """Serve the tools `run_python_code` and `judge` over the Model Context Protocol.
 
@@ -78,7 +78,7 @@ def mcp(
 
 
 async def _serving(
-    options: MeteredConfig,
+    options: JudgeOptions,
     limits: Limits,
     return_mode: ReturnMode,
     listening: socket.socket | None,
@@ -103,7 +103,7 @@ async def _serving(
         )
 
 
-def _sandbox_options(options: MeteredConfig) -> dict[str, Any]:
+def _sandbox_options(options: JudgeOptions) -> dict[str, Any]:
     """Return the options of the agent's sandbox; `import_policy` is only for the judge's programs."""
     weak = {"allow_weak_isolation": True} if options.allow_weak_isolation else {}
     return {**options.backend_options, **weak}

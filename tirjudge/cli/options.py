@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 
 from tirjudge.cli.output import one_line_errors
 from tirjudge.judging.batch import Plan
-from tirjudge.judging.config import MeteredConfig, Option
-from tirjudge.judging.engine import Kind
+from tirjudge.judging.judge_engine import Kind
+from tirjudge.judging.options import JudgeOptions, Option
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
@@ -62,7 +62,7 @@ SplitOption = Annotated[
 ]
 
 
-class RowOptions(MeteredConfig):
+class RowOptions(JudgeOptions):
     """The options of a command that judges rows."""
 
     limit: Annotated[int | None, Field(ge=1), Option("Rows", metavar="N")] = None
@@ -179,16 +179,18 @@ _HELP_ALL = inspect.Parameter(
 )
 
 
-def takes_options(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_options(
+    name: str, *, without: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate the command `name`, whose parameter `options` is an option model.
 
-    The command gets one command-line option for each field of the model, `--config` and `--help-all`. Its
-    errors become one line and exit code 2.
+    The command gets one command-line option for each field of the model but those in `without`, `--config`
+    and `--help-all`. Its errors become one line and exit code 2.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         model: type[BaseModel] = get_type_hints(command)["options"]
-        fields = model.model_fields
+        fields = {field: info for field, info in model.model_fields.items() if field not in without}
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
         generated = [_CONFIG, *(_parameter(field_name, field) for field_name, field in fields.items())]

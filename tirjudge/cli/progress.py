@@ -28,7 +28,7 @@ from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Price, Spending
 from tirjudge.judging.batch import Failure, Tally
-from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.row_judge import RowJudge
 from tirjudge.records.judged_row import RecordedRow
 from tirjudge_environments import StopReason
@@ -192,7 +192,7 @@ class _Status(ProgressColumn):
         return Text(self._display.status)
 
 
-def introduction(judge: RowJudge, config: JudgeConfig, price: Price | None, *, where: str = "") -> str:
+def introduction(judge: RowJudge, config: JudgeOptions, price: Price | None, *, where: str = "") -> str:
     """Return the first line of a run: the model, and what was not chosen on the command line.
 
     `where` says what judges if it is not this process.

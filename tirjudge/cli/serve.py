@@ -28,8 +28,8 @@ from tirjudge.cli.listening import (
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import examples, say
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.config import MeteredConfig
-from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
+from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_weights
+from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
 from tirjudge_sandbox.server.lifetime import serve_app
@@ -41,7 +41,7 @@ TOKEN = "TIRJUDGE_SERVE_TOKEN"
     "tirjudge serve --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge serve --config judge.toml --port 0 --no-verdict-reward 0",
 )
-@takes_options("serve")
+@takes_options("serve", without=ABSTENTION)
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8082,
@@ -60,7 +60,7 @@ def serve(
         ),
     ] = None,
     *,
-    options: MeteredConfig,
+    options: JudgeOptions,
 ) -> None:
     """Serve the judge over HTTP, for verdicts and for rewards.
 
@@ -77,10 +77,10 @@ def serve(
         asyncio.run(_serving(options, listening, settings))
 
 
-async def _serving(options: MeteredConfig, listening: socket.socket, settings: JudgeServerSettings) -> None:
+async def _serving(options: JudgeOptions, listening: socket.socket, settings: JudgeServerSettings) -> None:
     spending = Spending(price=options.price(), limit=options.max_cost)
     metered = MeteredCache(options, spending, local_weights(options) if options.cache else "")
-    async with JudgeEngine(options.config, around=metered) as engine:
+    async with JudgeEngine(options, around=metered) as engine:
         app = create_app(engine, settings, version=__version__, truncate=options.truncate)
         await serve_app(
             app,

@@ -14,9 +14,8 @@ from pydantic import SecretStr
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.confidence import Abstention
-from tirjudge.judging.config import MeteredConfig, endpoint_key
-from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
+from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_weights
+from tirjudge.judging.options import JudgeOptions, endpoint_key
 from tirjudge.judging.row_judge import EngineRows, Unjudged, Work
 from tirjudge_environments import Usage
 from tirjudge_sandbox import SandboxUnavailable
@@ -26,11 +25,10 @@ from tirjudge_sandbox import SandboxUnavailable
 class Assignment:
     """Everything that makes one worker judge as any other does."""
 
-    options: MeteredConfig
+    options: JudgeOptions
     format: str
     """The format or kind of all rows; empty if each row's number of responses decides."""
     texts: bool = True
-    abstention: Abstention | None = None
     api_key: SecretStr | None = None
     """The key of the run, for nodes whose environment has none."""
     weights: str = ""
@@ -106,11 +104,10 @@ class Worker:
                 return Refusal("its model has other weights than that of this machine: copy the same there")
             self._cache = MeteredCache(options, self._calls, weights)
             engine = JudgeEngine(
-                options.config,
+                options,
                 around=self._cache,
                 api_key=key,
                 on_retry=self._retries.append,
-                abstention=given.abstention,
             )
             await self._stack.enter_async_context(engine)
             if given.format:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.judging.engine import Kind, kind_for
+from tirjudge.judging.judge_engine import Kind, kind_for
 from tirjudge.judging.questions import truncated
 from tirjudge.judging.row_judge import RowJudge, Unjudged, Work
 from tirjudge.rollout.concurrency import as_finished, read_in_thread

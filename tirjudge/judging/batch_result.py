@@ -12,7 +12,7 @@ from typing import Any, overload
 from tirjudge.console_text import Interval, printable
 from tirjudge.generation.spending import CostReached
 from tirjudge.judging.batch import Failure, FailureCount, Plan, SlowStart, TooManyFailures, kind_of
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import read_question, truncated
 from tirjudge.records.answers import JudgedProgram

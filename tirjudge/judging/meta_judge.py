@@ -12,7 +12,7 @@ from tirjudge.generation.base import Generator, Sampling
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.judging.config import Option, endpoint_key
+from tirjudge.judging.options import Option, endpoint_key
 from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 from tirjudge_environments import Completion, Context, Encoder
 

@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tirjudge.judging.abstention import confidence_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
-from tirjudge.judging.confidence import confidence_of
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.judged_row import (
     JudgedConfidence,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tirjudge.judging.engine import JudgeEngine, Kind
+from tirjudge.judging.judge_engine import JudgeEngine, Kind
 from tirjudge_environments import JudgeTask
 
 

@@ -10,7 +10,7 @@ from typing import Self
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
-from tirjudge.judging.config import MeteredConfig
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.serve.messages import CriterionRequest
 from tirjudge_sandbox import SandboxUnavailable
@@ -23,7 +23,7 @@ class NoVerdict(RuntimeError):
 class Verdicts:
     """An async context manager around a judge that opens at the first question."""
 
-    def __init__(self, options: MeteredConfig) -> None:
+    def __init__(self, options: JudgeOptions) -> None:
         """Raises ValueError for options that contradict each other."""
         self._judge = Judge(**options.model_dump(exclude_unset=True))
 

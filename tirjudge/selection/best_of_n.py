@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.judging.batch import Failure, FailureCount
-from tirjudge.judging.engine import JudgeEngine, Kind, kind_for
+from tirjudge.judging.judge_engine import JudgeEngine, Kind, kind_for
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Conversation
 from tirjudge.rollout import as_finished
@@ -227,13 +227,13 @@ class _Kept:
 class Judgments:
     """The judgments of a result file, and a judge that adds missing ones; bound to one event loop.
 
-    At most `engine.config.concurrency` judgments run at once.
+    At most `engine.options.concurrency` judgments run at once.
     """
 
     def __init__(self, engine: JudgeEngine, results: ResultFile, *, texts: bool = True) -> None:
         """`texts` records the prompt and the candidates with every judgment."""
         self._engine, self._results, self._texts = engine, results, texts
-        self._free = asyncio.Semaphore(engine.config.concurrency)
+        self._free = asyncio.Semaphore(engine.options.concurrency)
         self._kept = {row["id"]: _kept(row) for row in results.rows()}
 
     def of(self, question: CandidateSet, solved: Sequence[float] | None = None) -> QuestionReferee:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout import all_or_none
@@ -90,7 +90,7 @@ class GroupJudge:
     """Rewards for groups of completions, from an open judge; belongs to one event loop.
 
     The comparisons of a round run at the same time, and so do groups; over all of them at most
-    `engine.config.concurrency` judgments run at once. A question (a prompt and the texts to compare, in
+    `engine.options.concurrency` judgments run at once. A question (a prompt and the texts to compare, in
     whichever order) is asked once: later ones are answered from memory, and a question that is being asked is
     waited for.
     """
@@ -106,7 +106,7 @@ class GroupJudge:
         `on_judgment` is called with every judgment, failed ones included, and its seconds.
         """
         self._engine, self._truncate, self._on_judgment = engine, truncate, on_judgment
-        self._free = asyncio.Semaphore(engine.config.concurrency)
+        self._free = asyncio.Semaphore(engine.options.concurrency)
         self._known: dict[bytes, _Answer] = {}
         self._asked: dict[bytes, _Question] = {}
         self._warned = False

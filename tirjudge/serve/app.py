@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 from typing import Any
 
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.selection.arriving_groups import MembersMissing
@@ -50,7 +50,7 @@ class NoScore(RuntimeError):
 def create_app(
     engine: JudgeEngine, settings: JudgeServerSettings, *, version: str, truncate: int | None = None
 ) -> App:
-    """Return the server of an open judge as an ASGI application; `truncate`: see `MeteredConfig`.
+    """Return the server of an open judge as an ASGI application; `truncate`: see `JudgeOptions`.
 
     Raises SandboxUnavailable if the extra `serve` is not installed.
     """

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from tirjudge.judging.engine import Kind
+from tirjudge.judging.judge_engine import Kind
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge_environments import JudgeTask, derive_seed
 from tirjudge_environments.tasks import LARGEST_WEIGHT, read_task

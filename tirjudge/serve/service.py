@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout import all_or_none
@@ -151,8 +151,8 @@ class JudgeService:
 
     async def _one(self, question: JudgeRequest, way: Sequence[str | int]) -> Judgment:
         started = time.monotonic()
-        if question.kind and self._engine.config.format:
-            raise FieldRefused(f"this server judges only as {self._engine.config.format}", *way, "kind")
+        if question.kind and self._engine.options.format:
+            raise FieldRefused(f"this server judges only as {self._engine.options.format}", *way, "kind")
         try:
             task = truncated(question.task(), self._truncate)
             judgment = await self._engine.judge(task, question.kind)

@@ -12,7 +12,6 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 from tirjudge import Judge
 from tirjudge.cli import app
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import config
 from tirjudge_environments import Context, environment_names
 from tirjudge_environments.registry import judge_table
 
@@ -155,7 +154,9 @@ def test_a_judge_in_code_takes_a_format_and_its_options(monkeypatch: pytest.Monk
     def good_first(context: Context) -> str:
         return f"<answer>[[{_shown(context.prompt.messages[0].content)}]]</answer>"
 
-    monkeypatch.setattr(config, "open_sandbox", lambda *args, **options: pytest.fail("it runs no programs"))
+    monkeypatch.setattr(
+        "tirjudge.judging.options.open_sandbox", lambda *args, **options: pytest.fail("it runs no programs")
+    )
     with Judge(generator=ScriptedGenerator(good_first), format="j1-pav", options={"order": "both"}) as judge:
         result = judge.compare("Which?", "bad", "good")
         assert (result.kind, result.verdict, len(result.trajectories)) == ("j1-pav", "B", 2)

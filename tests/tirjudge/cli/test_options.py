@@ -16,7 +16,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import pairs, results, through, write_rows
 from tirjudge.cli import app
 from tirjudge.cli.options import RowOptions, read_options
-from tirjudge.judging.config import JudgeConfig, JudgeOptions, MeteredConfig, Option
+from tirjudge.judging.options import ABSTENTION, JudgeOptions, Option
 
 COMMANDS = ["bon", "eval", "formats", "judge", "mcp", "reproduce", "serve", "show"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
@@ -35,7 +35,11 @@ def test_every_option_of_the_model_is_an_option_of_every_judging_command(command
     group = get_command(app)
     found = group.get_command(None, command)  # type: ignore[attr-defined]
     options = {parameter.name: parameter for parameter in found.params}
-    for name, field in (JudgeOptions if command == "judge" else MeteredConfig).model_fields.items():
+    left_out = set() if command == "judge" else {*ABSTENTION}
+    for name, field in JudgeOptions.model_fields.items():
+        if name in left_out:
+            assert name not in options
+            continue
         (option,) = (one for one in field.metadata if isinstance(one, Option))
         assert options[name].rich_help_panel == option.panel
         assert field.description
@@ -61,7 +65,7 @@ def test_a_config_file_is_overridden_by_the_command_line(tmp_path: Path) -> None
     )
     assert (options.model, options.seed, options.tools) == ("m", 1, True)
     assert options.generator_options == {"device": "cpu", "max_rows": 2}
-    assert options.config == JudgeConfig(
+    assert options == RowOptions(
         model="m", seed=1, samples=4, generator_options={"device": "cpu", "max_rows": 2}
     )
 
@@ -231,8 +235,8 @@ def test_a_model_on_this_machine_ignores_the_address_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.invalid/v1")
-    assert JudgeConfig(model="owner/name").base_url == "http://elsewhere.invalid/v1"
-    assert JudgeConfig(model="owner/name", base_url="http://here/v1").base_url == "http://here/v1"
+    assert JudgeOptions(model="owner/name").base_url == "http://elsewhere.invalid/v1"
+    assert JudgeOptions(model="owner/name", base_url="http://here/v1").base_url == "http://here/v1"
     for local in (
         {},
         {"model": "mini"},
@@ -243,7 +247,7 @@ def test_a_model_on_this_machine_ignores_the_address_of_the_environment(
         {"model": "owner/name", "base_url": ""},
         {"model": "owner/name", "generator": "vllm"},
     ):
-        assert JudgeConfig(**local).base_url == "", local
+        assert JudgeOptions(**local).base_url == "", local
 
 
 def test_a_price_that_is_not_given_comes_from_genai_prices_and_is_named(

@@ -15,8 +15,8 @@ from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Batch, Failure
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
@@ -75,7 +75,7 @@ def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recor
     rows = BenchmarkRows(open_benchmark("judgebench"), ["gpt"], {"gpt": str(folder / "rows.jsonl")})
 
     async def judge() -> None:
-        async with JudgeEngine(JudgeConfig(**config), generator=ScriptedGenerator(script)) as judging:
+        async with JudgeEngine(JudgeOptions(**config), generator=ScriptedGenerator(script)) as judging:
             with ResultFile(folder / "out.jsonl", {"benchmark": "judgebench"}) as results:
                 await Batch(EngineRows(judging), results, watcher).run(rows)
 

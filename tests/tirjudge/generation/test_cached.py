@@ -9,8 +9,8 @@ import pytest
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.model_folder import weights_digest
 from tirjudge_environments import (
     By,
@@ -114,7 +114,7 @@ async def test_the_id_and_position_of_a_row_are_not_part_of_the_cache_key(tmp_pa
         return cached(inner, tmp_path / "cache.sqlite")
 
     task = JudgeTask(id="one", prompt=(Message("user", "p"),), candidates=("x", "y"))
-    config = JudgeConfig(model="m", base_url="http://127.0.0.1:9", tools=False, order="given")
+    config = JudgeOptions(model="m", base_url="http://127.0.0.1:9", tools=False, order="given")
     async with JudgeEngine(config, around=around) as judging:
         first = await judging.judge(task)
         again = await judging.judge(replace(task, id="two", label=1))

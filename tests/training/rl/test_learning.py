@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.training.fitting import fit
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.engine import NoSandbox
+from tirjudge.judging.judge_engine import NoSandbox
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import (

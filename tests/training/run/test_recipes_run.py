@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from tests.training.conftest import CHAT
 from tests.training.one_batch import ONE_BATCH
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.model_folder import ModelNote, read_note
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Message, Prompt
@@ -114,7 +114,7 @@ def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
 
     # Judging with the folder uses the same prompts, unless the caller says otherwise.
     async def opening(**options: Any) -> str:
-        config = JudgeConfig(model=str(trained), format="rm-r1", tools=False, **options)
+        config = JudgeOptions(model=str(trained), format="rm-r1", tools=False, **options)
         async with JudgeEngine(config) as engine:
             return engine.rollout("rm-r1")._generator.encoder.opening(PROMPT)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tirjudge.evaluation.base import DECISION, JudgedRow, Vote
 from tirjudge.evaluation.calibration.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
-from tirjudge.judging.confidence import margin, separated, vote_share
+from tirjudge.judging.abstention import margin, separated, vote_share
 from tirjudge.judging.reproduction import run_foreign
 from tirjudge.records.judged_row import Confidence, RecordedRow, read_result_rows
 from tirjudge.rollout.concurrency import as_finished

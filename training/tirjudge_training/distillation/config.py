@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge.judging.config import KEY_VARIABLES
+from tirjudge.judging.options import KEY_VARIABLES
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"
 """Environment variables of the API keys, which are read from nowhere else. The teacher's key may also be in

@@ -16,9 +16,8 @@ from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
 from tirjudge.judging.combining import by_criteria, by_views, self_consistency
-from tirjudge.judging.confidence import Abstention
-from tirjudge.judging.config import JudgeConfig, MeteredConfig, endpoint_key
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.options import JudgeOptions, endpoint_key
 from tirjudge.model_folder import ModelNote, embedded_model, embedded_name, read_note, weights_digest
 from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout, all_or_none
@@ -53,27 +52,26 @@ class JudgeEngine:
 
     def __init__(
         self,
-        config: JudgeConfig,
+        options: JudgeOptions,
         *,
         generator: Generator | None = None,
         sandbox: Sandbox | None = None,
         around: Callable[[Generator], Generator] | None = None,
         api_key: str | None = None,
         on_retry: Callable[[Retry], None] | None = None,
-        abstention: Abstention | None = None,
     ) -> None:
         """Use `generator` (left open) or `sandbox` (opened here) in place of the configured one.
 
         `around` wraps the generator, for example in a cache. `api_key` is the endpoint's; None takes the
         environment's (see `KEY_VARIABLES`). `on_retry` is called for every repeated request to the endpoint;
-        without it they are logged. `abstention` is the rule by which verdicts are left open; None keeps every
-        verdict.
+        without it they are logged.
         """
-        self.config, self._around, self._api_key, self._on_retry = config, around, api_key, on_retry
-        self._given_generator, self._given_sandbox, self._abstention = generator, sandbox, abstention
+        self.options, self._around, self._api_key, self._on_retry = options, around, api_key, on_retry
+        self._given_generator, self._given_sandbox = generator, sandbox
+        self._abstention = options.abstention()
         self._stack = AsyncExitStack()
         self._rollouts: dict[tuple[str, Order | None], Rollout] = {}
-        self._runs_programs = config.tools
+        self._runs_programs = options.tools
 
     async def __aenter__(self) -> Self:
         self._check_format()
@@ -100,7 +98,7 @@ class JudgeEngine:
         its own (see `by_criteria`). Raises ValueError if the format takes another number of responses or has
         no orders, and if it does not show a reference or criteria that the task has.
         """
-        name = self.config.format or kind or kind_for(task)
+        name = self.options.format or kind or kind_for(task)
         self._check_shown(name, task)
         result = await self._decided(name, task, order)
         return result if self._abstention is None else await self._abstention.apply(result, self.run)
@@ -111,15 +109,15 @@ class JudgeEngine:
             return await self._judgment(name, task, order)
         questions = [replace(task, criteria=(criterion,)) for criterion in task.criteria]
         parts = await all_or_none(self._judgment(name, question, order) for question in questions)
-        return by_criteria(task, parts, self.config.satisfied_from)
+        return by_criteria(task, parts, self.options.satisfied_from)
 
     async def _judgment(self, name: str, task: JudgeTask, order: Order | None) -> Judgment:
         """Judge a task with at most one criterion."""
         rollout = self.rollout(name, order)
-        if self.config.samples == 1:
+        if self.options.samples == 1:
             result = by_views(name, await rollout.episode(task))
         else:
-            group = await rollout.group(task, self.config.samples)
+            group = await rollout.group(task, self.options.samples)
             result = self_consistency([by_views(name, episode) for episode in group])
         if result.stop is StopReason.PROMPT_TOO_LONG and task.reference:
             length = len(task.reference)
@@ -146,8 +144,8 @@ class JudgeEngine:
 
     def dialogues(self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None) -> int:
         """Return the number of dialogues in which `judge` would judge the task; raises as `judge` does."""
-        rollout = self.rollout(self.config.format or kind or kind_for(task), order)
-        return len(rollout.environment.views(task)) * self.config.samples * max(1, len(task.criteria))
+        rollout = self.rollout(self.options.format or kind or kind_for(task), order)
+        return len(rollout.environment.views(task)) * self.options.samples * max(1, len(task.criteria))
 
     def rewards(self, result: Judgment) -> tuple[Score, ...]:
         """Return the training reward of each trajectory of a judgment.
@@ -186,57 +184,57 @@ class JudgeEngine:
         Raises ValueError for unknown prompts or options.
         """
         if (name, order) not in self._rollouts:
-            config, tokens = self.config, view_tokens(self.config, self.note)
+            options, tokens = self.options, view_tokens(self.options, self.note)
             self._rollouts[name, order] = Rollout(
                 self._environment(name, order),
                 self._generator,
                 self._sandbox,
                 budget=Budget(
-                    turns=config.max_tool_calls + _TURNS_WITHOUT_PROGRAMS,
-                    tool_calls=config.max_tool_calls,
+                    turns=options.max_tool_calls + _TURNS_WITHOUT_PROGRAMS,
+                    tool_calls=options.max_tool_calls,
                     tokens=tokens,
                 ),
-                sampling=Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=tokens),
-                seed=config.seed,
+                sampling=Sampling(temperature=options.temperature, top_p=options.top_p, max_tokens=tokens),
+                seed=options.seed,
             )
         return self._rollouts[name, order]
 
     def _environment(self, name: str, order: Order | None) -> Environment:
         """Open a format with those configured options that it knows."""
-        config = self.config
+        options = self.options
         format = f"tir-{name}" if name in get_args(Kind) else name
         wanted = {
-            "tools": config.tools,
-            "prompts": config.prompts or self.note.prompts,
-            "shown_chars": config.shown_chars or self.note.shown_chars,
-            "bindings": config.bindings,
-            "exact": config.exact,
-            "protocol": "tool" if config.tier == "tools" else "fence",
-            "order": config.order,
-            "seed": config.seed,
+            "tools": options.tools,
+            "prompts": options.prompts or self.note.prompts,
+            "shown_chars": options.shown_chars or self.note.shown_chars,
+            "bindings": options.bindings,
+            "exact": options.exact,
+            "protocol": "tool" if options.tier == "tools" else "fence",
+            "order": options.order,
+            "seed": options.seed,
         }
         # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
         known = environment_options(format)
         taken = {key: value for key, value in wanted.items() if key in known and value is not None}
-        options = {**taken, **config.options}
+        chosen = {**taken, **options.options}
         if order is not None:
             if "order" not in known:
                 raise ValueError(
                     f"the format {format} does not show responses in an order that can be chosen"
                 )
-            options["order"] = order
-        return open_environment(format, **options)
+            chosen["order"] = order
+        return open_environment(format, **chosen)
 
     def _check_format(self) -> None:
         """Raise ValueError for a wrong format now, since loading a model may take minutes."""
-        format = self.config.format
+        format = self.options.format
         if not format:
-            if self.config.options:
+            if self.options.options:
                 raise ValueError("options belong to a format: give --format")
             return
-        environment = open_environment(format, **self.config.options)
-        self._runs_programs = self.config.tools and isinstance(environment, ToolEnvironment)
-        embedded = not (self._given_generator or self.config.model or self.config.base_url)
+        environment = open_environment(format, **self.options.options)
+        self._runs_programs = self.options.tools and isinstance(environment, ToolEnvironment)
+        embedded = not (self._given_generator or self.options.model or self.options.base_url)
         if embedded and not format.startswith("tir-"):
             raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")
 
@@ -246,7 +244,7 @@ class JudgeEngine:
             self._generator, self.note = around(self._given_generator), ModelNote()
             self.model = self._generator.model
             return  # the caller closes its own generator
-        generator, self.note, self.model = _generator(self.config, self._api_key, self._on_retry)
+        generator, self.note, self.model = _generator(self.options, self._api_key, self._on_retry)
         self._generator = around(generator)
         stack.push_async_callback(self._generator.close)
 
@@ -254,7 +252,7 @@ class JudgeEngine:
         """Create the sandbox; done before a model is loaded, so that an unknown backend fails at once."""
         if self._given_sandbox is not None:
             return self._given_sandbox
-        return self.config.sandbox() if self._runs_programs else NoSandbox()
+        return self.options.sandbox() if self._runs_programs else NoSandbox()
 
 
 class NoSandbox:
@@ -285,42 +283,42 @@ def kind_for(task: JudgeTask) -> Kind:
             return "listwise"
 
 
-def local_model(config: JudgeConfig) -> str:
+def local_model(options: JudgeOptions) -> str:
     """Return the folder or hub id of the model that runs in this process; see `resolve_model`."""
-    return resolve_model(config.model or embedded_model())
+    return resolve_model(options.model or embedded_model())
 
 
-def local_weights(config: JudgeConfig) -> str:
+def local_weights(options: JudgeOptions) -> str:
     """Return a digest of the local model's files; empty for an endpoint and for a hub id.
 
     That of an adapter includes its base's: the same adapter on another base is another model.
     """
-    if config.base_url:
+    if options.base_url:
         return ""
-    folder = local_model(config)
+    folder = local_model(options)
     adapter = Adapter.of(Path(folder))
     digest = weights_digest(folder)
     return f"{digest}-{weights_digest(adapter.base)}" if adapter else digest
 
 
-def local_note(config: JudgeConfig) -> ModelNote:
+def local_note(options: JudgeOptions) -> ModelNote:
     """Return the note of the model that runs in this process; an empty one for an endpoint."""
-    return ModelNote() if config.base_url else read_note(local_model(config))
+    return ModelNote() if options.base_url else read_note(local_model(options))
 
 
-def view_tokens(config: JudgeConfig, note: ModelNote) -> int:
+def view_tokens(options: JudgeOptions, note: ModelNote) -> int:
     """Return the tokens of one view: as configured, else as the model's note says, else 8192."""
-    return config.max_tokens or note.max_tokens or _MAX_TOKENS
+    return options.max_tokens or note.max_tokens or _MAX_TOKENS
 
 
-def _check_note(config: JudgeConfig, note: ModelNote) -> None:
+def _check_note(options: JudgeOptions, note: ModelNote) -> None:
     """Raise ValueError for prompts other than those that the model was trained with.
 
     A model that was trained with other prompts judges far worse, and nothing in its verdicts shows why.
     """
     trained = {name: getattr(note, name) for name in ("prompts", "shown_chars")}
     for name, value in trained.items():
-        given = getattr(config, name)
+        given = getattr(options, name)
         # A note without prompts is not from a training that recorded them.
         if given and given != value and "prompts" in note.model_fields_set:
             flag, usual = name.replace("_", "-"), "whole responses" if value is None else value
@@ -333,7 +331,7 @@ def _check_note(config: JudgeConfig, note: ModelNote) -> None:
 class MeteredCache:
     """Wraps a generator in a meter and, if the options say so, a cache of completions on disk."""
 
-    def __init__(self, options: MeteredConfig, spending: Spending, weights: str) -> None:
+    def __init__(self, options: JudgeOptions, spending: Spending, weights: str) -> None:
         """`weights`: see `local_weights`; equal names with other weights must not share completions."""
         self._options, self._spending, self._weights = options, spending, weights
         self._cached: CachedGenerator | None = None
@@ -354,43 +352,43 @@ class MeteredCache:
 
 
 def _generator(
-    config: JudgeConfig, api_key: str | None, on_retry: Callable[[Retry], None] | None
+    options: JudgeOptions, api_key: str | None, on_retry: Callable[[Retry], None] | None
 ) -> tuple[Generator, ModelNote, str]:
     """Open the generator; return it, the note of its model, and the name for result rows."""
-    if config.base_url:
-        if config.generator != "transformers" or config.generator_options:
+    if options.base_url:
+        if options.generator != "transformers" or options.generator_options:
             raise ValueError("--generator runs a model in this process: leave out either it or --base-url")
-        return _endpoint(config, api_key, on_retry), ModelNote(), config.model
-    if config.tier not in ("auto", "completions") or config.tokenizer:
+        return _endpoint(options, api_key, on_retry), ModelNote(), options.model
+    if options.tier not in ("auto", "completions") or options.tokenizer:
         raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
-    if config.request_fields:
+    if options.request_fields:
         raise ValueError("--request-field is sent to an endpoint: give --base-url")
-    folder = local_model(config)
+    folder = local_model(options)
     note = read_note(folder)
-    _check_note(config, note)
-    options = {"max_rows": config.concurrency, **config.generator_options}
-    thinking = note.enable_thinking if config.enable_thinking is None else config.enable_thinking
+    _check_note(options, note)
+    arguments = {"max_rows": options.concurrency, **options.generator_options}
+    thinking = note.enable_thinking if options.enable_thinking is None else options.enable_thinking
     if thinking is not None:
-        options = {"enable_thinking": thinking, **options}
-    generator = open_generator(config.generator, folder, **options)
-    return generator, note, config.model or embedded_name()
+        arguments = {"enable_thinking": thinking, **arguments}
+    generator = open_generator(options.generator, folder, **arguments)
+    return generator, note, options.model or embedded_name()
 
 
 def _endpoint(
-    config: JudgeConfig, api_key: str | None, on_retry: Callable[[Retry], None] | None
+    options: JudgeOptions, api_key: str | None, on_retry: Callable[[Retry], None] | None
 ) -> OpenAIGenerator:
-    if not config.model:
+    if not options.model:
         raise ValueError("an endpoint needs the model's name: give --model")
     return OpenAIGenerator(
-        config.model,
-        config.base_url,
+        options.model,
+        options.base_url,
         api_key=endpoint_key(api_key),
-        tier=config.tier,
-        tokenizer=config.tokenizer or None,
-        enable_thinking=config.enable_thinking,
-        concurrency=config.concurrency,
-        timeout=config.timeout,
-        retries=config.retries,
-        request_fields=config.request_fields,
+        tier=options.tier,
+        tokenizer=options.tokenizer or None,
+        enable_thinking=options.enable_thinking,
+        concurrency=options.concurrency,
+        timeout=options.timeout,
+        retries=options.retries,
+        request_fields=options.request_fields,
         on_retry=on_retry,
     )

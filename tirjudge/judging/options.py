@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.spending import Price, known_price
+from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
-from tirjudge.judging.confidence import Abstention
 from tirjudge.models import is_local_name
 from tirjudge.records.judged_row import Confidence
 from tirjudge_environments.orders import Order
@@ -38,8 +38,20 @@ _MODEL = {
     "request_fields",
 }
 """Options that decide which model answers."""
-_PLACE = ("base_url", "concurrency", "timeout", "retries", "allow_weak_isolation")
-"""Options that may differ when a run resumes: they say where it runs, not what the judge is asked."""
+_PLACE = {
+    "base_url",
+    "concurrency",
+    "timeout",
+    "retries",
+    "allow_weak_isolation",
+    "price_in",
+    "price_out",
+    "max_cost",
+    "cache",
+}
+"""Options that may differ when a run resumes: they say where it runs and what it may cost."""
+ABSTENTION = ("abstain_below", "confidence")
+"""Options by which verdicts are left open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,7 @@ class Option:
     """Shown as the default where it is not the field's plain value."""
 
 
-class SandboxConfig(BaseModel):
+class SandboxOptions(BaseModel):
     """The sandbox that runs programs, and what they may import."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -93,8 +105,8 @@ class SandboxConfig(BaseModel):
         return open_sandbox(self.backend, **options)
 
 
-class JudgeConfig(SandboxConfig):
-    """Everything that a verdict depends on; result files record it, so it never holds a key."""
+class JudgeOptions(SandboxOptions):
+    """The keyword arguments of `Judge`. Result files record them, so they never hold a key."""
 
     model: Annotated[str, Option("Model", default="the embedded model")] = ""
     """Folder, GGUF file, hub id, short name (`smol`), or an endpoint's name of the model."""
@@ -175,6 +187,31 @@ class JudgeConfig(SandboxConfig):
     seed: Annotated[int, Field(ge=0), Option("Judging", metavar="N")] = 0
     """Seed of the orders and of sampling."""
 
+    abstain_below: Annotated[float | None, Option("Judging", metavar="X")] = None
+    """Leave verdicts open whose confidence is lower; tirjudge score --calibrate chooses X."""
+    confidence: Annotated[Confidence | None, Option("Judging", default="vote-share")] = None
+    """Confidence of --abstain-below: votes of samples and orders, difference of scores, or whether the
+    program tells the responses apart."""
+
+    truncate: Annotated[int | None, Field(ge=100), Option("Judging", metavar="CHARACTERS")] = None
+    """Cut longer responses in the middle, under a visible mark."""
+    price_in: Annotated[
+        float | None,
+        Field(ge=0),
+        Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
+    ] = None
+    """Price of a million prompt tokens, in any currency."""
+    price_out: Annotated[
+        float | None,
+        Field(ge=0),
+        Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
+    ] = None
+    """Price of a million completion tokens."""
+    max_cost: Annotated[float | None, Field(ge=0), Option("Cost", metavar="COST")] = None
+    """Stop before this is exceeded, in the currency of the prices."""
+    cache: Annotated[bool, Option("Cost", default="no; eval: yes")] = False
+    """Keep completions on disk and reuse them for equal questions."""
+
     @model_validator(mode="before")
     @classmethod
     def _take_address(cls, given: Any) -> Any:
@@ -206,39 +243,11 @@ class JudgeConfig(SandboxConfig):
         return {**self.model_dump(include=_MODEL), "weights": weights}
 
     def settings(self, *movable: str) -> dict[str, Any]:
-        """Return the fields that the verdicts of a result file share, without `movable` ones.
+        """Return the options that the verdicts of a result file share, without `movable` ones.
 
         Options that only say where and how patiently a judge runs may differ when a run resumes.
         """
-        return self.model_dump(exclude={*_PLACE, *movable})
-
-
-class MeteredConfig(JudgeConfig):
-    """A judge's config, and what its use may cost: the options of every judging command."""
-
-    truncate: Annotated[int | None, Field(ge=100), Option("Judging", metavar="CHARACTERS")] = None
-    """Cut longer responses in the middle, under a visible mark."""
-    price_in: Annotated[
-        float | None,
-        Field(ge=0),
-        Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
-    ] = None
-    """Price of a million prompt tokens, in any currency."""
-    price_out: Annotated[
-        float | None,
-        Field(ge=0),
-        Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
-    ] = None
-    """Price of a million completion tokens."""
-    max_cost: Annotated[float | None, Field(ge=0), Option("Cost", metavar="COST")] = None
-    """Stop before this is exceeded, in the currency of the prices."""
-    cache: Annotated[bool, Option("Cost", default="no; eval: yes")] = False
-    """Keep completions on disk and reuse them for equal questions."""
-
-    @property
-    def config(self) -> JudgeConfig:
-        """The part that a verdict depends on."""
-        return JudgeConfig(**{name: getattr(self, name) for name in JudgeConfig.model_fields})
+        return self.model_dump(include=JudgeOptions.model_fields.keys() - _PLACE - {*movable})
 
     def price(self) -> Price | None:
         """Return the price: the one given, else the endpoint's if genai-prices knows it, else None.
@@ -256,16 +265,6 @@ class MeteredConfig(JudgeConfig):
                 "knows those of hosted models)"
             )
         return known
-
-
-class JudgeOptions(MeteredConfig):
-    """The keyword arguments of `Judge`: its config, its costs, and the verdicts that it leaves open."""
-
-    abstain_below: Annotated[float | None, Option("Judging", metavar="X")] = None
-    """Leave verdicts open whose confidence is lower; tirjudge score --calibrate chooses X."""
-    confidence: Annotated[Confidence | None, Option("Judging", default="vote-share")] = None
-    """Confidence of --abstain-below: votes of samples and orders, difference of scores, or whether the
-    program tells the responses apart."""
 
     def abstention(self) -> Abstention | None:
         """Return the rule by which verdicts are left open; None without a threshold.
