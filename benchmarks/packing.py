@@ -23,9 +23,9 @@ import torch
 from trl.trainer.utils import add_fused_lm_head
 
 from benchmarks.generation_throughput import miniature
+from tirjudge_training.cpu_forward import IGNORED
 from tirjudge_training.distributed.processes import ALONE
 from tirjudge_training.rl.packing import packs, score_packed
-from tirjudge_training.scoring import IGNORED
 
 PROMPT, RESPONSE, LONGEST = 1500 // 8, 600 // 8, 8192 // 8
 SPREAD = 0.8

@@ -127,12 +127,12 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
     from tests.tirjudge.tiny_models import bpe_tokenizer
     from tirjudge_environments import Prompt, Reward, Trajectory, Verdict, View
     from tirjudge_environments.types import Budget, By, Segment, StopReason
+    from tirjudge_training.cpu_forward import score_learned_tokens
     from tirjudge_training.rl.config import RlConfig
     from tirjudge_training.rl.dynamic_sampling import Batch, Group
     from tirjudge_training.rl.engine import Engine
     from tirjudge_training.rl.grpo import build_trainer
     from tirjudge_training.rl.sampling import GenerationBatch
-    from tirjudge_training.scoring import score_learned_tokens
 
     def trajectory(number: int, one: Rollout) -> Trajectory:
         segments = tuple(

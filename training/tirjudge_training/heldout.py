@@ -18,8 +18,7 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Call, Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.device import Dtype
-from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.shared_rows import SharedRows
+from tirjudge_training.distributed.processes import ALONE, Processes, SharedRows
 from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 

@@ -20,8 +20,8 @@ from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
 from tirjudge_training.distributed.device import PLAIN, Attention, Dtype, Kernels, current_device
+from tirjudge_training.distributed.fsdp import whole_weights, without_weights
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.sharded_models import whole_weights, without_weights
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 """The file of an adapter folder with its weights, as PEFT names it."""

@@ -14,14 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
+from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.checkpoints import CheckpointWriter, ShardedCheckpoints
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, current_device, record_machine
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import PhaseTimer, memory_in_use
-from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter, ShardedCheckpoints
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
-from tirjudge_training.scoring import score_learned_tokens
 
 SORTED = 6
 """The number of batches that are sorted by length together."""

@@ -18,8 +18,7 @@ from tests.training.conftest import source, train_and_save
 from tests.training.forked import in_two_processes
 from tests.training.stages.test_rejection import Tasks as SomeTasks
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training.distributed import shared_rows
-from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.distributed.processes import Processes, SharedRows
 from tirjudge_training.heldout import HeldoutConfig
 from tirjudge_training.rl.batching import seed_shuffle, shard_batch
 from tirjudge_training.rl.config import RlConfig
@@ -66,7 +65,7 @@ def main(start: Path, folder: Path, how: str = "to the end") -> None:
     """Run every stage and every loss in all launched processes; the first loss of several is interrupted."""
     processes = Processes.launched()
     if how == "killed" and processes.rank == 1:
-        shared_rows.SharedRows.append = dying_append
+        SharedRows.append = dying_append
     run = Run(folder, str(start), Tasks(), lambda line: None, processes=processes)
     for stage in STAGES:
         run_stage(stage, run, "stage")
@@ -89,7 +88,7 @@ class Tasks(SomeTasks):
         return [source(2, 0, position) for position in range(n)]
 
 
-def dying_append(rows: Any, row: Any, append: Any = shared_rows.SharedRows.append) -> None:
+def dying_append(rows: Any, row: Any, append: Any = SharedRows.append) -> None:
     append(rows, row)
     if sum(1 for _ in rows.read()) >= KILLED_AT:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -146,7 +145,7 @@ def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 ENDS = """
 import atexit
 import torch
-from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.distributed.processes import Processes, SharedRows
 
 atexit.register(lambda: print("open" if torch.distributed.is_initialized() else "closed"))
 processes = Processes.launched()

@@ -21,9 +21,9 @@ from transformers import TrainerCallback
 from tests.training.launching import FLOAT32, launched, take_cpus_for
 from tirjudge_training import model_folder, sft
 from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.checkpoints import MOMENTS, WEIGHTS, CheckpointWriter
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.sharded_checkpoints import MOMENTS, WEIGHTS, CheckpointWriter
 from tirjudge_training.sft import Sample, SftConfig, train_sft
 
 SAMPLES = [Sample((1, 2 + i % 9, 3 + i % 5), (-100, 2 + i % 9, 3 + i % 5)) for i in range(16)]

@@ -1,17 +1,25 @@
-"""Checkpoints that survive a kill, and the full weights of a sharded or adapted model.
+"""Checkpoints that survive a kill, of whole or sharded models, and the full weights of such a model.
 
-A checkpoint counts only if it was marked as complete after its last byte.
+A checkpoint counts only if it was marked as complete after its last byte. That of a sharded model has the
+folders of accelerate's `SHARDED_STATE_DICT`, which torch.distributed.checkpoint can read in any number of
+processes, and `accelerate merge-weights` too: every process writes its own shards, while training goes on.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tirjudge.storage.run_folder import RunFolder, write_atomically
-from tirjudge_training.distributed.processes import Processes, Sharding
+from tirjudge_training.distributed.processes import ALONE, PATIENCE, Processes, Sharding
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+else:
+    Trainer = object
 
 APART = "interrupted"
 """The subfolder for the checkpoint of an interrupted training, which is not one of the schedule."""
@@ -141,3 +149,179 @@ def _added(layer: Any) -> Any:
 def gathered(weight: Any) -> Any:
     """Return the tensor itself, or the full tensor of a DTensor, gathered from all processes."""
     return weight.full_tensor() if hasattr(weight, "full_tensor") else weight.detach()
+
+
+STATE_DICT_TYPE, SHARDED = "FSDP_STATE_DICT_TYPE", "SHARDED_STATE_DICT"
+"""accelerate's variable for the form of a checkpoint, and its value for shards."""
+WEIGHTS, MOMENTS = "pytorch_model_fsdp_0", "optimizer_0"
+"""accelerate's names for the folders with the shards of the weights and of Adam's moments."""
+KEYS = {WEIGHTS: "model", MOMENTS: "optimizer"}
+"""The key of the state within each folder."""
+SCHEDULER = "scheduler.pt"
+
+
+def _sharded() -> bool:
+    return Sharding.launched() is Sharding.FSDP
+
+
+def holds_shards(checkpoint: Path) -> bool:
+    """Return True if the weights of a checkpoint are in shards."""
+    return (checkpoint / WEIGHTS).is_dir()
+
+
+class CheckpointWriter:
+    """Writes the shards of one checkpoint at a time in the background.
+
+    Every process of a training has one, and makes the same calls.
+    """
+
+    def __init__(self, processes: Processes = ALONE) -> None:
+        self.processes = processes
+        self._groups: list[Any] = []
+        self._pending: list[Future[Any]] = []
+        self._completion: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+
+    def begin(self, folder: Path) -> None:
+        """Wait for the checkpoint before, and delete what a killed run left of this one."""
+        self.wait()
+        self.processes.first(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+    def write(self, folder: Path, states: Mapping[str, Any]) -> None:
+        """Copy the states, by folder name, to this machine's memory and start to write them."""
+        import torch.distributed as dist
+        from torch.distributed.checkpoint.filesystem import FileSystemWriter
+        from torch.distributed.checkpoint.state_dict_saver import async_save
+
+        if not self._groups:
+            # The threads communicate while the trainer does: messages in its group would be mixed up.
+            alone = not dist.is_initialized()
+            self._groups = [None if alone else dist.new_group(backend="gloo", timeout=PATIENCE) for _ in KEYS]
+        for (name, key), group in zip(KEYS.items(), self._groups, strict=True):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            storage = FileSystemWriter(folder / name)
+            # A future, since the state is copied before `async_save` returns.
+            part: Any = async_save({key: states[name]}, storage_writer=storage, process_group=group)
+            self._pending.append(part)
+
+    def then(self, complete: Callable[[], None]) -> None:
+        """Call `complete` in the first process as soon as the shards of all processes are on the disk."""
+        if self.processes.rank:
+            return
+        if not self._pending:
+            complete()
+            return
+        pending = tuple(self._pending)
+
+        def finish() -> None:
+            for part in pending:
+                _result(part)
+            complete()
+
+        self._completion = self._thread.submit(finish)
+
+    def wait(self) -> None:
+        """Wait until the checkpoint in progress is complete; raises the error that it failed with."""
+        pending, completion = self._pending, self._completion
+        self._pending, self._completion = [], None
+        for part in pending:
+            _result(part)
+        if completion is not None:
+            completion.result()
+
+
+class ShardedCheckpoints(Trainer):
+    """A mixin before a transformers trainer that writes sharded checkpoints in the background.
+
+    transformers itself would write them while training waits. Checkpoints of other launches are left to it.
+    """
+
+    def __init__(self, *, writer: CheckpointWriter, **trainer: Any) -> None:
+        self.checkpoint_writer = writer
+        super().__init__(**trainer)
+
+    def train(self, *args: Any, **options: Any) -> Any:
+        result = super().train(*args, **options)
+        self.checkpoint_writer.wait()
+        return result
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Write what a checkpoint has besides shards: configuration and tokenizer, or a whole adapter."""
+        if not (_internal_call and output_dir and _sharded()):
+            super().save_model(output_dir, _internal_call)
+            return
+        folder = Path(output_dir)
+        self.checkpoint_writer.begin(folder)
+        processes = self.checkpoint_writer.processes
+        if hasattr(self.model, "peft_config"):
+            adapter = on_the_first(self.model, processes, adapter_state)
+            processes.first(lambda: self._save(output_dir, state_dict=adapter))
+            return
+        processes.first(lambda: self.model.config.save_pretrained(folder))
+        processes.first(lambda: self.processing_class.save_pretrained(folder))
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        import torch
+
+        if not _sharded():
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        states = {WEIGHTS: _weights(self.model), MOMENTS: _moments(self.model, self.optimizer)}
+        self.checkpoint_writer.write(Path(output_dir), states)
+        if self.args.should_save:
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        checkpoint = Path(resume_from_checkpoint)
+        if not holds_shards(checkpoint):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+            return
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+        weights = _read(checkpoint, WEIGHTS, _weights(self.model))
+        set_model_state_dict(self.model, weights, options=StateDictOptions(strict=False))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        import torch
+        from torch.distributed.checkpoint.state_dict import set_optimizer_state_dict
+
+        if checkpoint is None or not holds_shards(Path(checkpoint)):
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        moments = _read(Path(checkpoint), MOMENTS, _moments(self.model, self.optimizer))
+        set_optimizer_state_dict(self.model, self.optimizer, moments)
+        self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER, weights_only=True))
+
+
+def _read(checkpoint: Path, name: str, state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state with the values that a checkpoint has for it; its tensors are overwritten."""
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    found = {KEYS[name]: state}
+    load(found, checkpoint_id=checkpoint / name)
+    return found[KEYS[name]]
+
+
+def _weights(model: Any) -> dict[str, Any]:
+    """Return this process's shards of the trained weights."""
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+    return get_model_state_dict(model, options=StateDictOptions(ignore_frozen_params=True))
+
+
+def _moments(model: Any, optimizer: Any) -> dict[str, Any]:
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+    return get_optimizer_state_dict(model, optimizer)
+
+
+def _result(part: Future[Any]) -> Any:
+    """Return the result of a background write. Raises the first process's error as it is."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        return part.result()
+    except CheckpointException as error:
+        # It is no Exception, and would not be recognised as a full disk.
+        (reason, _), *_ = error.failures.values()
+        raise reason from None

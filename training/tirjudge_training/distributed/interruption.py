@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter
+from tirjudge_training.distributed.checkpoints import CheckpointWriter
 
 
 class Interrupted(KeyboardInterrupt):

@@ -13,7 +13,7 @@ from tirjudge.rollout import all_or_none, as_finished
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
 from tirjudge_environments.session import Transcript
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.shared_queue import take_turns
+from tirjudge_training.distributed.task_queue import take_turns
 from tirjudge_training.rl.advantages import Filter, teaches
 
 CORRECT = "correct"

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tirjudge_training.distributed.checkpoints import CheckpointWriter, ShardedCheckpoints
 from tirjudge_training.distributed.device import current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter, ShardedCheckpoints
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.batching import without_left_padding
 from tirjudge_training.rl.config import RlConfig, require_reporters

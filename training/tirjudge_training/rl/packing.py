@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from tirjudge_training.cpu_forward import IGNORED
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.batching import cut
-from tirjudge_training.scoring import IGNORED
 
 
 def packs(lengths: Sequence[int], budget: int) -> list[list[int]]:

@@ -9,11 +9,12 @@ from typing import Any
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
+from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.checkpoints import CheckpointWriter
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, record_machine
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine
@@ -23,7 +24,6 @@ from tirjudge_training.rl.metrics import MetricsLog
 from tirjudge_training.rl.rollout_log import compared_rows
 from tirjudge_training.rl.sampling import BatchSampler
 from tirjudge_training.rl.stream import STREAM, RowStream, TaskSource
-from tirjudge_training.scoring import score_learned_tokens
 
 CHECKPOINTS = "checkpoints"
 Validate = Callable[[Engine, Any, int, bool], None]

@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.types import derive_seed
+from tirjudge_training.cpu_forward import IGNORED, shares_prompts
+from tirjudge_training.distributed.fsdp import sharded_reference
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import (
     PhaseTimer,
@@ -18,7 +20,6 @@ from tirjudge_training.distributed.profiling import (
     shares_of_time,
     times,
 )
-from tirjudge_training.distributed.sharded_models import sharded_reference
 from tirjudge_training.rl.advantages import truncated_weights
 from tirjudge_training.rl.batching import (
     length_buckets,
@@ -35,7 +36,6 @@ from tirjudge_training.rl.packing import packed_parts, score_packed
 from tirjudge_training.rl.sampling import BatchSampler, GenerationBatch
 from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.rl.trl_rollout import Row, batch_rows, quiet
-from tirjudge_training.scoring import IGNORED, shares_prompts
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer

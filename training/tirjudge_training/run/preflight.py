@@ -16,9 +16,9 @@ from tirjudge.models.machine import free_memory
 from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.data.base import Data
+from tirjudge_training.distributed.checkpoints import SHARDED, STATE_DICT_TYPE
+from tirjudge_training.distributed.fsdp import EFFICIENT
 from tirjudge_training.distributed.processes import Sharding
-from tirjudge_training.distributed.sharded_checkpoints import SHARDED, STATE_DICT_TYPE
-from tirjudge_training.distributed.sharded_models import EFFICIENT
 from tirjudge_training.methods import Pipeline
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe

@@ -11,7 +11,7 @@ from tirjudge.records.episodes import episode_record
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.distributed.shared_rows import SharedRows
+from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.sft import Sample

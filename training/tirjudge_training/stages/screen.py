@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.distributed.shared_rows import SharedRows
+from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.rl.screening import (

@@ -21,7 +21,7 @@ from tirjudge_environments import (
 from tirjudge_environments.orders import letter
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data, demonstrated, trajectories
-from tirjudge_training.distributed.shared_rows import SharedRows
+from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer
 from tirjudge_training.sft import KEPT_CHECKPOINTS, METRICS, Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import MODEL, SAMPLES, Disk, Run, Size, Stage

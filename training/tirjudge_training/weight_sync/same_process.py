@@ -7,7 +7,7 @@ from typing import Any
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.device import current_device
-from tirjudge_training.distributed.sharded_models import whole_copy
+from tirjudge_training.distributed.fsdp import whole_copy
 
 
 class OwnPolicy:

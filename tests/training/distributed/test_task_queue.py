@@ -13,7 +13,7 @@ import pytest
 
 from tests.training.forked import in_two_processes
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.shared_queue import Outcome, take_turns
+from tirjudge_training.distributed.task_queue import Outcome, take_turns
 
 PIECES, LONG, SHORT = 8, 0.6, 0.02
 FIXED = PIECES / 2 * (LONG - SHORT) / 2

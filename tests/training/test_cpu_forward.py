@@ -19,7 +19,7 @@ from transformers import (
 )
 from trl.trainer.utils import add_fused_lm_head
 
-from tirjudge_training.scoring import IGNORED, score_learned_tokens, shares_prompts
+from tirjudge_training.cpu_forward import IGNORED, score_learned_tokens, shares_prompts
 
 TEMPERATURE = 1.2
 SIZE: dict[str, Any] = {
