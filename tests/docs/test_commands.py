@@ -64,7 +64,7 @@ RUNS = {
     "tirjudge train --recipe mini": Runs("total", more="--plan"),
     f"tirjudge bon examples/candidates.jsonl {QWEN}": Runs("oracle", answer="<score>5</score>"),
     # docs/judge.md
-    f"tirjudge judge examples/rows.csv {QWEN}": Runs("3 rows"),
+    f"tirjudge judge examples/rows.csv {QWEN}": Runs("8 rows"),
     f"tirjudge judge examples/criteria.jsonl {QWEN}": Runs(
         "3 rows, 3 with a verdict", answer="<preference>A</preference> <score>8</score>"
     ),
@@ -166,7 +166,7 @@ def test_a_request_is_answered(command: str) -> None:
 @pytest.mark.parametrize("command", [one for one in DOCUMENTED if one.startswith("pip install ")])
 def test_an_install_command_names_extras_that_exist(command: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    words = [word for word in shlex.split(command)[2:] if not word.startswith("-")]
+    words = [word for word in shlex.split(command)[2:] if not word.startswith(("-", "https:"))]
     for word in words:
         if word.startswith(".["):
             assert set(Requirement(f"tirjudge{word[1:]}").extras) <= set(extras)

@@ -57,14 +57,14 @@ ADDS = "def add(a, b):\n    return a + b\n"
 RUNS = {
     "README.md#1": Runs("A\n"),
     "README.md#2": Runs("ok 3\n\n"),
-    "calibration.md#1": Runs("A False 1.0\n"),
     "attacks.md#1": Runs("True\n", names={"response_a": ADDS}, program=True),
     "endpoints.md#1": Runs(),
     "evaluation.md#1": Runs(
         files={f"{name}.jsonl": "examples/miniature.verdicts.jsonl" for name in ("before", "after")}
     ),
-    "evaluation.md#2": Runs(),
-    "evaluation.md#3": Runs(names={"response": "Yes.", "row": CONSTRAINT}),
+    "evaluation.md#2": Runs("A False 1.0\n"),
+    "evaluation.md#3": Runs(),
+    "evaluation.md#4": Runs(names={"response": "Yes.", "row": CONSTRAINT}),
     "group-rewards.md#1": Runs("(1.0, 0.0) 1\n"),
     "group-rewards.md#2": Runs(),
     "judge.md#1": Runs(),
@@ -87,6 +87,7 @@ ELSEWHERE = {
     "extending.md": EXTENSIONS,
     "embedding.md#2": "tests/tirjudge/adapters/test_inspect_ai.py",
     "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",
+    "tutorial.md": "tests/docs/test_tutorial.py",
     "sandbox-server.md#1": "tests/sandbox/test_conformance.py",
     "training.md": "tests/training/rl/test_trl_rollout.py",
 }
