@@ -27,7 +27,9 @@ def test_the_tutorial_ends_with_a_decision(
     ]
     assert [step.split()[1] for step in steps] == ["judge", "show", "show", "reproduce", "report"]
     for step in steps:
-        more = ["--limit", "1", "--generator-option", "processes=1"] if step.startswith("tirjudge judge") else []
+        more = (
+            ["--limit", "1", "--generator-option", "processes=1"] if step.startswith("tirjudge judge") else []
+        )
         done = CliRunner().invoke(app, [*shlex.split(step)[1:], *more])
         assert done.exit_code == 0, done.output
     assert (tmp_path / "report.html").exists()
