@@ -48,10 +48,9 @@ from benchmarks.http_load import Connection, load, request, server
 from benchmarks.peers import Comparison, Limit, Run, Unavailable
 from benchmarks.stream_memory import Counting, write_rows
 from tirjudge.data.rows import RowFile
-from tirjudge.judging.batch import Batch
+from tirjudge.judging.batch import Batch, EngineRows
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.tasks import read_task

@@ -40,8 +40,8 @@ from research.smol.sources import read_lines
 from tirjudge.generation.base import Generator, Sampling
 from tirjudge.generation.local.processes import ProcessesGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.model_folder import embedded_model, read_note
 from tirjudge.models import resolve_model
+from tirjudge.models.resolve import embedded_model, read_note
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Completion, Environment, Finish, JudgeTask, Trajectory, Usage
 from tirjudge_environments.registry import open_environment

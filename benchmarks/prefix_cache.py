@@ -46,12 +46,11 @@ from tests.vllm_server import serving
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.local.loading import load_model
 from tirjudge.generation.vllm import SETTINGS
-from tirjudge.judging.batch import Batch, Plan
+from tirjudge.judging.batch import Batch, EngineRows, Plan
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.judging.row_judge import EngineRows
-from tirjudge.model_folder import ModelNote, embedded_model, read_note
 from tirjudge.models import resolve_model
+from tirjudge.models.resolve import ModelNote, embedded_model, read_note
 from tirjudge.storage.result_file import ResultFile
 
 ROWS = Path(__file__).parents[1] / "examples" / "instructions.jsonl"

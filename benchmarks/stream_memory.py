@@ -23,10 +23,9 @@ from typing import Any
 
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, Failure, Tally
+from tirjudge.judging.batch import Batch, EngineRows, Failure, Tally
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 
 

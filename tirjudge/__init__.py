@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tirjudge.generation.base import Sampling
     from tirjudge.judge import Judge
-    from tirjudge.judging.batch_result import BatchResult, NoRowJudged
+    from tirjudge.judging.batch import BatchResult, NoRowJudged
     from tirjudge.judging.judgment import Judgment
     from tirjudge.judging.options import JudgeOptions
     from tirjudge.rollout import Rollout
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BatchResult": "tirjudge.judging.batch_result",
+    "BatchResult": "tirjudge.judging.batch",
     "Judge": "tirjudge.judge",
     "JudgeOptions": "tirjudge.judging.options",
     "Judgment": "tirjudge.judging.judgment",
-    "NoRowJudged": "tirjudge.judging.batch_result",
+    "NoRowJudged": "tirjudge.judging.batch",
     "Rollout": "tirjudge.rollout",
     "Sampling": "tirjudge.generation.base",
 }

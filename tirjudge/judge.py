@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.batch import Plan
-from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, judge_rows
+from tirjudge.judging.batch import BatchResult, Plan, Progress, ProgressLine, judge_rows
 from tirjudge.judging.judge_engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions

@@ -22,9 +22,9 @@ from research.smol.sets import NAMES
 from research.smol.sources import Fields
 from research.smol.splits import HELD_OUT_FAMILIES, SPLITS
 from research.smol.summary import Judged, parts, summary
-from tirjudge.model_folder import NOTE_FILE, embedded_model, read_note
 from tirjudge.models import resolve_model
 from tirjudge.models.gguf_file import file_sha256
+from tirjudge.models.resolve import NOTE_FILE, embedded_model, read_note
 from tirjudge.storage.result_file import recorded_settings
 
 HEADLINE = "broken", "repaired"

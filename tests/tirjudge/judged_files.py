@@ -10,10 +10,9 @@ from typing import Any
 
 from tirjudge.data.rows import Row
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, Failure
+from tirjudge.judging.batch import Batch, EngineRows, Failure
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
 from tirjudge_sandbox import open_sandbox

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tirjudge.models import SMOL
-from tirjudge.models.base import cache_folder
+from tirjudge.models.machine import cache_folder
 
 FILE = SMOL.installed_file()
 needs_smollm2 = pytest.mark.skipif(FILE is None, reason=f"needs `{SMOL.install}`")

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from tests.training.conftest import ENVIRONMENTS, source
 from tests.training.forked import in_two_processes
 from tirjudge.cli import app
-from tirjudge.model_folder import read_note
 from tirjudge.models import weights_sha256
+from tirjudge.models.resolve import read_note
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.processes import Processes

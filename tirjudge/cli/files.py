@@ -35,14 +35,16 @@ from tirjudge.export.inspect_log import write_inspect_log
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
 from tirjudge.judging.reproduction import (
+    CHANGED,
+    ChangedVerdict,
     Outcome,
     Reproduction,
+    Rereading,
     has_programs,
     recorded_programs,
     reproductions,
     verdicts,
 )
-from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading
 from tirjudge.records.judged_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.report.judgments import read_run
 from tirjudge.report.page import Page, judged_page, training_page

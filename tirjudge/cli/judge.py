@@ -42,10 +42,9 @@ from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
+from tirjudge.judging.batch import Batch, EngineRows, Plan, RowJudge, Tally, TooManyFailures
 from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
 from tirjudge.judging.options import endpoint_key
-from tirjudge.judging.row_judge import EngineRows, RowJudge
 from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table

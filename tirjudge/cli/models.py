@@ -9,8 +9,8 @@ import typer
 
 from tirjudge.cli.output import add_command, example_lines, examples, one_line_errors, say
 from tirjudge.console_text import printable, table
-from tirjudge.models.cache import fetch_model, local_models, remove_model
 from tirjudge.models.machine import gigabytes
+from tirjudge.models.resolve import fetch_model, local_models, remove_model
 
 models = typer.Typer(
     add_completion=False,

@@ -27,9 +27,8 @@ from tirjudge.cli.row_text import row_line
 from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Price, Spending
-from tirjudge.judging.batch import Failure, Tally
+from tirjudge.judging.batch import Failure, RowJudge, Tally
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.judging.row_judge import RowJudge
 from tirjudge.records.judged_row import RecordedRow
 from tirjudge_environments import StopReason
 

@@ -21,10 +21,9 @@ from tirjudge.evaluation.protocols import all_protocols
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
-from tirjudge.judging.meta_judge import MetaJudgeConfig
+from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.judging.options import Option, SandboxOptions
 from tirjudge.records.judged_row import Confidence
-from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonObject, read_lines
 
 ProtocolOption = Annotated[

@@ -14,8 +14,7 @@ from tirjudge.cluster.worker import Answer, Assignment, Ready, Refusal, Worker
 from tirjudge.console_text import first_line
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.batch import TooManyFailures
-from tirjudge.judging.row_judge import Unjudged, Work
+from tirjudge.judging.batch import TooManyFailures, Unjudged, Work
 
 _DOWN_IN_ROW = 3
 """Consecutive rows for which a worker's model or sandbox was down, after which others get its rows."""

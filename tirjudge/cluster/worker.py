@@ -14,9 +14,9 @@ from pydantic import SecretStr
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
+from tirjudge.judging.batch import EngineRows, Unjudged, Work
 from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_weights
 from tirjudge.judging.options import JudgeOptions, endpoint_key
-from tirjudge.judging.row_judge import EngineRows, Unjudged, Work
 from tirjudge_environments import Usage
 from tirjudge_sandbox import SandboxUnavailable
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.model_folder import read_note
 from tirjudge.models import ModelUnavailable, resolve_model, weights_sha256
+from tirjudge.models.resolve import read_note
 from tirjudge_environments.tokenization import ChatEncoder
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from tirjudge.generation.spending import MeteredGenerator, Spending
 from tirjudge.judging.combining import by_criteria, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, endpoint_key
-from tirjudge.model_folder import ModelNote, embedded_model, embedded_name, read_note, weights_digest
 from tirjudge.models import resolve_model
+from tirjudge.models.resolve import ModelNote, embedded_model, embedded_name, read_note, weights_digest
 from tirjudge.rollout import Rollout, all_or_none
 from tirjudge_environments import (
     Context,

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tirjudge.console_text import first_line
-from tirjudge.models.base import ModelUnavailable, cache_folder
-from tirjudge.models.machine import check_disk, check_memory, gigabytes
+from tirjudge.models.machine import ModelUnavailable, cache_folder, check_disk, check_memory, gigabytes
 
 MAGIC = b"GGUF"
 SOURCE_FILE = "source.json"

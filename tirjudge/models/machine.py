@@ -1,14 +1,25 @@
-"""The memory, disk and arithmetic of this machine, as far as loading a model depends on them."""
+"""Memory, disk and arithmetic of this machine, as far as loading a model depends on them."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from tirjudge.models.base import ModelUnavailable
 from tirjudge_sandbox.workers.memory_group import Version, own_groups
+
+
+class ModelUnavailable(ValueError):
+    """A model cannot be found, verified, converted or loaded; the message is one line with the remedy."""
+
+
+def cache_folder() -> Path:
+    """Return the folder of converted models: `tirjudge/models` in the user's cache folder (XDG)."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "tirjudge" / "models"
+
 
 MEMORY = Path("/proc/meminfo")
 PROCESSOR = Path("/proc/cpuinfo")

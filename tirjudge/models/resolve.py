@@ -1,20 +1,30 @@
-"""The names that `--model` and recipes accept, resolved to what `from_pretrained` loads."""
+"""Models by name: embedded ones, folders, hub ids and GGUF files, and the notes in their folders."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from tirjudge.console_text import first_line
-from tirjudge.model_folder import MODELS, embedded_model, embedded_name
-from tirjudge.models.base import ModelUnavailable
-from tirjudge.models.gguf_file import SOURCE_FILE, converted, converted_folder, file_sha256, is_gguf
+from tirjudge.models.gguf_file import (
+    SOURCE_FILE,
+    converted,
+    converted_folder,
+    file_sha256,
+    is_gguf,
+    remove_converted,
+)
+from tirjudge.models.machine import ModelUnavailable, cache_folder
+from tirjudge_environments.registry import first_fault
 
 logger = logging.getLogger(__name__)
 
@@ -171,3 +181,174 @@ def weights_sha256(model: str) -> str:
         return str(json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))["sha256"])
     sums = [file_sha256(file) for file in sorted(folder.glob("*.safetensors"))]
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest() if sums else ""
+
+
+NOTE_FILE = "tirjudge.json"
+MODELS = Path(str(files("tirjudge") / "models"))
+"""The folder of the models inside this package."""
+_EMBEDDED = {"smol": "adapter_model.safetensors", "mini": "model.safetensors"}
+"""Folders of models inside this package, by preference, and the file without which one is not there."""
+_BLOCK = 1 << 20
+"""Bytes of a weight file that are read at once."""
+
+
+def weights_digest(folder: str) -> str:
+    """Return 16 hexadecimal digits that identify the files in a model's folder.
+
+    The same path may hold other weights later, so a path alone identifies no model. Files in subfolders do
+    not count. The digest is empty if `folder` is not a local folder.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        return ""
+    digest = hashlib.blake2b(digest_size=8)
+    for file in sorted(file for file in path.iterdir() if file.is_file()):
+        digest.update(file.name.encode(errors="surrogatepass") + b"\0")
+        with file.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+class BaseNote(BaseModel):
+    """The base model that an adapter was trained on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """As the recipe names it: `smol`, a folder or a hub id."""
+    sha256: str
+    """Checksum of the GGUF file, or else of the weights: see `weights_sha256`."""
+
+
+class ModelNote(BaseModel):
+    """The file `tirjudge.json` in a model folder, written by `tirjudge train`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompts: str = "tir"
+    """The family of prompts with which the judge was trained."""
+    shown_chars: int | None = Field(default=None, ge=2)
+    """The characters of a response that it was shown in training; None showed whole responses."""
+    enable_thinking: bool | None = None
+    """The thinking mode with which the judge was trained, see `ChatEncoder`."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of one view that suffice for this judge, so that a turn without an end does not stall a run.
+
+    It is the default of `--max-tokens`, and counts as that does: after the prompt, program outputs included.
+    """
+    base: BaseNote | None = None
+    """The base model of an adapter; None for a full model."""
+    note: str = ""
+    """The judge's purpose in one line, shown with its verdicts."""
+
+
+def read_note(folder: str) -> ModelNote:
+    """Return the note in a model folder; an empty one for a folder without a note, and for a hub id.
+
+    Raises ValueError, in one line, for a note that cannot be read.
+    """
+    path = Path(folder) / NOTE_FILE
+    if not path.is_file():
+        return ModelNote()
+    try:
+        return ModelNote.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise ValueError(f"{path}: {first_fault(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+
+
+def embedded_model() -> str:
+    """Return the folder of the model that judges by default; raises ValueError if the package has none.
+
+    It is the adapter `smol`, or the miniature in a package without it.
+    """
+    for name, weights in _EMBEDDED.items():
+        if (MODELS / name / weights).is_file():
+            return str(MODELS / name)
+    raise ValueError("this installation has no embedded model: name one with --model or --base-url")
+
+
+def embedded_name() -> str:
+    """Return the name of the embedded model in result rows, such as `tirjudge-mini`."""
+    return f"tirjudge-{Path(embedded_model()).name}"
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model that `tirjudge models list` shows."""
+
+    name: str
+    """As `--model` or `tirjudge models remove` takes it."""
+    state: str
+    """`converted`, `installed` (the file of a wheel), `downloaded` (from the hub), `embedded`, `absent`."""
+    path: Path | None
+    sha256: str = ""
+    """The checksum of the GGUF file; empty for other models."""
+    remedy: str = ""
+    """The command that installs an absent model."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files; 0 for an absent one."""
+        if self.path is None:
+            return 0
+        files = [self.path] if self.path.is_file() else self.path.glob("*")
+        return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def local_models() -> Iterator[LocalModel]:
+    """Yield the models of this package, those with a short name, and then the other converted files."""
+    yield LocalModel(embedded_name(), "embedded", Path(embedded_model()))
+    if embedded_model() != str(MODELS / MINI):
+        yield LocalModel(MINI, "embedded", MODELS / MINI)
+    for model in KNOWN.values():
+        yield _listed(model)
+    known = {model.folder() for model in KNOWN.values()}
+    for note in sorted(cache_folder().glob(f"*/{SOURCE_FILE}")):
+        # A partial folder, which begins with a dot, is no model yet.
+        if note.parent not in known and not note.parent.name.startswith("."):
+            source = json.loads(note.read_text(encoding="utf-8"))
+            yield LocalModel(note.parent.name, "converted", note.parent, source["sha256"])
+
+
+def fetch_model(name: str, say: Callable[[str], None] = logger.warning) -> str:
+    """Convert or download a model, so that judging finds it here, and return its folder.
+
+    `name` is what `resolve_model` accepts. Raises ModelUnavailable, in one line with the remedy.
+    """
+    found = resolve_model(name, say)
+    return found if Path(found).is_dir() else hub_folder(found, say)
+
+
+def remove_model(name: str) -> int:
+    """Remove a converted model from the cache by its name, short name or folder; return the bytes it took.
+
+    Raises ModelUnavailable for a name that is not in the cache. What pip or the hub's own tools have stored
+    stays, since it is theirs to remove.
+    """
+    converted = [model for model in local_models() if model.state == "converted"]
+    for model in converted:
+        assert model.path is not None
+        if name in (model.name, model.path.name):
+            size = model.size
+            remove_converted(model.path)
+            return size
+    present = ", ".join(sorted(model.name for model in converted)) or "it is empty"
+    raise ModelUnavailable(f"{name} is not in the cache {cache_folder()}: {present}")
+
+
+def _listed(model: KnownModel) -> LocalModel:
+    file = model.installed_file()
+    if model.folder().is_dir():
+        return LocalModel(model.name, "converted", model.folder(), model.sha256)
+    if file is not None:
+        return LocalModel(model.name, "installed", file, model.sha256)
+    try:
+        return LocalModel(model.name, "downloaded", Path(hub_folder(model.hub, None)))
+    except ModelUnavailable:
+        return LocalModel(model.name, "absent", None, remedy=model.install)

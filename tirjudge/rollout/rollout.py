@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Protocol
 
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
 from tirjudge.rollout.concurrency import all_or_none, as_finished
-from tirjudge.rollout.reward_questions import RewardQuestions
-from tirjudge_environments import Environment, Episode, JudgeTask, Score, StopReason, Trajectory, View
+from tirjudge_environments import (
+    Environment,
+    Episode,
+    JudgeTask,
+    Question,
+    Score,
+    StopReason,
+    Trajectory,
+    View,
+)
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.types import Budget, derive_seed
 from tirjudge_sandbox import Limits, Sandbox
+
+
+class RewardAnswers(Protocol):
+    """The model behind some rewards; see `tirjudge.judging.meta_judge.RewardQuestions`."""
+
+    async def answers(self, questions: Iterable[Question]) -> Mapping[str, str]:
+        """Return the answers by question key."""
+        ...
 
 
 class Rollout:
@@ -36,7 +53,7 @@ class Rollout:
         sampling: Sampling = Sampling(),
         seed: int = 0,
         concurrency: int = 512,
-        reward_questions: RewardQuestions | None = None,
+        reward_questions: RewardAnswers | None = None,
     ) -> None:
         """
         Args:

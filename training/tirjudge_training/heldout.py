@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.console_text import Interval
+from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.records.judged_row import failed
-from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.statistics import Proportion
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Call, Environment, Episode, Reward, Score

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.generation.local.loading import merged, quiet_peft
 from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
 from tirjudge.generation.model_files import Adapter, tokenizer_of
-from tirjudge.model_folder import NOTE_FILE, BaseNote, ModelNote, read_note
 from tirjudge.models import resolve_model, weights_sha256
+from tirjudge.models.resolve import NOTE_FILE, BaseNote, ModelNote, read_note
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.judging.meta_judge import MetaJudgeConfig
-from tirjudge.model_folder import embedded_model, embedded_name
+from tirjudge.models.resolve import embedded_model, embedded_name
 from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import recipe_file
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig

@@ -11,9 +11,9 @@ from typer.testing import CliRunner, Result
 
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tirjudge.cli import app
-from tirjudge.model_folder import MODELS, embedded_name
 from tirjudge.models import SMOL, KnownModel
-from tirjudge.models.base import cache_folder
+from tirjudge.models.machine import cache_folder
+from tirjudge.models.resolve import MODELS, embedded_name
 
 
 @pytest.fixture(autouse=True)

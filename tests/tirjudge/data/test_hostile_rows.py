@@ -14,10 +14,9 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, Failure
+from tirjudge.judging.batch import Batch, EngineRows, Failure
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
 

@@ -11,7 +11,7 @@ from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.model_folder import weights_digest
+from tirjudge.models.resolve import weights_digest
 from tirjudge_environments import (
     By,
     Completion,

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 from tests.tirjudge.smollm2 import needs_smollm2, wheel_file
 from tirjudge.models import SMOL, ModelUnavailable, machine, resolve_model
-from tirjudge.models.base import cache_folder
 from tirjudge.models.gguf_file import GgufHeader, read_header
+from tirjudge.models.machine import cache_folder
 
 CONVERT = "import sys; from tirjudge.models import resolve_model; print(resolve_model(sys.argv[1]))"
 CONVERT_IN_A_GROUP = """

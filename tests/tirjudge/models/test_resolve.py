@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
-from tirjudge.model_folder import MODELS, embedded_model, embedded_name
 from tirjudge.models import SMOL, KnownModel, ModelUnavailable, resolve_model, weights_sha256
 from tirjudge.models.gguf_file import file_sha256
+from tirjudge.models.resolve import MODELS, embedded_model, embedded_name
 
 
 @pytest.fixture(autouse=True)

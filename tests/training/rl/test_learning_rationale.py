@@ -13,7 +13,7 @@ import pytest
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tests.training.rl.test_learning import PAIR, Case, learn
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
+from tirjudge.judging.meta_judge import AnswerStore, NotAnswered, RewardQuestions
 from tirjudge_environments import Rationale
 
 GOOD = "B does not answer the question"

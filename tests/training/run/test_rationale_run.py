@@ -10,8 +10,7 @@ import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tests.training.conftest import VERDICTS
-from tirjudge.judging.meta_judge import MetaJudgeConfig
-from tirjudge.rollout.reward_questions import NotAnswered
+from tirjudge.judging.meta_judge import MetaJudgeConfig, NotAnswered
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import (
     Episode,

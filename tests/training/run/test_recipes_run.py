@@ -16,7 +16,7 @@ from tests.training.conftest import CHAT
 from tests.training.one_batch import ONE_BATCH
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.model_folder import ModelNote, read_note
+from tirjudge.models.resolve import ModelNote, read_note
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Message, Prompt
 from tirjudge_training.cli import train

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tirjudge.generation.base import Sampling
-from tirjudge.judging.meta_judge import AskedModel
-from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
+from tirjudge.judging.meta_judge import AnswerStore, AskedModel, RewardQuestions
 from tirjudge_environments import Message, Prompt, Question
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.base import Answer, Columns, Sampler, Skipped, Source, SourceItem

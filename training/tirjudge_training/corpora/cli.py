@@ -24,7 +24,7 @@ from tirjudge.cli.output import (
 )
 from tirjudge.console_text import printable, table
 from tirjudge.data.sources import open_rows
-from tirjudge.rollout.reward_questions import NotAnswered
+from tirjudge.judging.meta_judge import NotAnswered
 from tirjudge.storage.run_folder import DiskFull, Locked, disk_full_errors
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.corpora.build import build as build_corpus

@@ -17,8 +17,8 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.generation import Generator, Sampling
+from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.rollout import Rollout
-from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Completion, Context, Environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox

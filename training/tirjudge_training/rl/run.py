@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training.cpu_forward import score_learned_tokens

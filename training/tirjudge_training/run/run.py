@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.cli.output import log
-from tirjudge.model_folder import read_note
+from tirjudge.models.resolve import read_note
 from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder

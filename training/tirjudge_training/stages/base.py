@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.judging.meta_judge import MetaJudgeConfig
-from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
+from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig, RewardQuestions
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels

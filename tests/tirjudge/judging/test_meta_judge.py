@@ -11,9 +11,8 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.meta_judge import MetaJudgeConfig
+from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig, NotAnswered, RewardQuestions
 from tirjudge.rollout import Rollout
-from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import JudgeTask, Message, Prompt, Question, Reward, Unscored
 from tirjudge_environments.formats.rationale import Rationale
