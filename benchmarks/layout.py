@@ -36,6 +36,8 @@ PLUGIN_FOLDERS = (
 """Folders whose files are plug-in members, which may be short."""
 RIDDLES = re.compile(r"(Of|What|How|Whether|Where|That|Whoever|By|As)\b")
 """Openings that leave the subject of a docstring unnamed."""
+PRONOUN_CHAINS = re.compile(r"\b(one that|those that|of them|such a one)\b", re.IGNORECASE)
+"""Pronouns in place of a noun."""
 SHORT, LONG, LIMIT = 60, 250, 400
 
 

@@ -114,6 +114,12 @@ def test_docstrings_name_their_subject() -> None:
     assert offenders(lambda path: any(map(layout.RIDDLES.match, layout.docstrings(path)))) == []
 
 
+def test_docstrings_repeat_the_noun() -> None:
+    """At most 1 % use a chain of pronouns, such as "one that" or "those that", in place of a noun."""
+    texts = [text for path in source_files() for text in layout.docstrings(path)]
+    assert sum(bool(layout.PRONOUN_CHAINS.search(text)) for text in texts) <= len(texts) / 100
+
+
 def test_file_lengths() -> None:
     """No file has more than 600 lines."""
     lines = [len(path.read_text().splitlines()) for path in source_files()]

@@ -29,7 +29,7 @@ def printable(text: str, limit: int = 400) -> str:
 def printable_text(text: str) -> str:
     """Escape untrusted text for the terminal, and keep its line breaks; a tab becomes spaces.
 
-    No other control character is left, nor one that prints nothing or changes the direction of writing.
+    No other control character is left, nor any that prints nothing or changes the direction of writing.
     """
     lines = text.replace("\r\n", "\n").expandtabs(4).split("\n")
     return "\n".join(printable(line, len(line) * _LONGEST_ESCAPE + 1) for line in lines)

@@ -213,7 +213,7 @@ class Judge:
         criteria: Criteria | None = None,
         reference: str = "",
     ) -> Judgment:
-        """Choose the best response or rank all of them, as `rank` does."""
+        """Choose the best response or rank all responses, as `rank` does."""
         kind: Kind | None = "pointwise" if pointwise else None
         return await self._await(self._judge(prompt, numbered(responses), kind, criteria, reference))
 

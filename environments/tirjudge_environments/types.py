@@ -27,14 +27,14 @@ class Criterion:
     weight: float = 1.0
     """Its share of the aggregate, 0 or more."""
     polarity: Literal["positive", "negative"] = "positive"
-    """A response that fulfils a positive criterion is good, one that fulfils a negative one is bad."""
+    """`positive`: fulfilling the criterion is good. `negative`: fulfilling it is bad."""
     must_have: bool = False
     """True if a response that does not satisfy it has an aggregate of 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
-    """A prompt, its candidate responses and, when known, the index of the best of them."""
+    """A prompt, its candidate responses and, when known, the index of the best response."""
 
     id: str
     prompt: tuple[Message, ...]
@@ -374,7 +374,7 @@ class Question:
 class Budget:
     """Limits of one trajectory.
 
-    None of them is a wall-clock time: otherwise the load of the machine would influence what the policy
+    No limit is a wall-clock time: otherwise the load of the machine would influence what the policy
     learns.
     """
 

@@ -18,7 +18,7 @@ GROUP = "tirjudge.commands"
 """Entry-point group for further commands: a function for typer, or a Typer app."""
 
 _ABOUT = {
-    "attack": "Attack the verdicts of a judge and count those that flip.",
+    "attack": "Attack the verdicts of a judge and count the verdicts that flip.",
     "bon": "Let a judge select the best of N candidates.",
     "data": "Build corpora of training data, decontaminate rows, summarise them.",
     "compare": "Compare two runs over the same rows.",
@@ -55,7 +55,7 @@ _MOVED = {"--replay", "--compare", "--calibrate", "--protocols", "--published"}
 
 
 class Commands(TyperGroup):
-    """Our own commands and those of other packages; one that cannot be loaded does not affect the others."""
+    """Our own commands and those of other packages; a command that cannot be loaded leaves the others."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(_entries())

@@ -1,4 +1,4 @@
-"""`tirjudge attack`, which attacks a judge's verdicts and counts those that flip."""
+"""`tirjudge attack`, which attacks a judge's verdicts and counts the verdicts that flip."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def attack(
     *,
     options: RunnerOptions,
 ) -> None:
-    """Attack the verdicts of a judge and count those that flip. The same command resumes.
+    """Attack the verdicts of a judge and count the verdicts that flip. The same command resumes.
 
     Each row is judged once as it is, and once for each attack, which changes a response that should lose.
     Exit codes: 0 all rows judged, 1 some failed or none got a verdict, 2 usage or no rows, 130 interrupted.

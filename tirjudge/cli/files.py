@@ -276,7 +276,7 @@ def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: in
 
 
 def price_of(price_in: float | None, price_out: float | None) -> Price | None:
-    """Return the price that the options give. Raises ValueError if only one of them is given."""
+    """Return the price that the options give. Raises ValueError if only one price is given."""
     if price_in is None and price_out is None:
         return None
     if price_in is None or price_out is None:
@@ -295,7 +295,7 @@ def _sizes(page: Page) -> str:
 
 _LONGEST_CELL = 240
 _LISTED = 50
-"""Programs that the table names; `--json` has all of them."""
+"""Programs that the table names; `--json` has all programs."""
 
 
 @examples(

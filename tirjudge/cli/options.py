@@ -127,7 +127,7 @@ class RunnerOptions(RowOptions):
     @model_validator(mode="before")
     @classmethod
     def _take_endpoint(cls, given: Any) -> Any:
-        """Take the first endpoint as the base URL, for all that is the same for each of them."""
+        """Take the first endpoint as the base URL, for all that is the same for each endpoint."""
         if not isinstance(given, Mapping) or not given.get("endpoint"):
             return given
         if given.get("base_url"):

@@ -28,7 +28,7 @@ from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.storage.run_folder import JsonObject
 
 _NAMED = 5
-"""Rows found in only one of two files that are named; JSON has all of them."""
+"""Rows found in only one of two files that are named; JSON has all rows."""
 
 
 def headline(score: Score, run: str = "") -> str:

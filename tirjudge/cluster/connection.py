@@ -14,7 +14,7 @@ _SECONDS = 5.0
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 """The start of an HTTP/2 connection (RFC 9113, Section 3.4), which Ray's gRPC is: a preface and settings."""
 _FRAME, _SETTINGS = 9, b"\4"
-"""Bytes of a frame's header, and the fourth of them in the settings with which a server has to answer."""
+"""Bytes of a frame's header, and the fourth byte in the settings with which a server has to answer."""
 
 
 @dataclass(frozen=True, slots=True)

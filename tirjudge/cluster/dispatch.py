@@ -19,7 +19,7 @@ from tirjudge.judging.batch import TooManyFailures, Unjudged, Work
 _DOWN_IN_ROW = 3
 """Consecutive rows for which a worker's model or sandbox was down, after which others get its rows."""
 _MOST_LOST = 3
-"""Workers that may be lost while they judge a row; more of them would be the row's doing."""
+"""Workers that may be lost while they judge a row; more losses would be the row's doing."""
 _MOST_STARTS = 3
 """Consecutive starts that may fail before a run without any other worker ends."""
 _LOOK = 1.0
@@ -136,7 +136,7 @@ class ClusterRows:
 
     @property
     def capacity(self) -> int:
-        """Rows that should be in flight: what the workers judge at once, and what two more of them could."""
+        """Rows that should be in flight: what the workers judge at once, and what two more workers could."""
         # Rows without a worker wait here, and each of them is woken whenever another one is finished.
         return self.plan.concurrency * (len(self._seats) + _JOINING)
 

@@ -82,7 +82,7 @@ class _Calls(Spending):
 
 
 class Worker:
-    """Judges rows on a node. Ray calls the methods; those that are coroutines run at the same time."""
+    """Judges rows on a node. Ray calls the methods; coroutines run at the same time."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment

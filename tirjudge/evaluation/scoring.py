@@ -406,7 +406,7 @@ def _bootstrap(
 
 
 def _paired(first: Units, second: Units) -> tuple[Units, Units, tuple[str, ...], tuple[str, ...]]:
-    """Return the units that both runs contain, in the order of the first, and the ids in only one of them.
+    """Return the units that both runs contain, in the order of the first, and the ids in only one run.
 
     Raises Unscorable if there are none, or if one belongs to different sections.
     """

@@ -110,7 +110,7 @@ class Spending:
 
     @property
     def waiting(self) -> tuple[int, float]:
-        """Return the number of calls without an answer yet, and the seconds since the first of them began."""
+        """Return the number of unanswered calls, and the seconds since the first such call began."""
         begun = list(self._begun.values())
         return len(begun), time.monotonic() - min(begun) if begun else 0.0
 

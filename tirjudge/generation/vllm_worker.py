@@ -1,4 +1,4 @@
-"""The extension of vLLM's workers: it loads new weights and repacks those that vLLM has transformed.
+"""The extension of vLLM's workers: it loads new weights and repacks weights that vLLM has transformed.
 
 vLLM imports it by name in each worker process, also on a server of its own (`--worker-extension-cls`), so it
 imports little of this package.

@@ -207,7 +207,7 @@ class WeightReceiver:
     """
 
     def __init__(self, host: str, port: int, token: str, *, device: Any, dtype: Any) -> None:
-        """Connect to the trainer; `device` and `dtype` are those that this worker computes in."""
+        """Connect to the trainer; `device` and `dtype` are what this worker computes in."""
         import torch
 
         try:

@@ -1,7 +1,7 @@
 """Confidences of a verdict, by which a judge leaves rows open: votes, scores and whether a program decided.
 
 A confidence orders rows by how much a verdict can be trusted; whether it does so is measured by
-`tirjudge score --calibrate`. None of them asks the model how sure it is.
+`tirjudge score --calibrate`. No confidence asks the model how sure it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Abstention:
     async def apply(self, judged: Judgment, run: Run) -> Judgment:
         """Return a judgment with its confidence, and without its verdict if that is left open.
 
-        The views keep their verdicts, and `confidence.verdict` is the one that was withheld. A judgment of
+        The views keep their verdicts, and `confidence.verdict` is the withheld verdict. A judgment of
         one response, which is compared with nothing, and one without a verdict are not changed otherwise.
         """
         value = await self._value(judged, run) if judged.best else None
@@ -69,7 +69,7 @@ def confidence_of(judged: Judgment, name: Literal["vote-share", "margin"]) -> fl
 def vote_share(votes: Votes, best: Sequence[int]) -> float | None:
     """Return the share of votes, from 0 to 1, for the candidates `best`; None without a verdict.
 
-    A tie of k is worth 1 / k for each of them, and no verdict is for nobody. If `best` is a tie, only ties
+    A tie of k is worth 1 / k for each candidate, and no verdict is for nobody. If `best` is a tie, only ties
     are for it: two orders that name two candidates make a tie that nobody voted for.
     """
     if not votes or not best:

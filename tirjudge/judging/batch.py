@@ -49,7 +49,7 @@ class Plan:
     """Judge only this many rows from the start."""
     concurrency: int = 32
     first: int = 2
-    """Rows that are judged alone until one of them has a result, so that a run shows its first verdict, or a
+    """Rows that are judged alone until one row has a result, so that a run shows its first verdict, or a
     wrong key, before the model starts on `concurrency` rows."""
     give_up_after: int = 50
     """Abort after this many consecutive model or sandbox failures; 0 never aborts."""
@@ -73,7 +73,7 @@ class TooManyFailures(RuntimeError):
 
 @dataclass(slots=True)
 class SlowStart:
-    """The start of a run, in which few rows are judged until one of them is finished."""
+    """The start of a run, in which few rows are judged until one row is finished."""
 
     first: int
     """Rows that are judged alone."""
@@ -421,7 +421,7 @@ async def judge_rows(
 
     A row that cannot be judged is a Failure and does not stop the others. After `plan.give_up_after`
     consecutive failures of the model or the sandbox, and once the cost limit is reached, the remaining rows
-    fail without being tried. Raises NoRowJudged if there are rows and none of them could be judged.
+    fail without being tried. Raises NoRowJudged if there are rows and no row could be judged.
     """
     result = await _Run(engine, plan, progress or (lambda done, total: None), len(rows)).all(rows)
     if result.failures and not result.judgments:

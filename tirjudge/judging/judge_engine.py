@@ -40,7 +40,7 @@ Kind = Literal["pointwise", "pairwise", "listwise"]
 _MAX_TOKENS = 8192
 """Tokens of one view if neither the options nor the model say otherwise."""
 _TURNS_WITHOUT_PROGRAMS = 5
-"""Turns of a view beyond those that run a program, the verdict's included."""
+"""Turns of a view beyond the turns that run a program, the verdict's included."""
 
 
 class JudgeEngine:
@@ -94,7 +94,7 @@ class JudgeEngine:
     ) -> Judgment:
         """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
 
-        `order` replaces the configured one. A task with criteria is judged by each of them in a dialogue of
+        `order` replaces the configured one. A task with criteria is judged by each criterion in a dialogue of
         its own (see `by_criteria`). Raises ValueError if the format takes another number of responses or has
         no orders, and if it does not show a reference or criteria that the task has.
         """
@@ -163,7 +163,7 @@ class JudgeEngine:
     async def check(self) -> None:
         """Ask the model for one token and the sandbox for an empty program.
 
-        Raises GeneratorFailed or SandboxUnavailable, in one line, for the one that cannot answer.
+        Raises GeneratorFailed or SandboxUnavailable, in one line, naming the part that cannot answer.
         """
         prompt = Prompt(messages=(Message("user", "Hello"),))
         encoder = self._generator.encoder
@@ -312,7 +312,7 @@ def view_tokens(options: JudgeOptions, note: ModelNote) -> int:
 
 
 def _check_note(options: JudgeOptions, note: ModelNote) -> None:
-    """Raise ValueError for prompts other than those that the model was trained with.
+    """Raise ValueError for prompts other than the prompts of the model's training.
 
     A model that was trained with other prompts judges far worse, and nothing in its verdicts shows why.
     """

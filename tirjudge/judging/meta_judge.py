@@ -149,7 +149,7 @@ class RewardQuestions:
 
     Every question is asked once: its answer is cached under its key, and in the store `kept` if there is one,
     so that `Environment.score` computes the same rewards from that file later. No answer is ever made up. A
-    model that is down is retried; one that stays down, or refuses every question (a wrong key or address),
+    model that is down is retried; a model that stays down, or refuses every question (wrong key or address),
     raises NotAnswered. Belongs to one event loop.
     """
 

@@ -86,7 +86,7 @@ class SandboxOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, given: Any) -> Any:
-        """Name the closest option for one that does not exist."""
+        """Name the closest option for an unknown name."""
         for name in given if isinstance(given, Mapping) else ():
             if name not in cls.model_fields:
                 close = get_close_matches(str(name), cls.model_fields, n=1)
@@ -143,7 +143,7 @@ class JudgeOptions(SandboxOptions):
     """Further attempts of a request after a temporary failure; at most two before the first answer."""
 
     format: Annotated[str, Option("Judging", metavar="NAME", default="TIR-Judge's, by the row")] = ""
-    """Judge format, one of those that `tirjudge formats` lists."""
+    """Judge format: a name that `tirjudge formats` lists."""
     options: Annotated[Mapping[str, Any], Option("Judging", name="option", metavar="KEY=VALUE")] = Field(
         default_factory=dict
     )

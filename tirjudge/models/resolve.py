@@ -105,7 +105,7 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
 
 
 def is_local_name(name: str) -> bool:
-    """Return True for a short name, a path and a GGUF file: none of them is an endpoint's name of a model."""
+    """Return True for a short name, a path and a GGUF file, which are never an endpoint's name of a model."""
     short = name in KNOWN or name in (MINI, embedded_name())
     path = name.startswith((".", "/", "~")) or name.endswith(".gguf")
     return short or path or Path(name).exists()

@@ -331,7 +331,7 @@ class RecordedRow(_Recorded):
         return any(len(verdicts) > 1 for verdicts in chosen.values())
 
     def variables(self, program: RecordedPassage) -> dict[str, Any]:
-        """Return the variables of a program. Raises ValueError if the row does not have all of them."""
+        """Return the variables of a program. Raises ValueError if the row lacks a variable."""
         if program.bindings is None:
             raise ValueError("its variables are not in the file")
         return {name: self._value(reference) for name, reference in program.bindings.items()}

@@ -69,8 +69,8 @@ class JudgedRun:
 def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, seed: int = 0) -> JudgedRun:
     """Read a result file of `judge`, `eval` or `bon`.
 
-    Raises OSError for a missing file, and ValueError, in one line, for one without rows and for one that is
-    no result file.
+    Raises OSError for a missing file, and ValueError, in one line, for a file without rows and for a file
+    that is no result file.
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
     for row, fields in read_rows(path):

@@ -125,7 +125,7 @@ def row_flags(row: RecordedRow) -> int:
 def read_rows(path: Path) -> Iterator[tuple[RecordedRow, dict[str, Any]]]:
     """Yield the complete rows of a result file, each with its fields.
 
-    Raises OSError for a missing file, and ValueError for one without rows and for one that is no result file.
+    Raises OSError for a missing file, and ValueError for a file without rows and for any other file.
     """
     empty = True
     for row, fields in read_result_rows(path):

@@ -51,7 +51,7 @@ class ArrivingGroups:
     ) -> tuple[GroupRewards, int]:
         """Wait until `size` members of `group` are there; return the group's rewards and the member's place.
 
-        `member` is unique to the request: one that is repeated takes its old place. After a full group, the
+        `member` is unique to the request: a repeated request takes its old place. After a full group, the
         next member opens a new group of the same name. Raises MembersMissing after `seconds`, and what
         `judge` raises; the group then forms again from members that are sent again.
         """

@@ -239,7 +239,7 @@ class Judgments:
     def of(self, question: CandidateSet, solved: Sequence[float] | None = None) -> QuestionReferee:
         """Return a referee for the candidates of one question.
 
-        `solved` says which of them solve it, if that is known: judgments are recorded with their reward.
+        `solved` says which candidates solve it, if that is known: judgments are recorded with their reward.
         """
         return QuestionReferee(question, self, solved)
 
@@ -308,7 +308,7 @@ class QuestionReferee:
 
 
 def _label(candidates: Sequence[int], solved: Sequence[float] | None) -> int | None:
-    """Return the position of the one candidate that solves the question best; None without such a one."""
+    """Return the index of the best candidate; None if several are tied or none is graded."""
     if solved is None or len(candidates) < 2:
         return None
     shares = [solved[candidate] for candidate in candidates]

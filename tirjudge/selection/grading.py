@@ -50,7 +50,7 @@ if not _suite.countTestCases() or not _unittest.TextTestRunner().run(_suite).was
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """A prompt with N candidates, and the evidence, if there is any, for which of them solve it."""
+    """A prompt with N candidates, and the evidence, if there is any, for which candidates solve it."""
 
     task: JudgeTask
     """Its `gold` holds the `check` and what that needs: `answer`, `instructions`, `tests` or `solved`."""

@@ -191,7 +191,7 @@ class GroupJudge:
     async def _play(
         self, method: Tournament, task: JudgeTask, most: int | None, seed: int, order: Order | None
     ) -> tuple[list[Comparison], int]:
-        """Compare the pairs of all rounds; return the comparisons, and how many of them were known."""
+        """Compare the pairs of all rounds; return the comparisons, and how many were known."""
         # Another bracket for every group, which is a function of its texts alone.
         drawn = derive_seed(seed, "group", repr(task.prompt), *task.candidates)
         size, known = len(task.candidates), 0

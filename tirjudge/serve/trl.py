@@ -67,7 +67,7 @@ class JudgeGroupReward:
     The completions of a batch are grouped by their prompt, and all groups are judged at the same time. A
     completion without any verdict gets None, which TRL leaves out of its group. A judge that stays down
     raises GeneratorFailed or SandboxUnavailable, which stops the training: a reward is never invented.
-    Logged metrics: `judge/calls` and `judge/cached` (calls that were needed, and those of them that were
+    Logged metrics: `judge/calls` and `judge/cached` (calls that were needed, and calls whose answers were
     known, per group), `judge/ties`, `judge/no_comparison` and `judge/no_verdict` (shares of comparisons and
     of completions) and `judge/duplicates` (share of completions).
     """

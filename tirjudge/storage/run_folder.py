@@ -50,7 +50,7 @@ class JsonLines:
             raise
 
     def append(self, *rows: Mapping[str, Any]) -> None:
-        """Append rows; they are on the disk when this returns. After an OSError none of them is.
+        """Append rows; they are on the disk when this returns. After an OSError no row is.
 
         Floats that JSON cannot represent (nan, inf) are written as null.
         """

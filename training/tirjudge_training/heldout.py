@@ -48,7 +48,7 @@ class ValidationConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(default=100, gt=0)
-    """Tasks per judge, at most; each validated step answers all of them greedily (ours)."""
+    """Tasks per judge, at most; each validated step answers all tasks greedily (ours)."""
     every: int = Field(default=10, gt=0)
     """Generation batches between two validations; the last step is validated too (ours)."""
     keep: int = Field(default=1, gt=0)
@@ -241,7 +241,7 @@ class Validation:
     """Measures greedy answers of the live sampler, and keeps snapshots of the steps with the most right ones.
 
     A checkpoint holds Adam's moments too and is 6 to 8 times as large as a snapshot in bfloat16, so that few
-    of them can be kept; the best of all validated steps is kept however early it was.
+    checkpoints can be kept; the best of all validated steps is kept however early it was.
     """
 
     def __init__(

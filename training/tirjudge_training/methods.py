@@ -41,7 +41,7 @@ class Pipeline:
 
     @property
     def making(self) -> tuple[Stage, ...]:
-        """The stages up to the one that makes the result; those after it are controls."""
+        """The stages up to the one that makes the result; the stages after it are controls."""
         return self.stages[: [stage.name for stage in self.stages].index(self.result) + 1]
 
     @property

@@ -1,4 +1,4 @@
-"""Model folders: load a model, write one that `tirjudge judge --model` accepts, and LoRA adapters."""
+"""Model folders: load a model, write a model that `tirjudge judge --model` accepts, and LoRA adapters."""
 
 from __future__ import annotations
 

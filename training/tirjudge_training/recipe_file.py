@@ -58,7 +58,7 @@ def load_arms(
 ) -> dict[str, Config]:
     """Load the arms of a comparison by name: a table `[arms.NAME...]` overrides keys of the recipe.
 
-    Returns those that `only` names, or all; an empty dict for a recipe without arms. Raises BadRecipe.
+    Returns the arms that `only` names, or all; an empty dict for a recipe without arms. Raises BadRecipe.
     """
     arms = dict(islice(_arms(kind, recipe, assignments, RECIPES), 1, None))
     for name in only:

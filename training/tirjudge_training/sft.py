@@ -192,7 +192,7 @@ def share_lengths(step: Sequence[Sample], processes: int, together: int) -> Iter
     """Order an optimizer step so that its processes pass samples of similar lengths at the same time.
 
     `together` samples are passed at a time, by all `processes`, which wait for the slowest. A step has the
-    same samples for any number of processes, and its loss is a mean over all of them, so that only their
+    same samples for any number of processes, and its loss is a mean over all samples, so that only their
     order within the step may change.
     """
     by_length = sorted(step, key=lambda sample: len(sample.ids))

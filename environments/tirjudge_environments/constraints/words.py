@@ -63,7 +63,7 @@ class Split:
     letters: str
 
     def number(self, rng: Random, low: int, high: int) -> int:
-        """Sample a threshold in [low, high]; those that are 1 modulo 3 are held out."""
+        """Sample a threshold in [low, high]; thresholds that are 1 modulo 3 are held out."""
         heldout = self.name == "heldout"
         return rng.choice([n for n in range(low, high + 1) if (n % 3 == 1) is heldout])
 

@@ -85,8 +85,8 @@ class TirFormat(BaseModel, ABC):
     """Maximum length of a shown output; a longer one is cut in the middle."""
     shown_chars: int | None = Field(default=None, ge=2)
     """Characters of a response, and of the reference, that the prompt shows, half of them from each end,
-    around a count of those left out; None shows all. Programs find them whole in either case. Our own
-    option."""
+    around a count of the characters left out; None shows all. Programs find them whole in either case.
+    Our own option."""
 
     isolated: bool = False
     """Tell the judge how its programs run the code of a response as a separate program. Our own option; the

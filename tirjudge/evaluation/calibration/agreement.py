@@ -43,7 +43,7 @@ class BaseRates:
 
 
 def agreements(rows: Sequence[CalibratedRow], annotators: Sequence[str], *, seed: int) -> list[Agreement]:
-    """Return the judge's agreement with each annotator and with most of them, then that of annotators.
+    """Return the judge's agreement with each annotator and with the majority, then that of annotators.
 
     A missing verdict is a class of its own, which agrees with nobody.
     """

@@ -133,7 +133,7 @@ def decision(row: JudgedRow) -> tuple[int, ...]:
 
 
 def sample_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
-    """Return the candidates that the votes of one sample name; none if one of them is no verdict."""
+    """Return the candidates that the votes of one sample name; none if one vote is no verdict."""
     if not all(vote.best for vote in votes):
         return ()
     return tuple(sorted({index for vote in votes for index in vote.best}))

@@ -173,7 +173,7 @@ def _is_ordered(row: CalibratedRow) -> bool:
 
 
 def _ordered(rows: Sequence[CalibratedRow]) -> tuple[Values, Values]:
-    """Return the confidence of each verdict that has one, and 1 for those that are wrong."""
+    """Return the confidence of each verdict that has one, and 1 for wrong verdicts."""
     kept = [row for row in rows if _is_ordered(row)]
     confidence = np.array([row.confidence for row in kept], dtype=np.float64)
     return confidence, np.array([row.decision != row.gold for row in kept], dtype=np.float64)

@@ -37,7 +37,7 @@ class Variance:
 
 
 def variances(rows: Sequence[CalibratedRow]) -> list[Variance]:
-    """Return the variance over reruns and over orders, for those that the rows have several of.
+    """Return the variance over reruns and over orders, where the rows have several.
 
     Rows need a majority label. A missing verdict is wrong, and differs from every verdict.
     """

@@ -77,7 +77,7 @@ class Scale:
 
     column: str
     values: Callable[[Record], Iterable[Any]]
-    """Returns the column's values in a row; those that are no numbers are passed over."""
+    """Returns the column's values in a row; values that are no numbers are passed over."""
     fault: Callable[[Mapping[float, int]], str]
     """Says what is wrong with a file that has so many zeros, ones and others (OTHER); empty if nothing is."""
 

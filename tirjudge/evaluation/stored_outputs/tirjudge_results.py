@@ -64,7 +64,7 @@ class ProgramShape(_Shape):
 
 
 def candidates_shown(views: Sequence[Record]) -> int:
-    """Count the candidates; each of them is shown in some view."""
+    """Count the candidates; each candidate is shown in some view."""
     return 1 + max(int(index) for view in views for index in view["order"])
 
 
@@ -263,7 +263,7 @@ def _labelled(label: Record, candidates: int) -> tuple[int | None, bool]:
 
 
 def _decision(row: Record, candidates: int) -> dict[str, Any]:
-    """Return the row's verdict as extras, also one that was left open; none if there is no comparison."""
+    """Return the row's verdict as extras, also if it was left open; none if there is no comparison."""
     held = row.get("confidence")
     verdict = held.get("verdict") if isinstance(held, Mapping) else row.get("verdict")
     if candidates < 2:

@@ -66,7 +66,7 @@ class OpenAIGenerator:
       sampled. Ids are appended and never re-encoded: the tier for training. Needs a tokenizer.
     * ``turns``: plain chat; program outputs are sent as user turns. Works everywhere.
     * ``tools``: native calls (``run_python``), their outputs as tool messages. A prompt that offers tools
-      always uses them; one that offers none is plain chat.
+      always uses them; a prompt that offers none is plain chat.
     * ``auto``: ``tools`` if the prompt offers tools, ``completions`` if a tokenizer was given, else
       ``turns``.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NAME = "tirjudge_grouped"
 MOST_SCORES = 1 << 24
-"""The most scores of a layer that are held in memory; longer passes use `sdpa`, which holds few of them."""
+"""The most scores of a layer that are held in memory; longer passes use `sdpa`, which holds few scores."""
 
 
 def grouped_attention(

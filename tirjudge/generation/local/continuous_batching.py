@@ -134,7 +134,7 @@ class Decoder:
         return ended + self._leave(lambda row: row.finish is not None)
 
     def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
-        """Take rows out of the batch and park those that were not cancelled; return them."""
+        """Take rows out of the batch and park the rows that were not cancelled; return them."""
         gone = []
         for slot in reversed(range(len(self._rows))):
             row = self._rows[slot]
@@ -151,7 +151,7 @@ class Decoder:
         return gone[::-1]
 
     def _admit(self) -> list[Row]:
-        """Admit waiting rows to free slots, in order; return those that were cancelled while they waited."""
+        """Admit waiting rows to free slots, in order; return rows that were cancelled while they waited."""
         while self._submitted:
             self._waiting.append(self._submitted.popleft())
         cancelled = [row for row in self._waiting if row.cancelled]

@@ -43,7 +43,7 @@ _IMPORTED = 300_000_000
 _GPU_FILES = "/dev/nvidiactl", "/dev/dxg", "/dev/kfd"
 """Device files of the drivers of NVIDIA, of the Windows Subsystem for Linux, and of AMD."""
 _HOMES = 4096
-"""Dialogues whose worker is remembered; one that is forgotten only loses its keys and values."""
+"""Most dialogues that stay with a worker. Evicting a dialogue costs only its KV cache."""
 
 
 def load(
@@ -96,7 +96,7 @@ class ProcessesGenerator:
     """
 
     def __init__(self, path: str, *, processes: int, max_rows: int, **options: Any) -> None:
-        """Start the processes and wait until each of them has loaded the model; see `load`."""
+        """Start the processes and wait until each process has loaded the model; see `load`."""
         self.model = path
         self._homes: OrderedDict[tuple[Message, ...], _Worker] = OrderedDict()
         self._workers: list[_Worker] = []

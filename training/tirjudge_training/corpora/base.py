@@ -1,4 +1,4 @@
-"""The source interface: which rows of a public dataset are read, and which question each of them asks."""
+"""The source interface: which rows of a public dataset are read, and which question each row asks."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
     """Build a corpus in `folder`, or resume an interrupted build; return the report by source.
 
     The rows stay in `work` until all sources are complete; then `data` appears at once. Raises ValueError for
-    an unknown source or one that lacks generators, OtherCorpus, Locked, DiskFull, and what
+    an unknown source or a source that lacks generators, OtherCorpus, Locked, DiskFull, and what
     `SourceBuild.rows` raises.
     """
     _check(config)

@@ -22,7 +22,7 @@ class QuestionSample:
     Takes one pass over the questions and memory for `n` of them. `repeats` allows several questions with the
     same prompt. `clean` decides whether a question may be taken, and is called only for those that would be,
     since it searches every benchmark. After iterating, `read` is the number of rows and `skipped` counts
-    those left out, by reason.
+    the rows left out, by reason.
     """
 
     def __init__(

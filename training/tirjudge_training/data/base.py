@@ -59,7 +59,7 @@ class DataConfig(BaseModel):
     weights: Mapping[str, Weight] = Field(default_factory=dict)
     """Weights of domains: how often their tasks come; 1 unless named, and 0 leaves a domain out."""
     formats: Mapping[str, Weight] = Field(default_factory=dict)
-    """Weights of judges: how often each gets a task that several of them accept; 1 unless named."""
+    """Weights of judges: how often each judge gets a task that several judges accept; 1 unless named."""
 
 
 def data_path(path: Path) -> Path:
@@ -91,7 +91,7 @@ class Data(Protocol):
     def source(
         self, groups: int, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None
     ) -> TaskSource:
-        """Return the training tasks of an RL stage with `groups` slots per batch, at most `rows` of them.
+        """Return the training tasks of an RL stage with `groups` slots per batch, from at most `rows` rows.
 
         `chosen` are the ids of the only tasks that the stage draws from; None means all tasks.
         """
@@ -103,7 +103,7 @@ class Data(Protocol):
         """
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
-        """Return `n` distinct training tasks; None is all of them. Raises ValueError if they are endless."""
+        """Return `n` distinct training tasks; None is all tasks. Raises ValueError if they are endless."""
 
     def validation(self, n: int) -> list[FormattedTask]:
         """Return at most `n` tasks per judge, whose prompts are in no training task."""
@@ -121,7 +121,7 @@ class Demonstrated(Protocol):
 
 
 def demonstrated(data: Data, n: int | None, seed: int, families: Collection[str] = ()) -> list[FormattedTask]:
-    """Return `n` tasks with a demonstrated dialogue, or all of them; empty for data without any.
+    """Return `n` tasks with a demonstrated dialogue, or all such tasks; empty for data without any.
 
     With `families`, return only tasks without any other constraint family.
     """

@@ -101,7 +101,7 @@ class RowData:
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return, per judge, its training rows, repeated by weights above 1, and those that are too long."""
+        """Return, per judge, its training rows, repeated by weights above 1, and rows that are too long."""
         rows = Counter(row.format for row in (*self._reserved, *self._train))
         names = sorted(rows.keys() | self.too_long.keys())
         return {name: {"rows": rows[name], "too_long": self.too_long[name]} for name in names}
@@ -220,7 +220,7 @@ class RowData:
             yield FormattedTask(self._judge(row, task), _described(row, task))
 
     def _judge(self, row: Row, task: JudgeTask) -> str:
-        """Return the judge that the row names, or one that accepts it, sampled by weight."""
+        """Return the judge that the row names, or a judge that accepts the row, sampled by weight."""
         named = row.fields.get(JUDGE)
         if named is not None and named not in self._judges:
             raise ValueError(f"{row.where}: no judge {named!r}; there are {', '.join(self._judges)}")

@@ -135,7 +135,7 @@ class TrajectoryFilter:
             self._right.setdefault((formatted.format, formatted.task.id, name), []).append(views[name])
 
     async def correct(self, formatted: FormattedTask, trajectory: Trajectory) -> None:
-        """Add a corrected dialogue, which is scored in place of the one that it corrects."""
+        """Add a corrected dialogue, which is scored in place of the dialogue that it corrects."""
         converted = await self._convert(formatted, trajectory)
         before = self._converted[formatted.format, formatted.task.id][trajectory.sample]
         name = trajectory.view.name
@@ -227,7 +227,7 @@ class Distillation:
         asyncio.run(self._load_earlier())
 
     def ask(self) -> JsonObject:
-        """Collect the missing dialogues; return a summary of all of them.
+        """Collect the missing dialogues; return a summary of all dialogues.
 
         Dialogues that are in the folder are not requested again. Raises TeacherUnavailable if teacher or
         sandbox is down, OSError if the disk is full, RuntimeError if no dialogue has the full reward.

@@ -92,7 +92,7 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield name and tensor of every weight; tied weights appear under their first name only.
 
     The model is not changed. If its parameters are sharded over processes (FSDP), every process must iterate
-    over all of them, since gathering is a collective operation.
+    over all weights, since gathering is a collective operation.
     """
     import torch
 

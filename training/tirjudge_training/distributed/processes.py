@@ -18,7 +18,7 @@ from tirjudge.storage.run_folder import JsonLines, JsonObject, RunFolder, read_l
 T = TypeVar("T")
 
 PATIENCE = timedelta(days=7)
-"""The time that a process waits for one that works alone; long, since torchrun ends them all if one dies."""
+"""The time that a process waits for another that works alone; long, since torchrun ends all if one dies."""
 
 
 class FirstFailed(RuntimeError):
@@ -27,7 +27,7 @@ class FirstFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The run's processes, seen from one of them. All processes make the same calls in the same order."""
+    """The run's processes, seen from one process. All processes make the same calls in the same order."""
 
     rank: int = 0
     """0 is the first process, which writes all files but the rows and shards of the others."""
@@ -124,7 +124,7 @@ ALONE = Processes()
 
 
 def cpus_of_this_process() -> int:
-    """Return the CPUs that this process may keep busy: its share of those that the machine's processes have.
+    """Return the CPUs that this process may keep busy: its share of the CPUs of the machine's processes.
 
     A launcher starts several processes on one machine and does not divide the CPUs among them.
     """
@@ -152,9 +152,9 @@ class Sharding(StrEnum):
     """The part of weights, gradients and Adam's moments that each process holds."""
 
     NONE = "plain processes"
-    """All of them (DDP)."""
+    """All weights (DDP)."""
     FSDP = "FSDP"
-    """A shard of all of them."""
+    """A shard of all weights."""
 
     @classmethod
     def launched(cls) -> Sharding:

@@ -53,7 +53,7 @@ class Outcome(Generic[T]):
     """The results of a round of work, the same in every process."""
 
     results: dict[int, T]
-    """The results by the number of the piece of work, in rising order; those that were cut are missing."""
+    """The results by the number of the piece of work, in rising order; pieces that were cut are missing."""
     cut: tuple[int, ...]
     """The pieces that were started and then cancelled."""
     seconds: float

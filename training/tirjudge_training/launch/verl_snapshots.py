@@ -24,7 +24,7 @@ _LAST = "latest_checkpointed_iteration.txt"
 class Snapshots:
     """verl's callback at checkpoints: it keeps the weights of the best validated steps, as model folders.
 
-    Checkpoints hold Adam's moments too, so that verl keeps few of them; the best step may be an early one.
+    Checkpoints hold Adam's moments too, so that verl keeps few; the best step may be an early one.
     """
 
     def __init__(self, config: Any) -> None:

@@ -11,7 +11,7 @@ from tirjudge_environments.constraints import FAMILIES, SPLITS, Constraint, Spli
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 CANDIDATES = {"tir-pairwise": 2, "tir-pointwise": 2, "tir-listwise": 4}
-"""Number of candidates per format; exactly one of them satisfies the constraint.
+"""Number of candidates per format; exactly one candidate satisfies the constraint.
 
 The two responses of a pointwise task are shown one at a time, and the reward compares their scores.
 """

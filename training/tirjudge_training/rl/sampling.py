@@ -40,7 +40,7 @@ class GenerationBatch:
     stream: RowStream | None = None
     """The stream that the batch was drawn from, at the place after it."""
     staleness: int = 0
-    """Steps of training between the weights that sampled the batch and those that it trains."""
+    """Steps of training between the weights that sampled the batch and the weights that it trains."""
     wasted: int = 0
     """Tokens of finished turns that are in no rollout of the batch."""
     seconds: Mapping[str, float] = field(default_factory=dict)

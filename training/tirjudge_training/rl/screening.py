@@ -21,7 +21,7 @@ class ScreenConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     samples: int = Field(default=8, gt=1)
-    """Rollouts per row. Rows that are right in all of them, or in none, are left out."""
+    """Rollouts per row. Rows that are right in all rollouts, or in none, are left out."""
     replay: float = Field(default=0.0, ge=0, lt=1)
     """Share of the rows of RL that are known rows, right in all samples. They teach only if the policy
     forgets them."""

@@ -39,7 +39,7 @@ class RowStream:
         self._deferred: tuple[int, ...] = ()
 
     def __call__(self, position: int) -> FormattedTask | None:
-        """Return the row at a position counted from the first one that was not drawn; None after the end."""
+        """Return the row at a position counted from the first undrawn row; None after the end."""
         number = self._number(position)
         return None if self._limit is not None and number >= self._limit else self._row(number)
 

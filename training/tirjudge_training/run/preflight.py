@@ -253,7 +253,7 @@ def available_disk(folder: Path) -> int:
 
 
 def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) -> None:
-    """Refuse a run whose weights do not fit where files of them are passed to vLLM.
+    """Refuse a run whose weights do not fit where weight files are passed to vLLM.
 
     Engines of the run start from such files, also if later weights are streamed.
     """

@@ -35,7 +35,7 @@ from tirjudge_training.stages.reinforcement import Reinforcement
 
 RESULTS = "results.md"
 ROWS = "rows.json"
-"""The file of a run folder with the number of training rows per judge, and of those that were left out."""
+"""The file of a run folder with the number of training rows per judge, and of rows that were left out."""
 
 UNCLAIMED = (
     "teacher.base_url",
@@ -123,7 +123,7 @@ def train(
     """Run a recipe in `folder`, or resume it there; returns the folder of the trained model.
 
     Finished stages are not repeated, and an interrupted stage is resumed. `command` is shown in the model
-    card, and `say` receives lines of progress. With several `processes`, each of them makes this call; the
+    card, and `say` receives lines of progress. With several `processes`, each process makes this call; the
     first one logs, and writes all files but the rows and shards of the others. Raises BadRecipe, RunMismatch
     for the folder of another recipe, Locked while another run is using it, TooSmall, ReporterMissing,
     and OtherTrainer for an RL stage of verl's.

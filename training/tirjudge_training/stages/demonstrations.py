@@ -59,7 +59,7 @@ class DemonstrationsConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: int | None = Field(default=None, gt=0)
-    """Number of rows; None is all of them. Every view of a row is a dialogue."""
+    """Number of rows; None is all rows. Every view of a row is a dialogue."""
     families: tuple[str, ...] = ()
     """Learn only from rows with no other constraint families than these; empty means all rows."""
     reasoning: bool = False

@@ -134,7 +134,7 @@ class Reinforcement(Stage):
 
     @property
     def _validations(self) -> int:
-        """The number of validated steps, at most; the last step is one of them."""
+        """The number of validated steps, at most; the last step is always validated."""
         return -(-self.config.steps // self.validation.every) if self.validation is not None else 0
 
     def describe(self, result: JsonObject) -> str:

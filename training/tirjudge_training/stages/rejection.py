@@ -27,7 +27,7 @@ class RejectionConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompts: int | None = Field(default=None, gt=0)
-    """Number of training tasks; None is all of them. The miniature's endless stream needs a number."""
+    """Number of training tasks; None is all tasks. The miniature's endless stream needs a number."""
     samples: int = Field(default=4, gt=0)
     """Rollouts per task, the paper's G."""
     rounds: int = Field(default=1, gt=0)
@@ -40,7 +40,7 @@ class RejectionConfig(BaseModel):
 
 
 class Rejection(Stage):
-    """Samples on training prompts with the model of an earlier stage; each process takes a share of them."""
+    """Samples on training prompts with the model of an earlier stage; each process takes its share."""
 
     distributed = True
     config: RejectionConfig

@@ -33,7 +33,7 @@ class FineTuning(Stage):
     samples: tuple[str, ...]
     """Names of the stages whose samples it trains on."""
     prompts: int | None
-    """Number of prompts that each of them processed; None is every training row."""
+    """Number of prompts that each stage processed; None is every training row."""
     drawn: int
     """The seed with which they drew these prompts."""
     demonstrated: bool = False
@@ -122,7 +122,7 @@ class AnswersConfig(BaseModel):
     text: str = LETTER
     """The whole answer in the form that the judge parses; `{letter}` is the letter of the right response."""
     prompts: int | None = Field(default=None, gt=0)
-    """Number of training tasks to learn from; None is all of them."""
+    """Number of training tasks to learn from; None is all tasks."""
 
 
 class Answering(Stage):

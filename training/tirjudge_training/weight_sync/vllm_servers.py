@@ -33,7 +33,7 @@ PATIENCE = httpx.Timeout(1800.0, connect=20.0)
 LONGEST = 300
 """The most characters of a server's answer that a message quotes."""
 INCOMPLETE = "incomplete"
-"""The name of a server's weights while it receives new ones, and after it did not receive all of them."""
+"""The name of a server's weights while it receives new ones, and after it did not receive all weights."""
 REPORT = 5.0
 """Seconds in which a server that has ended a sync says why."""
 
@@ -145,7 +145,7 @@ def send_weights(
     The servers hold the weights under `name`. From a GPU, which is `device`, tensors pass by NCCL to servers
     on other GPUs, else over TCP. `weights` is iterated to its end even if a server fails, since gathering
     sharded weights takes all processes. Raises GeneratorFailed; a server that did not receive all weights
-    then generates nothing, until it is sent all of them again.
+    then generates nothing, until it is sent all weights again.
     """
     remaining = iter(weights)
     try:
@@ -227,7 +227,7 @@ class VllmServerConfig(BaseModel):
     """An existing folder that trainer and servers see under the same path, through which weights pass if they
     are not streamed; None uses this machine's memory."""
     concurrency: int = Field(default=256, gt=0)
-    """Concurrent requests per process; vLLM queues those that it cannot run yet."""
+    """Concurrent requests per process; vLLM queues the requests that it cannot run yet."""
 
     @field_validator("urls")
     @classmethod
@@ -251,7 +251,7 @@ class ServedGenerator:
         """`folder` contains the model's tokenizer. Raises GeneratorFailed."""
         self.model = name
         self.weights = ""
-        """The name of the weights that the server must hold; empty while it has not received all of them."""
+        """The name of the weights that the server must hold; empty while it has not received all weights."""
         self._server, self._clock = server, BusyClock()
         self._endpoint = OpenAIGenerator(
             server.served_model(),
@@ -288,7 +288,7 @@ class ServedGenerator:
 
 
 class VllmServerPolicy:
-    """A copy of the trainer's model in every server; each process samples from one of them.
+    """A copy of the trainer's model in every server; each process samples from one server.
 
     The first process sends the weights to all servers at once, one tensor at a time; a folder of weights that
     they read is the other way.

@@ -120,7 +120,7 @@ async def _passes(program: str, tests: Sequence[str], sandbox: Sandbox) -> bool 
 UNDECIDED = "no answer that follows the constraint, or none that does not"
 Arguments = Mapping[str, Any]
 Verifiers = list[tuple[str, dict[str, Any]]]
-"""IFEval instruction ids with their arguments; an answer follows the constraint if all of them hold."""
+"""IFEval instruction ids with their arguments; an answer follows the constraint if all instructions hold."""
 
 
 def _counted(instruction: str, number: str, relation: str, **more: Any) -> Callable[[Arguments], Verifiers]:
