@@ -93,6 +93,7 @@ def metrics(root: Path) -> dict[str, object]:
         "modules at the roots": roots,
         "docstrings": len(texts),
         "docstrings with an unnamed subject": sum(bool(RIDDLES.match(text)) for text in texts),
+        "docstrings with a chain of pronouns": sum(bool(PRONOUN_CHAINS.search(text)) for text in texts),
         "their openings": dict(Counter(RIDDLES.findall("\n".join(text.split()[0] for text in texts)))),
         "comment lines, percent": round(100 * comments / sum(lines.values()), 1),
         "short files": short,
