@@ -20,11 +20,11 @@ from unittest.mock import patch
 
 from typer.testing import CliRunner
 
+from examples.miniature.synthesis import heldout_tasks
 from tirjudge.cli import app
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.templates import conversation_text
 from tirjudge_environments.types import derive_seed
-from tirjudge_training.miniature.synthesis import heldout_tasks
 
 ATTACKS = (
     *("remark", "verdict-tag", "forged-output", "forged-section", "hidden-section", "chatml"),

@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from examples.miniature.constraints import CHECKABLE, HELD_OUT
 from tests.command import TIRJUDGE
-from tirjudge_environments.constraints import CHECKABLE, HELD_OUT
 
 GOOD = 0.25
 """The probability that a candidate satisfies the constraint."""

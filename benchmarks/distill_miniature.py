@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 python -m benchmarks.distill_miniature --output runs/distill-0
 
 The teacher is the miniature at temperature 1, served as a plain chat endpoint.
-The student is a freshly warmed-up miniature, which learns from the dialogues that the teacher got right.
+The student is a freshly warmed-up miniature, which learns from the dialogues that the teacher got right;
+`python -m examples.miniature` makes it and the rows first.
 Further options are passed to `tirjudge train`; `results.md` in the run folder has the accuracies. This tests
 the mechanism only, since teacher and student are the same kind of model.
 """
@@ -80,7 +81,7 @@ def main() -> None:
     }
     answer = ChatServer(options.teacher).answer
     with served(Route("/v1/chat/completions", answer, methods=["POST"])) as url:
-        command = [TIRJUDGE, "train", "--distill"]
+        command = [TIRJUDGE, "train", "--recipe", "examples/miniature/recipes/mini.toml", "--distill"]
         command += ["--teacher", "miniature", "--teacher-base-url", url]
         command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         sys.exit(subprocess.run([*command, *train_options], check=False).returncode)

@@ -2,11 +2,10 @@
 
     python -m benchmarks.gpu_training --output FOLDER
 
-Runs `tirjudge train --recipe mini` with a larger network of the miniature's kind, and summarises the run's
-`rl/metrics.jsonl`. Groups are not filtered, so that every batch trains on all of its rollouts. The first
-batch, in which kernels are chosen and compiled, is in `measured.json` but in no median. The same command
-resumes an interrupted run. Without a GPU it computes in float32: `--parameters 1M --samples 64 --steps 2`
-takes about a minute.
+Trains the miniature's recipe with a larger network of its kind, and summarises the run's `rl/metrics.jsonl`.
+Groups are not filtered, so that every batch trains on all of its rollouts. The first batch, in which kernels
+are chosen and compiled, is in `measured.json` but in no median. The same command resumes an interrupted run.
+Without a GPU it computes in float32: `--parameters 1M --samples 64 --steps 2` takes about a minute.
 """
 
 from __future__ import annotations
@@ -21,17 +20,20 @@ from typing import Any
 
 import typer
 
+from examples.miniature.__main__ import SFT, write_rows, write_start
+from examples.miniature.model import MINIATURE, ShapeConfig
+from examples.miniature.warmup_corpus import CorpusConfig
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train
-from tirjudge_training.miniature.model import MINIATURE, ShapeConfig
 from tirjudge_training.run import model_size
 
+RECIPE = "examples/miniature/recipes/mini.toml"
 UNITS = {"M": 10**6, "G": 10**9}
 CORPUS = {"programs": 26, "readings": 10, "dialogues": 12}
 """Parts of the warm-up corpus per 48 samples, in the proportions of the miniature's recipe."""
 ASPECT, EXPANSION = 64, 3
 """Hidden units per layer, and the width of the feed-forward part as a multiple of the hidden size."""
-RESULT = "measured.json"
+RESULT, START = "measured.json", "start"
 
 
 def parameters(text: str) -> int:
@@ -66,18 +68,11 @@ def shape(least: int) -> ShapeConfig:
 
 def assignments(options: argparse.Namespace) -> Iterator[str]:
     """Yield the changes to the recipe; learning rates decrease with the width of the network."""
-    if options.model is not None:
-        yield f"model.base={json.dumps(str(options.model))}"
-    else:
-        network = shape(options.parameters)
-        slower = MINIATURE.hidden_size / network.hidden_size
-        yield from (f"warmup.shape.{name}={value}" for name, value in network.model_dump().items())
-        yield from (
-            f"warmup.corpus.{kind}={options.samples * share // sum(CORPUS.values())}"
-            for kind, share in CORPUS.items()
-        )
-        yield f"warmup.sft.learning_rate={3e-3 * slower}"
-        yield f"rl.learning_rate={5e-4 * slower}"
+    yield f"model.base={json.dumps(str(options.model or options.output / START / 'model'))}"
+    yield f"data.train={json.dumps(str(options.output / 'train.jsonl'))}"
+    yield f"data.heldout={json.dumps(str(options.output / 'heldout.jsonl'))}"
+    if options.model is None:
+        yield f"rl.learning_rate={5e-4 * slower(options)}"
     yield f"rl.steps={options.steps}"
     yield f"rl.groups={options.groups}"
     yield 'rl.filter="none"'
@@ -91,6 +86,24 @@ def assignments(options: argparse.Namespace) -> Iterator[str]:
         yield "rl.vllm.enable_sleep_mode=true"
         yield "rl.vllm.gpu_memory_utilization=0.7"
     yield from options.set
+
+
+def slower(options: argparse.Namespace) -> float:
+    """Return the factor of the learning rates, which decrease with the width of the network."""
+    return MINIATURE.hidden_size / shape(options.parameters).hidden_size
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Write the rows, and without a model the start of the training, if they are not there yet."""
+    if not (options.output / "train.jsonl").exists():
+        write_rows(options.output, train=options.groups * options.steps + 40, heldout=1, seed=options.seed)
+    folder = options.output / START
+    if options.model is None and not (folder / "model").exists():
+        parts = {kind: options.samples * share // sum(CORPUS.values()) for kind, share in CORPUS.items()}
+        sft = SFT.model_copy(update={"learning_rate": SFT.learning_rate * slower(options)})
+        write_start(
+            folder, CorpusConfig(**parts), sft=sft, shape=shape(options.parameters), seed=options.seed
+        )
 
 
 def measures(row: dict[str, Any]) -> dict[str, float]:
@@ -180,11 +193,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train, write `measured.json` and print the summary; return the exit code."""
     options = parsed(arguments)
     assign = list(assignments(options))
-    words = ["tirjudge", "train", "--recipe", "mini", "--seed", str(options.seed)]
+    words = ["tirjudge", "train", "--recipe", RECIPE, "--seed", str(options.seed)]
     command = shlex.join([*words, *(word for one in assign for word in ("--set", one))])
     print(command, flush=True)
+    prepare(options)
     try:
-        train(recipe="mini", output=options.output, assign=assign, seed=options.seed)
+        train(recipe=RECIPE, output=options.output, assign=assign, seed=options.seed)
     except typer.Exit as stopped:
         return stopped.exit_code
     found = measured(options.output, options, command)

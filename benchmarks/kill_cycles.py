@@ -24,12 +24,13 @@ from typing import Any
 
 from safetensors.torch import load_file
 
+from examples.miniature.__main__ import write_rows
 from tests.command import TIRJUDGE
 from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import read_lines
 
-RECIPE = ["mini", "--control"]
-SETTINGS = {
+RECIPE = ["examples/miniature/recipes/mini.toml", "--control"]
+SETTINGS: dict[str, Any] = {
     "model.base": resolve_model("mini"),
     "rl.steps": 4,
     "rl.groups": 4,
@@ -129,6 +130,8 @@ def main() -> int:
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
+        write_rows(root, train=200, heldout=8, seed=0)
+        SETTINGS.update({"data.train": root / "train.jsonl", "data.heldout": root / "heldout.jsonl"})
         began = time.perf_counter()
         assert start(root / "whole", root / "whole.log").wait() == 0, (root / "whole.log").read_text()
         seconds, order = time.perf_counter() - began, places(root / "whole.log")

@@ -15,14 +15,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from examples.miniature.constraints import FAMILIES
+from examples.miniature.model import open_environments
+from examples.miniature.scripted_teacher import DECISIVE
+from examples.miniature.synthesis import tasks
+from examples.miniature.warmup_corpus import SHOWN
 from tirjudge.statistics import Proportion
 from tirjudge_environments import Trajectory
-from tirjudge_environments.constraints import FAMILIES
 from tirjudge_sandbox import Execution, Status
-from tirjudge_training.miniature.model import open_environments
-from tirjudge_training.miniature.scripted_teacher import DECISIVE
-from tirjudge_training.miniature.synthesis import tasks
-from tirjudge_training.miniature.warmup_corpus import SHOWN
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 

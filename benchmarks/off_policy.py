@@ -16,11 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+from examples.miniature.__main__ import write_rows
+from examples.miniature.model import ENVIRONMENT
+from examples.miniature.synthesis import CANDIDATES
 from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
-from tirjudge_training.data.base import DataConfig
-from tirjudge_training.miniature.tasks import GeneratedData
+from tirjudge_training.data.base import DataConfig, EnvironmentConfig
+from tirjudge_training.data.rows import RowData
 from tirjudge_training.rl import engine
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
@@ -87,8 +90,10 @@ def measured(off_policy: bool, options: argparse.Namespace) -> tuple[float, str]
         if " reward " in line:
             ends.append(time.perf_counter())
 
-    data = GeneratedData(DataConfig())
+    judges = {name: EnvironmentConfig(name=name, options=ENVIRONMENT) for name in CANDIDATES}
     with TemporaryDirectory() as folder, RunFolder(Path(folder) / "rl") as run:
+        write_rows(Path(folder), train=2 * options.steps * options.groups, heldout=1, seed=0)
+        data = RowData(DataConfig(train=Path(folder) / "train.jsonl"), judges)
         train_rl(
             Path(resolve_model("mini")),
             run,

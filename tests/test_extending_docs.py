@@ -307,7 +307,7 @@ def test_the_loss_is_computed_by_the_trainer(tmp_path: Path) -> None:
 
 def test_the_method_is_planned(tmp_path: Path) -> None:
     printed = tirjudge(
-        *("train", "--recipe", "mini", "--set", "method=twice", "--set", "method_options.steps=2"),
+        *("train", "--set", "method=twice", "--set", "method_options.steps=2"),
         *("--output", tmp_path / "run", "--plan"),
     )
     table = printed.split("stage ", 1)[1].split("\ntotal ")[0].splitlines()[1:]

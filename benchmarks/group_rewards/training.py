@@ -15,11 +15,11 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from examples.miniature.constraints import FAMILIES, TRAIN, Constraint
+from examples.miniature.model import ShapeConfig, build_model
 from tirjudge import Judge
 from tirjudge.selection.tournaments import open_tournament
 from tirjudge.serve.trl import JudgeGroupReward
-from tirjudge_environments.constraints import FAMILIES, TRAIN, Constraint
-from tirjudge_training.miniature.model import ShapeConfig, build_model
 
 TAUGHT = ("upper", "lower", "question", "quoted")
 """Families of constraints that the policy is asked to keep."""

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.gpu_training import RESULT, main, parameters, shape
+from examples.miniature.model import build_model
 from tirjudge.models import resolve_model
-from tirjudge_training.miniature.model import build_model
 
 SMALL = ["--groups", "2", "--steps", "2", "--set", "rl.max_tokens=80", "--set", "heldout.max_tokens=16"]
 FROM_SCRATCH = [*SMALL, "--parameters", "1M", "--samples", "24"]

@@ -61,7 +61,7 @@ RUNS = {
     "tirjudge report verdicts.jsonl -o report.html": Runs("report.html", files={"verdicts.jsonl": VERDICTS}),
     f"tirjudge score {VERDICTS} --protocol both-orders": Runs("accuracy"),
     f"tirjudge compare examples/miniature.verdicts.jsonl {VERDICTS}": Runs("accuracy"),
-    "tirjudge train --recipe mini": Runs("total", more="--plan"),
+    "tirjudge train": Runs("total", more="--plan"),
     f"tirjudge bon examples/candidates.jsonl {QWEN}": Runs("oracle", answer="<score>5</score>"),
     # docs/judge.md
     f"tirjudge judge examples/rows.csv {QWEN}": Runs("8 rows"),

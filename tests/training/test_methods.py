@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.training.miniature import MINI, assignments
 from tirjudge_training.cli import train
 from tirjudge_training.methods import Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
@@ -35,7 +36,7 @@ TINY = (
 
 
 def pipeline(*assignments: str) -> Pipeline:
-    return pipeline_of(load(Recipe, "mini", assignments))
+    return pipeline_of(load(Recipe, "smol", assignments))
 
 
 def names(pipeline: Pipeline) -> list[str]:
@@ -46,16 +47,18 @@ def stage(pipeline: Pipeline, name: str) -> Any:
     return next(stage for stage in pipeline.stages if stage.name == name)
 
 
-def test_rl_alone_starts_with_a_warm_up_only_for_the_miniature() -> None:
-    assert names(pipeline()) == ["warmup", "heldout-base", "rl", "heldout-rl"]
-    assert names(pipeline("model.base=somewhere")) == ["heldout-base", "rl", "heldout-rl"]
-    assert stage(pipeline("model.base=somewhere"), "rl").start is None
+def test_a_warm_up_on_demonstrations_comes_before_the_method() -> None:
+    last = pipeline("validation.select=false")
+    assert names(last) == ["demonstrations", "warmup", "heldout-warmup", "rl", "heldout-rl"]
+    alone = pipeline("validation.select=false", "data.demonstrations=")
+    assert names(alone) == ["heldout-base", "rl", "heldout-rl"]
+    assert stage(alone, "rl").start is None
 
 
 def test_rl_alone_ends_with_its_last_weights_or_with_its_best_checkpoint() -> None:
-    last, best = pipeline(), pipeline("validation.select=true")
+    last, best = pipeline("validation.select=false"), pipeline()
     assert (last.result, list(last.models.values())) == ("rl", ["warmup", "rl"])
-    assert names(best) == ["warmup", "heldout-base", "rl", "select", "heldout-rl"]
+    assert names(best)[-3:] == ["rl", "select", "heldout-rl"]
     assert (best.result, list(best.models.values())) == ("select", ["warmup", "select"])
     assert stage(best, "select").stage == "rl"
 
@@ -64,7 +67,7 @@ def test_two_rounds_as_in_the_paper() -> None:
     """RL, then two rounds: sampling with the last model, SFT of the initial one, and RL from there."""
     found = pipeline("method=iterative")
     assert [name for name in names(found) if not name.startswith("heldout-")] == [
-        *("warmup", "rl-0", "select-0"),
+        *("demonstrations", "warmup", "rl-0", "select-0"),
         *("rejection-1", "sft-1", "rl-1", "select-1"),
         *("rejection-2", "sft-2", "rl-2", "select-2"),
     ]
@@ -96,7 +99,7 @@ def test_the_control_has_as_many_steps_of_rl_as_the_rounds_and_an_arm_without_rl
 
 def test_rejection_sampling_alone_teaches_a_model_its_own_right_answers() -> None:
     found = pipeline("method=rejection")
-    assert names(found) == ["warmup", "heldout-base", "rejection", "sft", "heldout-sft"]
+    assert names(found)[1:] == ["warmup", "heldout-warmup", "rejection", "sft", "heldout-sft"]
     sft = stage(found, "sft")
     assert (stage(found, "rejection").start, sft.start, sft.samples) == ("warmup", "warmup", ("rejection",))
     assert (found.result, list(found.models.values())) == ("sft", ["warmup", "sft"])
@@ -109,31 +112,18 @@ def test_no_two_stages_have_the_same_seed() -> None:
     assert stage(found, "rl-1").seed != stage(pipeline("method=iterative", "seed=1"), "rl-1").seed
 
 
-def test_a_warm_up_without_tools_has_the_same_size_and_only_text() -> None:
-    tools, text = (stage(pipeline(*a), "warmup").config.corpus for a in ((), ("data.no_tools=1.0",)))
-    assert text.samples == tools.samples
-    assert (text.programs, text.readings, text.text_only) == (0, 0, 1.0)
-    assert stage(pipeline("data.no_tools=0.5"), "warmup").config.corpus.text_only == 0.5
-
-
 @pytest.mark.parametrize(
     ("assignments", "line"),
     [
-        (("data.train=rows.jsonl",), "data.train needs model.base"),
-        (("data.heldout=rows.jsonl",), "are for rows of your own"),
-        (("method=iterative", "rejection.prompts="), "rejection.prompts"),
-        (("method=rejection", "rejection.prompts="), "rejection.prompts"),
+        (("data.train=",), "data.train"),
+        (("model.base=",), "model.base"),
         (
             ("method=itrative",),
             "no training method 'itrative'; "
             "there are answers, demonstrations, distill, iterative, rejection, rl",
         ),
-        (("method=answers",), "method 'answers': it needs labelled rows of your own"),
-        (("data.reserved=5",), "are for rows of your own"),
-        (
-            ("data.train=r.jsonl", "model.base=m", "data.reserved=5"),
-            "this method does not use: method must be distill or answers",
-        ),
+        (("method=demonstrations", "data.demonstrations="), "method 'demonstrations': it needs rows"),
+        (("data.reserved=5",), "this method does not use: method must be distill or answers"),
         (("data.no_tools=2",), "data.no_tools: Input should be less than or equal to 1"),
     ],
 )
@@ -160,9 +150,9 @@ def twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("twice")
 def test_a_method_of_another_package_is_planned_and_shrunk(tmp_path: Path) -> None:
-    recipe = load(Recipe, "mini", TINY)
+    recipe = load(Recipe, MINI, [*assignments(), *TINY])
     pipeline = pipeline_of(recipe)
-    assert [stage.name for stage in pipeline.making] == ["warmup", "heldout-base", "first", "second"]
+    assert [stage.name for stage in pipeline.making] == ["heldout-base", "first", "second"]
     lines = list(plan(recipe, pipeline, data_of(recipe), tmp_path / "run"))
     assert any("second" in line and "2 batches of 1 x 2" in line for line in lines)
     assert pipeline_of(shrunk(recipe, tmp_path / "run")).result == "rl", "RL needs no right answers"
@@ -172,9 +162,9 @@ def test_a_method_of_another_package_is_planned_and_shrunk(tmp_path: Path) -> No
 def test_a_method_of_another_package_is_trained_with(tiny_model: Path, tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(train)
-    settings = [word for one in TINY for word in ("--set", one)]
-    run = tmp_path / "run"
-    done = CliRunner().invoke(app, ["--model", str(tiny_model), *settings, "--output", str(run)])
+    settings = [word for one in (*assignments(), *TINY) for word in ("--set", one)]
+    run, words = tmp_path / "run", ("--recipe", MINI, "--model", str(tiny_model))
+    done = CliRunner().invoke(app, [*words, *settings, "--output", str(run)])
     assert done.exit_code == 0, done.stderr
     assert done.stdout.strip() == str(run / "second" / "model")
     assert "| second |" in (run / "results.md").read_text()
@@ -183,13 +173,13 @@ def test_a_method_of_another_package_is_trained_with(tiny_model: Path, tmp_path:
 @pytest.mark.usefixtures("twice")
 def test_an_unknown_option_of_a_method_is_refused() -> None:
     with pytest.raises(ValueError, match=r"training method 'twice': .*unexpected keyword argument 'stops'"):
-        load(Recipe, "mini", [*TINY, "method_options.stops=1"])
+        load(Recipe, MINI, [*assignments(), *TINY, "method_options.stops=1"])
 
 
 def test_the_public_names_load_without_torch() -> None:
     program = (
         "import sys; from tirjudge_training import JudgeRolloutFunc, Recipe, train; "
-        "assert Recipe.load('mini', ['rl.steps=3']).rl.steps == 3; print({'torch', 'trl'} & {*sys.modules})"
+        "assert Recipe.load('smol', ['rl.steps=3']).rl.steps == 3; print({'torch', 'trl'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

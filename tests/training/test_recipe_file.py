@@ -74,8 +74,8 @@ def test_a_recipe_that_is_not_toml_or_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("seed = = 1")
     with pytest.raises(BadRecipe, match=r"bad\.toml: "):
         load(Outer, str(tmp_path / "bad.toml"))
-    with pytest.raises(BadRecipe, match=r"no recipe 'minni': .*; the nearest is 'mini'"):
-        load(Outer, "minni")
+    with pytest.raises(BadRecipe, match=r"no recipe 'smoll': .*; the nearest is 'smol'"):
+        load(Outer, "smoll")
 
 
 def test_a_recipe_overrides_the_one_it_extends(recipe: str, tmp_path: Path) -> None:

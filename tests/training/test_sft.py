@@ -15,14 +15,14 @@ from accelerate.data_loader import BatchSamplerShard
 from safetensors.torch import load_file
 from torch.utils.data import BatchSampler, SequentialSampler
 
+from examples.miniature.model import build_model, save
+from examples.miniature.scripted_teacher import Habits
+from examples.miniature.warmup_corpus import program_example
 from tests.training.forked import Forked
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted
-from tirjudge_training.miniature.model import build_model, save
-from tirjudge_training.miniature.scripted_teacher import Habits
-from tirjudge_training.miniature.warmup_corpus import program_example
 from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, ordered, train_sft
 
 CONFIG = SftConfig(batch=8, micro_batch=4, learning_rate=3e-3, checkpoint_every=8)

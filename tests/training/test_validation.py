@@ -108,9 +108,8 @@ def test_without_validation_tasks_the_last_weights_are_selected(run: Run, tmp_pa
     (tmp_path / "rl" / "model" / "config.json").touch()
     stage = Selection(name="select", stage="rl", candidates=3)
     with RunFolder(tmp_path / stage.name) as folder:
-        result = stage.work(folder, replace(run, path=tmp_path))
+        stage.work(folder, replace(run, path=tmp_path))
     assert (tmp_path / "select" / "model" / "config.json").exists()
-    assert "last step" in stage.describe(result)
 
 
 def test_the_number_of_checkpoints_is_known_in_advance() -> None:

@@ -3,7 +3,7 @@
     from pathlib import Path
     from tirjudge_training import Recipe, train
 
-    model = train(Recipe.load("mini", ["rl.steps=10"]), Path("runs/mine"))
+    model = train(Recipe.load("smol", ["rl.steps=10"]), Path("runs/mine"))
 
 `Recipe` holds every setting of a run, `train` runs or resumes it, and `JudgeRolloutFunc` brings the rollouts
 to a GRPOTrainer of your own.

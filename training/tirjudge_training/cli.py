@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -40,13 +39,13 @@ Assignments = Annotated[
 
 
 @examples(
-    "tirjudge train --recipe mini",
+    "tirjudge train --recipe smol",
     "tirjudge train --iterative --recipe tir-judge-zero-8b --data rows.jsonl --plan",
 )
 def train(
     recipe: Annotated[
         str, typer.Option(help="The name of a shipped recipe, or a TOML file.", rich_help_panel="Recipe")
-    ] = "mini",
+    ] = "smol",
     arm: Annotated[
         list[str] | None,
         typer.Option(
@@ -197,14 +196,11 @@ def train(
         if plan:
             _print_plans(arms or {"": config}, folder)
             return
-        # The short options are spelled out, so that the model card shows one command that says everything.
-        words = [word for assignment in assignments for word in ("--set", assignment)]
-        command = shlex.join(["tirjudge", "train", "--recipe", recipe, *words])
         if arms:
-            compared = compare(arms, folder, command=command, say=log, processes=processes)
+            compared = compare(arms, folder, say=log, processes=processes)
             result = compared.read_text(encoding="utf-8")
         else:
-            result = f"{run_train(config, folder, command=command, say=log, processes=processes)}\n"
+            result = f"{run_train(config, folder, say=log, processes=processes)}\n"
         if processes.rank == 0:
             print(result, end="")
 

@@ -20,7 +20,6 @@ from tirjudge_training.stages.screen import Screen
 from tirjudge_training.stages.selection import Measurement, Selection
 from tirjudge_training.stages.sft import Answering, FineTuning
 from tirjudge_training.stages.teacher import DialogueRendering, TeacherSampling
-from tirjudge_training.stages.warm_up import WarmUp
 
 DEMONSTRATIONS, WARM_UP, SCREEN, BASE, HELDOUT = "demonstrations", "warmup", "screen", "base", "heldout-"
 """The names of the stages before a warm-up, of the warm-up and of the screening of rows, the name of the
@@ -34,8 +33,6 @@ class Pipeline:
     stages: tuple[Stage, ...]
     result: str
     """The name of the stage whose model is the result of the run."""
-    about: str = ""
-    """The method in a few words for the model card, such as `RL`."""
     reserves: bool = False
     """True if a stage learns from the rows that `data.reserved` sets apart from RL."""
 
@@ -56,7 +53,7 @@ def pipeline_of(recipe: Recipe) -> Pipeline:
 
 
 def rl(recipe: Recipe) -> Pipeline:
-    """RL alone, from the base model or from the miniature's warm-up."""
+    """RL alone, from the base model or from its warm-up on demonstrations."""
     start, stages = initial_model(recipe)
     select = recipe.validation.select
     stages += screen(recipe, start)
@@ -64,7 +61,7 @@ def rl(recipe: Recipe) -> Pipeline:
     if select:
         stages.append(select_step(recipe, "select", "rl", recipe.rl.steps))
     result = "select" if select else "rl"
-    return Pipeline((*stages, *measure(recipe, "rl", result)), result, "RL")
+    return Pipeline((*stages, *measure(recipe, "rl", result)), result)
 
 
 def iterative(recipe: Recipe) -> Pipeline:
@@ -85,8 +82,7 @@ def iterative(recipe: Recipe) -> Pipeline:
         # without any RL.
         stages += _best_of_rl(recipe, "continued", "select-0", rounds * steps)
         stages += relearn(recipe, "-only", sampler=start, start=start)
-    about = f"RL and {rounds} rounds of rejection sampling, SFT of the warm-up's model, and RL"
-    return Pipeline(tuple(stages), f"select-{rounds}", about)
+    return Pipeline(tuple(stages), f"select-{rounds}")
 
 
 def rejection(recipe: Recipe) -> Pipeline:
@@ -97,7 +93,7 @@ def rejection(recipe: Recipe) -> Pipeline:
         suffix = f"-{number}" if rounds > 1 else ""
         stages += relearn(recipe, suffix, sampler=start, start=start)
         start = f"sft{suffix}"
-    return Pipeline(tuple(stages), f"sft{suffix}", "rejection sampling from its own model and SFT")
+    return Pipeline(tuple(stages), f"sft{suffix}")
 
 
 def distill(recipe: Recipe) -> Pipeline:
@@ -105,8 +101,6 @@ def distill(recipe: Recipe) -> Pipeline:
     teacher = recipe.teacher
     if not (teacher.model and teacher.base_url):
         raise ValueError("distillation needs a teacher: --teacher MODEL and --teacher-base-url URL")
-    if recipe.generated and teacher.prompts is None:
-        raise ValueError("the generated tasks are endless: set how many to use with teacher.prompts")
     start, opening = initial_model(recipe)
     # Both stages choose the same tasks, hence the common seed.
     drawn = seed(recipe, "teacher")
@@ -123,18 +117,16 @@ def distill(recipe: Recipe) -> Pipeline:
         select_step(recipe, "select", "rl", recipe.rl.steps),
         *measure(recipe, "rl", "select"),
     ]
-    return Pipeline(tuple(stages), "select", "SFT on a teacher's dialogues and RL", reserves=True)
+    return Pipeline(tuple(stages), "select", reserves=True)
 
 
 def answers(recipe: Recipe) -> Pipeline:
     """SFT on the right answers, without reasoning and without RL (RM-R1, section 4.3)."""
-    if recipe.generated:
-        raise ValueError("it needs labelled rows of your own: name them in data.train")
     start, opening = initial_model(recipe)
     answering = Answering(name="answers", seed=seed(recipe, "answers"), start=start, config=recipe.answers)
     tuned = fine_tune(recipe, "sft", start, answering, recipe.answers.prompts)
     stages = [*opening, answering, tuned, *measure(recipe, "sft", "sft")]
-    return Pipeline(tuple(stages), "sft", "SFT on the right answers", reserves=True)
+    return Pipeline(tuple(stages), "sft", reserves=True)
 
 
 def demonstrations(recipe: Recipe) -> Pipeline:
@@ -142,7 +134,7 @@ def demonstrations(recipe: Recipe) -> Pipeline:
     if recipe.data.demonstrations is None:
         raise ValueError("it needs rows to demonstrate: name them in data.demonstrations")
     _, stages = initial_model(recipe)
-    return Pipeline(tuple(stages), WARM_UP, "SFT on demonstrated dialogues")
+    return Pipeline(tuple(stages), WARM_UP)
 
 
 def _best_of_rl(recipe: Recipe, name: str, start: str | None, steps: int) -> list[Stage]:
@@ -157,17 +149,11 @@ def _best_of_rl(recipe: Recipe, name: str, start: str | None, steps: int) -> lis
 def initial_model(recipe: Recipe) -> tuple[str | None, list[Stage]]:
     """Return the name of the stage that makes the initial model, and the stages that make and measure it.
 
-    The name is None if the recipe names a base model without a warm-up on demonstrations.
+    The name is None if the recipe has no warm-up on demonstrations.
     """
-    if recipe.model.base is not None and recipe.data.demonstrations is not None:
-        return WARM_UP, [*_demonstrated(recipe), *measure(recipe, WARM_UP, WARM_UP)]
-    if recipe.model.base is not None:
+    if recipe.data.demonstrations is None:
         return None, measure(recipe, BASE, None)
-    # A text-only run must not learn in its warm-up to write programs that no prompt offers later.
-    corpus = recipe.warmup.corpus.for_share(recipe.data.no_tools)
-    config = recipe.warmup.model_copy(update={"corpus": corpus})
-    warm_up = WarmUp(name=WARM_UP, seed=recipe.seed, config=config)
-    return WARM_UP, [warm_up, *measure(recipe, BASE, WARM_UP)]
+    return WARM_UP, [*_demonstrated(recipe), *measure(recipe, WARM_UP, WARM_UP)]
 
 
 def _demonstrated(recipe: Recipe) -> list[Stage]:
@@ -244,8 +230,6 @@ def relearn(recipe: Recipe, suffix: str, *, sampler: str | None, start: str | No
     The stages are named `rejection` and `sft`, with the suffix.
     """
     config = recipe.rejection
-    if recipe.generated and config.prompts is None:
-        raise ValueError("the generated tasks are endless: set how many to use with rejection.prompts")
     first, name = f"rejection{suffix}", f"sft{suffix}"
     samples = Rejection(name=first, seed=seed(recipe, first), start=sampler, config=config, rollout=recipe.rl)
     return [

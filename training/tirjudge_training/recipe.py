@@ -22,7 +22,6 @@ from tirjudge_training.stages.base import Size
 from tirjudge_training.stages.demonstrations import DemonstrationsConfig
 from tirjudge_training.stages.rejection import RejectionConfig
 from tirjudge_training.stages.sft import AnswersConfig
-from tirjudge_training.stages.warm_up import WarmUpConfig
 
 METHODS = Plugins(
     "tirjudge.training_methods",
@@ -85,9 +84,8 @@ class ModelConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    base: str | None = None
-    """A model folder, that of an adapter included, a GGUF file, a hub id or a short name; None builds the
-    miniature from random weights and warms it up."""
+    base: str
+    """A model folder, that of an adapter included, a GGUF file, a hub id or a short name."""
     enable_thinking: bool | None = None
     """Turn the thinking on or off if the chat template has that switch; the trained model's folder records
     it. None turns it on for judges whose turn begins with `<think>`, and off for any other."""
@@ -111,9 +109,17 @@ class ModelConfig(BaseModel):
         return self
 
     @property
-    def start(self) -> str | None:
+    def start(self) -> str:
         """`base`, with the folder of the embedded judge in place of its name."""
         return embedded_model() if self.base == embedded_name() else self.base
+
+
+class WarmUpConfig(BaseModel):
+    """The warm-up of a base model on demonstrations."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sft: SftConfig = SftConfig()
 
 
 class IterateConfig(BaseModel):
@@ -147,15 +153,15 @@ class Recipe(BaseModel):
     seed: int = 0
     """Every random choice of a run is a function of this seed."""
     threads: int = Field(default=1, gt=0)
-    """CPU threads of torch. More slow down a model of the miniature's size, most of all on a busy machine."""
-    model: ModelConfig = ModelConfig()
-    data: DataConfig = DataConfig()
+    """CPU threads of torch. More slow down a small model, most of all on a busy machine."""
+    model: ModelConfig
+    data: DataConfig
     environments: Mapping[str, EnvironmentConfig] = Field(default_factory=dict)
     """The judges of the rows, by a name of your choice; by default TIR-Judge's for pairs and lists."""
     meta_judge: MetaJudgeConfig | None = None
     """The model behind rewards that need one; None if no reward does."""
     warmup: WarmUpConfig = WarmUpConfig()
-    """The warm-up of the miniature, and that on `data.demonstrations`."""
+    """The warm-up on `data.demonstrations`."""
     demonstrations: DemonstrationsConfig = DemonstrationsConfig()
     """The dialogues of a base model's warm-up, if `data.demonstrations` names rows."""
     rl: RlConfig
@@ -178,27 +184,14 @@ class Recipe(BaseModel):
         return recipe_file.load(cls, recipe, assignments)
 
     @property
-    def generated(self) -> bool:
-        """True if the tasks are the miniature's generated ones."""
-        return self.data.train is None
-
-    @property
     def measured(self) -> bool:
         """True if there are held-out tasks to measure the models of the run on."""
-        return self.generated or self.data.heldout is not None
+        return self.data.heldout is not None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Recipe:
-        if not self.generated and self.model.base is None:
-            raise ValueError("data.train needs model.base: the miniature only knows its own tasks")
-        own = self.data.heldout or self.data.reserved or self.data.demonstrations
-        if self.generated and (self.environments or own):
-            raise ValueError(
-                "environments, data.heldout, data.reserved and data.demonstrations are for rows of your own: "
-                "name the rows in data.train"
-            )
-        if self.rl.screen is not None and (self.generated or self.data.reserved):
-            raise ValueError("rl.screen needs data.train, and no data.reserved rows that RL never sees")
+        if self.rl.screen is not None and self.data.reserved:
+            raise ValueError("rl.screen needs all rows: leave out data.reserved")
         # Checked here and not in the run, so that `--plan` refuses the same recipes as training.
         pipeline = METHODS.open(self.method, self, **(self.method_options or {}))
         if self.data.reserved and not pipeline.reserves:

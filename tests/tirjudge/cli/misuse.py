@@ -103,7 +103,7 @@ COMMANDS = {
     "no time for an agent's code": "mcp --code-timeout 0",
     "MCP at an open address without a token": "mcp --transport http --host 0.0.0.0",
     "an unknown recipe": "train --recipe nope",
-    "an unknown key of a recipe": "train --recipe mini --set rl.nope=1",
+    "an unknown key of a recipe": "train --recipe smol --set rl.nope=1",
     "an unknown corpus": "data build nope",
     "rows to inspect that do not exist": "data inspect missing.jsonl",
     "results that do not exist": "show missing.jsonl",

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from examples.miniature.constraints import FAMILIES
 from tests.model_families import tokenizer_of
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.cli import app
 from tirjudge.models import SMOL, resolve_model
 from tirjudge.models.resolve import embedded_model, read_note
-from tirjudge_environments.constraints import FAMILIES
 from tirjudge_environments.instruction_checks import followed, verifiers_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "instructions.jsonl"

@@ -12,12 +12,12 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tests.training.miniature import MINI, MODEL, inputs
 from tirjudge.generation.endpoint import http
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train
 from tirjudge_training.run import preflight
 
-MINI = "tirjudge/models/mini"
 SMALL = {
     "teacher.prompts": 12,
     "teacher.give_up_after": 3,
@@ -53,10 +53,11 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, words)
 
 
-def distill(folder: Path, url: str, *words: str, model: str = MINI, **more: object) -> Result:
-    settings = [word for key, value in {**SMALL, **more}.items() for word in ("--set", f"{key}={value}")]
+def distill(folder: Path, url: str, *words: str, model: str = MODEL, **more: object) -> Result:
+    settings = {**inputs(), **SMALL, **more}
+    settings = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     teacher = ("--distill", "--teacher", "gemini", "--teacher-base-url", url, "--model", model)
-    return run("--output", str(folder), *teacher, *settings, *words)
+    return run("--recipe", MINI, "--output", str(folder), *teacher, *settings, *words)
 
 
 @pytest.mark.slow

@@ -17,18 +17,18 @@ from safetensors.torch import load_file
 from transformers import Lfm2Config
 
 from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.miniature import MINI, assignments
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import model_folder, sft
-from tirjudge_training.data.base import Data, DataConfig
+from tirjudge_training.data.base import Data
 from tirjudge_training.distributed import device
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.device import Device
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.distributed.profiling import memory_in_use
 from tirjudge_training.methods import pipeline_of
-from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
@@ -36,6 +36,7 @@ from tirjudge_training.rl import engine, grpo
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine, RolloutConfig, pool_options
 from tirjudge_training.rl.run import train_rl
+from tirjudge_training.run.plan import NoRows
 from tirjudge_training.run.preflight import check
 from tirjudge_training.run.run import _done as run_stage
 from tirjudge_training.run.run import data_of
@@ -189,7 +190,7 @@ def uncollected() -> Iterator[None]:
 @pytest.mark.usefixtures("uncollected")
 def test_a_stage_releases_its_memory_when_it_ends(tmp_path: Path) -> None:
     """Otherwise the next stage's engine would find the GPU memory in use."""
-    run = Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None)
+    run = Run(tmp_path, "base", NoRows(), say=lambda line: None)
     run_stage(Cyclic(name="stage"), run, "stage 1 of 1")
     assert Cyclic.left[0]() is None
 
@@ -208,7 +209,7 @@ class Fragmenting(Cyclic):
 
 def test_a_stage_returns_freed_ram_to_the_system(tmp_path: Path) -> None:
     """Otherwise the next stage needs its memory in addition: RL after SFT held 12 GiB in place of 7."""
-    run = Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None)
+    run = Run(tmp_path, "base", NoRows(), say=lambda line: None)
     before = memory_in_use()["gib/resident"]
     run_stage(Fragmenting(name="stage"), run, "stage 1 of 1")
     assert memory_in_use()["gib/resident"] - before < 0.1, "the stage held 0.47 GiB"
@@ -273,7 +274,7 @@ def test_unusable_gpus_are_refused_before_the_run(
 
 @pytest.fixture
 def recipe_checked(tmp_path: Path) -> Callable[[], None]:
-    recipe = load(Recipe, "mini")
+    recipe = load(Recipe, MINI, assignments())
     return lambda: check(recipe, pipeline_of(recipe), data_of(recipe), tmp_path)
 
 

@@ -14,6 +14,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from tests.training.launch.judged_pairs import MINI, write_recipe
+from tests.training.miniature import RECIPES
 from tirjudge_environments.adapters.dialogues import read_stored_task
 from tirjudge_training.cli import train
 from tirjudge_training.launch import verl_stage
@@ -128,12 +129,11 @@ def test_a_falling_learning_rate_is_megatrons(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--recipe", "mini"], "data.train: verl reads rows, and this recipe makes its tasks up"),
         (["--recipe", "rm-r1-instruct-32b-x"], "no recipe 'rm-r1-instruct-32b-x'"),
         (["--recipe", "ablations/rm-r1-instruct-32b-answer-only"], "this recipe's method has no RL stage"),
         (["--recipe", "judgelrm-7b"], "rl.sigma: verl divides by n - 1"),
         (["--recipe", "rationale-14b"], "meta_judge: verl's agent loop asks no other model"),
-        (["--recipe", "mini-arms"], "compares several arms"),
+        (["--recipe", str(RECIPES / "mini-arms.toml")], "compares several arms"),
         (["--recipe", "tir-judge-zero-8b", "--nodes", "2"], "give its --address HOST:PORT"),
         (["--recipe", "tir-judge-zero-8b", "--set", "rl.stepz=1"], "unknown key 'rl.stepz'"),
     ],

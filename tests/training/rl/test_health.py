@@ -211,7 +211,7 @@ def test_the_command_prints_the_reason_and_exits_with_1(
     monkeypatch.setattr(cli, "run_train", sick)
     app = typer.Typer()
     app.command("train")(cli.train)
-    result = CliRunner().invoke(app, ["--recipe", "mini", "--output", str(tmp_path)])
+    result = CliRunner().invoke(app, ["--recipe", "smol", "--output", str(tmp_path)])
     assert result.exit_code == 1
     assert result.stderr == (
         "tirjudge train: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "

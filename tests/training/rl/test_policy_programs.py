@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from examples.miniature.scripted_teacher import Habits
+from examples.miniature.warmup_corpus import program_example
 from tirjudge_sandbox import ImportPolicy
 from tirjudge_sandbox.guest import import_policy
-from tirjudge_training.miniature.scripted_teacher import Habits
-from tirjudge_training.miniature.warmup_corpus import program_example
 
 
 def test_the_miniatures_programs_pass() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.miniature import MINI, RECIPES, inputs
 from tests.training.test_cli import SMALL, run
 from tirjudge_training.heldout import Answer, summary
 from tirjudge_training.recipe import Recipe
@@ -18,7 +19,7 @@ ARMS, FURTHER = str(RESEARCH / "smol-arms-ten.toml"), str(RESEARCH / "smol-furth
 
 
 def arms(*assignments: str) -> dict[str, Recipe]:
-    return load_arms(Recipe, "mini-arms", assignments)
+    return load_arms(Recipe, str(RECIPES / "mini-arms.toml"), assignments)
 
 
 def test_an_arm_overrides_keys_of_the_recipe() -> None:
@@ -26,9 +27,9 @@ def test_an_arm_overrides_keys_of_the_recipe() -> None:
     assert list(found) == ["tools", "text", "mixture", "checkable", "reading"]
     assert [arm.data.no_tools for arm in found.values()] == [0.0, 1.0, 0.5, 0.0, 0.0]
     assert {arm.rl.steps for arm in found.values()} == {3}
-    assert (found["text"].rl.groups, found["tools"].rl.groups) == (8, load(Recipe, "mini").rl.groups)
+    assert (found["text"].rl.groups, found["tools"].rl.groups) == (8, load(Recipe, MINI).rl.groups)
     assert found["reading"].data.weights == {"instruction-following": 0}
-    assert load_arms(Recipe, "mini") == {}
+    assert load_arms(Recipe, MINI) == {}
 
 
 def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
@@ -43,7 +44,7 @@ def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
     assert bad.exit_code == 2
     assert "--arm" in bad.stderr
     assert bad.stderr.strip().endswith("has no arm 'srt'; its arms are rl, sft, rejection, rounds, form")
-    assert "has no arm 'sft'; it has none" in run("--recipe", "mini", "--arm", "sft").stderr
+    assert "has no arm 'sft'; it has none" in run("--recipe", "smol", "--arm", "sft").stderr
 
 
 def test_arms_that_start_elsewhere_keep_their_own_model_and_rows() -> None:
@@ -69,7 +70,7 @@ def test_arms_that_start_elsewhere_keep_their_own_model_and_rows() -> None:
     ],
 )
 def test_a_bad_arm_is_named(text: str, line: str, tmp_path: Path) -> None:
-    (tmp_path / "bad.toml").write_text(text)
+    (tmp_path / "bad.toml").write_text(f"model.base = 'm'\ndata.train = 'r'\n{text}")
     with pytest.raises(BadRecipe) as error:
         load_arms(Recipe, str(tmp_path / "bad.toml"))
     assert line in str(error.value)
@@ -85,21 +86,20 @@ def finish(folder: Path, arm: str, model: str, correct: int, domain: str) -> Non
     (stage / "done.json").write_text(json.dumps(summary(answers)))
 
 
-def test_the_table_has_every_arm_and_states_its_limits(tmp_path: Path) -> None:
+def test_the_table_has_every_arm(tmp_path: Path) -> None:
     found = {name: arm for name, arm in arms().items() if name in ("tools", "text")}
     for arm, before, after in (("tools", 5, 9), ("text", 4, 6)):
         finish(tmp_path, arm, "base", before, "safety")
         finish(tmp_path, arm, "rl", after, "safety")
     lines = list(comparison.table(found, tmp_path))
-    assert lines[0].startswith("A test of the mechanism: a demonstration model on generated tasks")
-    assert lines[1:3] == ["| arm | model | judge | all | safety | calls per verdict |", "|" + " --- |" * 6]
-    assert [line.split(" | ")[:2] for line in lines[3:]] == [
+    assert lines[:2] == ["| arm | model | judge | all | safety | calls per verdict |", "|" + " --- |" * 6]
+    assert [line.split(" | ")[:2] for line in lines[2:]] == [
         ["| tools", "base"],
         ["| tools", "rl"],
         ["| text", "base"],
         ["| text", "rl"],
     ]
-    assert lines[4] == (
+    assert lines[3] == (
         "| tools | rl | tir-pairwise | 90.0% [59.6%, 98.2%], n = 10 | 90.0% [59.6%, 98.2%], n = 10 | 2.00 |"
     )
 
@@ -116,15 +116,18 @@ def test_arms_that_were_not_measured_are_named_with_their_models(tmp_path: Path)
 @pytest.mark.slow
 def test_two_arms_share_a_warm_up_and_are_in_one_table(tmp_path: Path) -> None:
     """The second arm copies the warm-up of the first; the repeated command trains nothing."""
-    arms = "".join(f"[arms.{arm}.rl]\nlearning_rate = {rate}\n" for arm, rate in (("a", 1e-3), ("b", 1e-4)))
-    small = "".join(f"{key} = {value}\n" for key, value in SMALL.items())
-    (tmp_path / "two.toml").write_text(f'extends = "mini"\n{small}{arms}')
+    arms = "".join(f"[arms.{arm}.sft]\nlearning_rate = {rate}\n" for arm, rate in (("a", 1e-3), ("b", 1e-4)))
+    shown = {"data.demonstrations": "package:smol/warmup.jsonl.gz", "demonstrations.rows": 4}
+    tuned = {"warmup.sft.batch": 2, "warmup.sft.micro_batch": 1}
+    small = {**inputs(), **SMALL, **shown, **tuned}
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in small.items())
+    (tmp_path / "two.toml").write_text(f"extends = {json.dumps(MINI)}\n{lines}{arms}")
     runs = [run("--recipe", str(tmp_path / "two.toml"), "--output", str(tmp_path / "run")) for _ in "12"]
     assert [one.exit_code for one in runs] == [0, 0], runs[0].stderr
     progress = [line.split(" ", 1)[1] for line in runs[0].stderr.splitlines()]
-    assert "a/warmup: writing 32 samples" in progress
+    assert "a/warmup: stage 2 of 5" in progress
     assert "b/warmup: done" in progress
-    assert "b/warmup: writing 32 samples" not in progress
     assert runs[0].stdout == runs[1].stdout == (tmp_path / "run" / "comparison.md").read_text()
-    assert runs[0].stdout.count("\n| ") == 2 + 2 * 2 * 3
-    assert all(line.endswith(": done") for line in runs[1].stderr.splitlines())
+    assert runs[0].stdout.count("\n| ") == 1 + 2 * 2 * 3
+    repeated = [line for line in runs[1].stderr.splitlines() if "training rows" not in line]
+    assert all(line.endswith(": done") for line in repeated)

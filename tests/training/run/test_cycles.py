@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import kill_cycles
+from examples.miniature.synthesis import tasks
 from tests.training.forked import Forked, tirjudge
-from tirjudge_training.miniature.synthesis import tasks
 
 RECIPE = """
 method = "iterative"

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
+from tests.training.miniature import MINI, assignments
 from tirjudge.cli import app
 from tirjudge.console_text import span
 from tirjudge_training.methods import pipeline_of
@@ -24,7 +25,7 @@ from tirjudge_training.weight_sync.base import Sampler
 
 
 def lines(recipe: Recipe, folder: Path) -> list[str]:
-    data = data_of(recipe) if recipe.generated else NoRows()
+    data = data_of(recipe) if recipe.data.train.exists() else NoRows()
     return list(plan(recipe, pipeline_of(recipe), data, folder))
 
 
@@ -36,25 +37,23 @@ def table(found: list[str]) -> dict[str, list[str]]:
 
 
 def test_the_plan_lists_every_stage_with_its_size(tmp_path: Path) -> None:
-    recipe = load(
-        Recipe, "mini", ["method=iterative", "rl.steps=10", "rl.groups=4", "rl.replacement_rounds=3"]
-    )
+    words = ("method=iterative", "rl.steps=10", "rl.groups=4", "rl.replacement_rounds=3")
+    recipe = load(Recipe, MINI, [*assignments(), *words])
     recipe = recipe.model_copy(update={"iterate": recipe.iterate.model_copy(update={"steps": None})})
     found = table(lines(recipe, tmp_path))
     assert list(found)[1:-1] == [stage.name for stage in pipeline_of(recipe).stages]
-    assert found["warmup"][1:3] == ["48,000 generated samples", "48,000"]
     assert found["rl-1"][1:4] == ["10 batches of 4 x 8", "320 to 1,280", "320"]
-    assert found["heldout-base"][2] == "2,000", "500 pairs, 500 lists and 500 singles of two views"
+    assert found["heldout-base"][2] == "8", "two pairs, two lists and two singles of two views"
     assert list(tmp_path.iterdir()) == [], "a plan must write nothing"
 
 
 def test_finished_stages_cost_nothing(tmp_path: Path) -> None:
-    recipe = load(Recipe, "mini")
-    (tmp_path / "warmup").mkdir()
-    (tmp_path / "warmup" / "done.json").write_text("{}")
+    recipe = load(Recipe, MINI, assignments())
+    (tmp_path / "rl").mkdir()
+    (tmp_path / "rl" / "done.json").write_text("{}")
     found = table(lines(recipe, tmp_path))
-    assert found["warmup"][-1] == "done"
-    assert found["rl"][-1] != "done"
+    assert found["rl"][-1] == "done"
+    assert found["heldout-rl"][-1] != "done"
 
 
 def test_seconds_are_tokens_over_rates() -> None:

@@ -129,10 +129,10 @@ def test_a_run_resumes_after_its_metajudge_failed_and_repeats_no_request(
 
 
 def test_a_recipe_configures_its_metajudge() -> None:
-    recipe = load(Recipe, "mini", ["meta_judge.model=qwen", "meta_judge.patience=5"])
+    recipe = load(Recipe, "smol", ["meta_judge.model=qwen", "meta_judge.patience=5"])
     assert recipe.meta_judge == MetaJudgeConfig(model="qwen", patience=5.0)
     with pytest.raises(BadRecipe, match=r"meta_judge\.modle"):
-        load(Recipe, "mini", ["meta_judge.model=qwen", "meta_judge.modle=qwen"])
+        load(Recipe, "smol", ["meta_judge.model=qwen", "meta_judge.modle=qwen"])
 
 
 def test_the_rewards_of_a_run_follow_from_its_files(

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
+from tests.training.miniature import MINI, assignments
 from tests.vllm_server import HEAD, kill, serving
 from tirjudge.cli import app
 from tirjudge.generation import GeneratorFailed, Sampling
@@ -121,7 +122,8 @@ async def test_a_restarted_server_is_detected_and_gets_the_weights_with_the_next
 
 
 def test_a_run_does_not_start_if_its_server_cannot_load_weights(model: Path, tmp_path: Path) -> None:
-    words = ["train", "--recipe", "mini", "--output", str(tmp_path / "run")]
+    words = ["train", "--recipe", MINI, "--output", str(tmp_path / "run")]
+    words += [word for one in assignments() for word in ("--set", one)]
     words += ["--set", "rl.generator=vllm-server", "--set"]
     with serving(model) as (_, url):
         ended = CliRunner().invoke(app, [*words, f'rl.server.urls=["{url}"]'])

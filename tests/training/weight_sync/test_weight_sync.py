@@ -24,6 +24,7 @@ from starlette.routing import Route
 from typer.testing import CliRunner
 
 from tests.loopback import served
+from tests.training.miniature import MINI, assignments
 from tirjudge.cli import app
 from tirjudge.generation import GeneratorFailed, weight_stream
 from tirjudge.generation.vllm import SharedTensor
@@ -323,7 +324,8 @@ def test_too_little_memory_for_a_folder_of_weights_is_reported_before_a_run(
 ) -> None:
     """The /dev/shm of a container has 64 MB by default. A stream to a server needs none of it."""
     parameters = sum(weight.numel() for weight in load_file(tiny_model / "model.safetensors").values())
-    output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
+    output, words = tmp_path / "run", ["train", "--recipe", MINI, "--model", str(tiny_model)]
+    words += [word for one in assignments() for word in ("--set", one)]
     words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]
     with Vllm().up() as server:
         monkeypatch.setattr(preflight, "free_bytes", lambda parent: 4 * parameters - 1)

@@ -29,9 +29,9 @@ class DataConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    train: Path | None = None
+    train: Path
     """Labelled rows in the form that `tirjudge judge` reads: a file, or the folder of a corpus made by
-    `tirjudge data build`; None for the miniature's generated tasks."""
+    `tirjudge data build`."""
     heldout: Path | None = None
     """Rows that every model of the run is measured on; they never train a model or choose a checkpoint."""
     demonstrations: Path | None = None
@@ -97,13 +97,10 @@ class Data(Protocol):
         """
 
     def steps(self, groups: int, epochs: float) -> tuple[int, int]:
-        """Return the number of batches of `groups` slots in `epochs` passes, and that of their tasks.
-
-        Raises ValueError if the tasks are endless.
-        """
+        """Return the number of batches of `groups` slots in `epochs` passes, and that of their tasks."""
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
-        """Return `n` distinct training tasks; None is all tasks. Raises ValueError if they are endless."""
+        """Return `n` distinct training tasks; None is all tasks."""
 
     def validation(self, n: int) -> list[FormattedTask]:
         """Return at most `n` tasks per judge, whose prompts are in no training task."""

@@ -218,7 +218,6 @@ def check_settings(recipe: Recipe, config: RlConfig, machines: Machines) -> None
     """Raise BadRecipe, in one line, for a setting that verl does not have."""
     with_trl = "train it with TRL, by `tirjudge train`"
     wrong = {
-        "data.train": (recipe.generated, f"verl reads rows, and this recipe makes its tasks up: {with_trl}"),
         "data.max_prompt_tokens": (
             recipe.data.max_prompt_tokens is None,
             "verl needs the most tokens of a prompt: set it",

@@ -17,15 +17,9 @@ from tirjudge_training.run.run import train
 from tirjudge_training.stages.base import DONE, MODEL, Say
 
 COMPARISON = "comparison.md"
-MECHANISM = (
-    "A test of the mechanism: a demonstration model on generated tasks, each arm from random weights. It "
-    "says nothing about larger models."
-)
 
 
-def compare(
-    arms: Mapping[str, Recipe], folder: Path, *, command: str, say: Say, processes: Processes = ALONE
-) -> Path:
+def compare(arms: Mapping[str, Recipe], folder: Path, *, say: Say, processes: Processes = ALONE) -> Path:
     """Train every arm in `folder`/ARM, or resume; returns the file with the table.
 
     A warm-up that several arms have in common is done once.
@@ -34,21 +28,13 @@ def compare(
         for name, recipe in arms.items():
             # Copied before training, which then finds the stage done.
             processes.first(partial(_copy_warm_up, arms, name, folder))
-            train(
-                recipe,
-                folder / name,
-                command=f"{command} (arm {name})",
-                say=_named(say, name),
-                processes=processes,
-            )
+            train(recipe, folder / name, say=_named(say, name), processes=processes)
         run_folder.write(COMPARISON, "\n".join(table(arms, folder)) + "\n")
     return folder / COMPARISON
 
 
 def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
     """Yield Markdown: accuracy per arm, model and judge, by domain, with 95 % intervals."""
-    if all(recipe.generated for recipe in arms.values()):
-        yield f"{MECHANISM}\n"
     pipelines = {name: pipeline_of(recipe) for name, recipe in arms.items()}
     rows = [row for name, pipeline in pipelines.items() for row in _rows(name, pipeline, folder / name)]
     if not rows:

@@ -10,7 +10,6 @@ from tirjudge_environments import Environment
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import ExpectedRows
 from tirjudge_training.methods import Pipeline
-from tirjudge_training.miniature.model import VOCABULARY
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import TaskSource
@@ -76,18 +75,15 @@ def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterat
 
 def _shape(recipe: Recipe) -> Shape | None:
     """Return the shape of the trained model; None if its configuration is not available."""
-    base = recipe.model.base
-    if base is None:
-        return Shape(recipe.warmup.shape.parameters, VOCABULARY)
     try:
-        return model_size.shape(base, recipe.model.lora)
+        return model_size.shape(recipe.model.base, recipe.model.lora)
     except (OSError, ValueError):
         # A plan is useful without network access too: sizes and tokens need no model.
         return None
 
 
 def _model(recipe: Recipe, shape: Shape | None) -> str:
-    name = recipe.model.base or "the miniature"
+    name = recipe.model.base
     if shape is None:
         return f"{name}, whose config.json is not available: its memory is unknown"
     return f"{name}, {shape.parameters / 1e6:,.1f} million parameters"

@@ -76,10 +76,8 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
             stage.check(data)
         except ValueError as error:
             raise BadRecipe(str(error)) from None
-    # The miniature is too small to need these checks.
-    if recipe.model.base is not None:
-        _check_packing(recipe, recipe.model.base)
-        _check_space(recipe, pipeline, recipe.model.base, folder)
+    _check_packing(recipe, recipe.model.base)
+    _check_space(recipe, pipeline, recipe.model.base, folder)
 
 
 def _rolls_out(stage: Stage) -> bool:

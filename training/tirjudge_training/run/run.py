@@ -12,7 +12,7 @@ from typing import Any
 
 from tirjudge.cli.output import log
 from tirjudge.models.resolve import read_note
-from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
+from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
@@ -22,12 +22,11 @@ from tirjudge_training.distributed.device import Kernels, weights_dtype
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import release
-from tirjudge_training.methods import Pipeline, pipeline_of
-from tirjudge_training.miniature.tasks import GeneratedData
+from tirjudge_training.heldout import percentage
+from tirjudge_training.methods import HELDOUT, Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.rl.run import CHECKPOINTS
-from tirjudge_training.run.model_card import model_card, table
 from tirjudge_training.run.model_size import model_errors
 from tirjudge_training.run.preflight import check
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
@@ -69,11 +68,9 @@ class RunMismatch(ValueError):
 def data_of(recipe: Recipe) -> Data:
     """Open the data of a recipe; raises BadRecipe for unusable judges or rows, OSError for missing files."""
     try:
-        if recipe.generated:
-            return GeneratedData(recipe.data)
         require_rows(recipe.data)
         base, tokens = recipe.model.base, None
-        if base is not None and recipe.data.max_prompt_tokens is not None:
+        if recipe.data.max_prompt_tokens is not None:
             with model_errors(base):
                 tokens = model_folder.prompt_tokens(base, enable_thinking=_enable_thinking(recipe))
         return RowData(recipe.data, recipe.environments, tokens=tokens)
@@ -82,16 +79,10 @@ def data_of(recipe: Recipe) -> Data:
 
 
 def counted(recipe: Recipe, data: Data) -> Recipe:
-    """Return the recipe with `rl.epochs` converted to `rl.rows`, and to the most `rl.steps` that they take.
-
-    Raises BadRecipe if the data is endless.
-    """
+    """Return the recipe with `rl.epochs` converted to `rl.rows` and the most `rl.steps` for them."""
     if recipe.rl.epochs is None:
         return recipe
-    try:
-        steps, rows = data.steps(recipe.rl.groups, recipe.rl.epochs)
-    except ValueError as error:
-        raise BadRecipe(str(error)) from None
+    steps, rows = data.steps(recipe.rl.groups, recipe.rl.epochs)
     rl = recipe.rl.model_copy(update={"steps": steps, "epochs": None, "rows": rows})
     return recipe.model_copy(update={"rl": rl})
 
@@ -116,17 +107,15 @@ def train(
     recipe: Recipe,
     folder: Path,
     *,
-    command: str = "tirjudge_training.train(recipe, folder)",
     say: Say = log,
     processes: Processes = ALONE,
 ) -> Path:
     """Run a recipe in `folder`, or resume it there; returns the folder of the trained model.
 
-    Finished stages are not repeated, and an interrupted stage is resumed. `command` is shown in the model
-    card, and `say` receives lines of progress. With several `processes`, each process makes this call; the
-    first one logs, and writes all files but the rows and shards of the others. Raises BadRecipe, RunMismatch
-    for the folder of another recipe, Locked while another run is using it, TooSmall, ReporterMissing,
-    and OtherTrainer for an RL stage of verl's.
+    Finished stages are not repeated, and an interrupted stage is resumed. `say` receives lines of progress.
+    With several `processes`, each process makes this call; the first one logs, and writes all files but the
+    rows and shards of the others. Raises BadRecipe, RunMismatch for the folder of another recipe, Locked
+    while another run is using it, TooSmall, ReporterMissing, and OtherTrainer for an RL stage of verl's.
     """
     recipe = with_dtype(recipe, folder)
     # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
@@ -150,12 +139,18 @@ def train(
         }
         if pipeline.models:
             run_folder.write(RESULTS, table(pipeline, results))
-        model = Path(run.model(pipeline.result))
-        # Only a miniature gets a card: it was made from nothing but this recipe.
-        if recipe.model.base is None:
-            card = model_card(recipe, command, pipeline, results)
-            processes.first(lambda: write_atomically(model / "README.md", card))
-    return model
+        return Path(run.model(pipeline.result))
+
+
+def table(pipeline: Pipeline, results: Mapping[str, Any]) -> str:
+    """Return Markdown: one row per measured model, one column per judge, with 95 % intervals."""
+    rows = {name: results[HELDOUT + name] for name in pipeline.models}
+    judges = list(next(iter(rows.values()), {}))
+    lines = [f"| model | {' | '.join(judges)} |", f"|---|{'---|' * len(judges)}"]
+    for name, results_of_model in rows.items():
+        cells = (percentage(results_of_model[judge]["accuracy"]) for judge in judges)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def context(recipe: Recipe, data: Data, folder: Path, say: Say, processes: Processes = ALONE) -> Run:
@@ -184,7 +179,7 @@ def _hand_over(pipeline: Pipeline, folder: Path) -> None:
 def _enable_thinking(recipe: Recipe) -> bool | None:
     """Return the thinking mode of a run: the recipe's, else the one its base model was trained with."""
     stated, base = recipe.model.enable_thinking, recipe.model.start
-    return read_note(base).enable_thinking if stated is None and base is not None else stated
+    return read_note(base).enable_thinking if stated is None else stated
 
 
 def _note(recipe: Recipe, data: Data) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.data.base import data_path
 from tirjudge_training.recipe import Recipe
@@ -34,6 +33,11 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 
 
 RL_ALONE = {"method": "rl", "method_options": None}
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] }}"
+    "{{ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 SMALL_SFT = {"batch": 2, "micro_batch": 1, "epochs": 1}
 
 
@@ -96,15 +100,10 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
         "validation": {"n": 1, "every": 1},
         "heldout": {"n": 1, "max_tokens": 32},
     }
-    if not recipe.generated:
-        changes["data"] = {
-            "train": _rows(recipe, made / "rows.jsonl"),
-            "max_prompt_tokens": None,
-            "reserved": 0,
-        }
-        shown = recipe.data.demonstrations
-        if shown is not None and not data_path(shown).exists():
-            changes["data"]["demonstrations"] = None
+    changes["data"] = {"train": _rows(recipe, made / "rows.jsonl"), "max_prompt_tokens": None, "reserved": 0}
+    shown = recipe.data.demonstrations
+    if shown is not None and not data_path(shown).exists():
+        changes["data"]["demonstrations"] = None
     # Validated again as a whole, so that a shrunk recipe obeys the same rules as any other.
     values = recipe.model_dump()
     return Recipe.model_validate(
@@ -114,13 +113,12 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
 
 
 def _model(recipe: Recipe, folder: Path) -> Path:
-    """Write a model with random weights, always the same, and the tokenizer of the miniature."""
+    """Write a model with random weights, always the same, and a tokenizer of single bytes."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    base = recipe.model.base
-    architecture = Architecture("qwen3", tied=True) if base is None else _architecture(base)
-    tokenizer = AutoTokenizer.from_pretrained(resolve_model("mini"))
+    architecture = _architecture(recipe.model.base)
+    tokenizer = _tokenizer()
     config = AutoConfig.for_model(
         architecture.kind,
         **SIZE,
@@ -138,6 +136,25 @@ def _model(recipe: Recipe, folder: Path) -> Path:
     return folder
 
 
+def _tokenizer() -> Any:
+    """Return a tokenizer of bytes, with the chat template and special tokens of Qwen."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {byte: number for number, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        additional_special_tokens=["<|im_start|>"],
+        chat_template=TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
 def _architecture(base: str) -> Architecture:
     for start, architecture in KNOWN.items():
         if base.startswith(start):
@@ -149,7 +166,6 @@ def _architecture(base: str) -> Architecture:
 
 def _rows(recipe: Recipe, path: Path) -> Path:
     """Return the recipe's own rows if they exist, else a file of made-up rows for every kind of judge."""
-    assert recipe.data.train is not None
     if data_path(recipe.data.train).exists():
         return recipe.data.train
     lists = any(judge.name == LISTWISE for judge in recipe.environments.values())

@@ -35,8 +35,8 @@ class Run:
 
     path: Path
     """The run folder; each stage has a subfolder of its own name."""
-    base: str | None
-    """The model that the run starts from, a folder or a hub id; None builds the miniature."""
+    base: str
+    """The model that the run starts from, a folder or a hub id."""
     data: Data
     say: Say
     meta_judge: MetaJudgeConfig | None = None
@@ -59,11 +59,7 @@ class Run:
 
     def model(self, stage: str | None) -> str:
         """Return the path of the model that an earlier stage made; None is the base model of the run."""
-        if stage is not None:
-            return str(self.path / stage / MODEL)
-        if self.base is None:
-            raise ValueError("the miniature has no base model: its run must begin with a warm-up stage")
-        return self.base
+        return self.base if stage is None else str(self.path / stage / MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +127,6 @@ class Stage(BaseModel, ABC):
 
     def check(self, data: Data) -> None:
         """Raise ValueError, in one line, if the stage would fail. Called before the first stage starts."""
-
-    def describe(self, result: JsonObject) -> str:
-        """Return one line for the model card about the finished stage; "" leaves the stage out."""
-        return ""
 
     @property
     def reference(self) -> bool:

@@ -137,15 +137,6 @@ class Reinforcement(Stage):
         """The number of validated steps, at most; the last step is always validated."""
         return -(-self.config.steps // self.validation.every) if self.validation is not None else 0
 
-    def describe(self, result: JsonObject) -> str:
-        size = f"{result['steps']} batches of {self.config.groups} x {self.config.samples} rollouts"
-        if "cpu_seconds" not in result:  # verl does not count them
-            return f"RL for {size}, by {result['trainer']} ({result['seconds']:.0f} s wall)"
-        return (
-            f"RL for {size}, in {result['cpu_seconds']:.0f} CPU seconds, programs included "
-            f"({result['seconds']:.0f} s wall)"
-        )
-
     @property
     def reference(self) -> bool:
         return self.config.beta > 0

@@ -27,7 +27,7 @@ class RejectionConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompts: int | None = Field(default=None, gt=0)
-    """Number of training tasks; None is all tasks. The miniature's endless stream needs a number."""
+    """Number of training tasks; None is all tasks."""
     samples: int = Field(default=4, gt=0)
     """Rollouts per task, the paper's G."""
     rounds: int = Field(default=1, gt=0)
@@ -69,10 +69,6 @@ class Rejection(Stage):
         tasks = data.prompts(self.config.prompts, self.seed)
         samples = self.config.samples
         return Size(f"{len(tasks):,} prompts x {samples}", sampled=trajectories(data, tasks) * samples)
-
-    def describe(self, result: JsonObject) -> str:
-        kept, prompts = (sum(one[key] for one in result.values()) for key in ("kept", "prompts"))
-        return f"rejection sampling, which kept a trajectory for {kept:,} of {prompts:,} prompts"
 
     async def _sample(
         self,

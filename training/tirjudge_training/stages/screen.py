@@ -65,12 +65,6 @@ class Screen(Stage):
                 f"rl.screen.passed: no {SCREENED} in {passed}: name the folder of a stage `screen`"
             )
 
-    def describe(self, result: JsonObject) -> str:
-        return (
-            f"a pass of {self.config.samples} samples that left out {result['always_right']:,} rows that "
-            f"were always right and {result['always_wrong']:,} that were always wrong"
-        )
-
     async def _sample(
         self,
         engine: Engine,

@@ -43,12 +43,6 @@ class Selection(Stage):
     def disk(self) -> Disk:
         return Disk(models=1)
 
-    def describe(self, result: JsonObject) -> str:
-        if not result["n"]:
-            return "the weights of the last step, since there are no validation tasks"
-        right = result["correct"][str(result["best"])]
-        return f"the weights of step {result['best']}, with {right} of {result['n']} validation tasks right"
-
 
 class Measurement(Stage):
     """Measures greedy answers to held-out tasks, which never train a model or choose a checkpoint."""

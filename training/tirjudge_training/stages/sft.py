@@ -100,9 +100,6 @@ class FineTuning(Stage):
     def disk(self) -> Disk:
         return Disk(checkpoints=KEPT_CHECKPOINTS, models=1)
 
-    def describe(self, result: JsonObject) -> str:
-        return f"SFT on {result['samples']:,} samples"
-
 
 def kept_samples(stage: Path) -> Iterator[Sample]:
     """Yield the samples of a stage in the order of its prompts, which may have finished in another order."""
@@ -146,9 +143,6 @@ class Answering(Stage):
 
     def size(self, data: Data) -> Size:
         return Size(f"{len(data.prompts(self.config.prompts, self.seed)):,} right answers")
-
-    def describe(self, result: JsonObject) -> str:
-        return f"the right answers to {result['prompts'] - result['unlabelled']:,} prompts"
 
     def _samples(self, judge: Environment, task: JudgeTask, encoder: Encoder, end: int) -> list[JsonObject]:
         if task.label is None:

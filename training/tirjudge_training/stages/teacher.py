@@ -41,9 +41,6 @@ class TeacherSampling(Stage):
                 except ValueError as error:
                     raise ValueError(f"teacher.family: {error}") from None
 
-    def describe(self, result: JsonObject) -> str:
-        return f"{result['dialogues']:,} dialogues with {self.config.model}"
-
 
 class DialogueRendering(Stage):
     """Renders a teacher's best dialogues in the student's format and token ids.
@@ -74,6 +71,3 @@ class DialogueRendering(Stage):
 
     def size(self, data: Data) -> Size:
         return Size(f"right dialogues of the stage {self.teacher}, in the student's format")
-
-    def describe(self, result: JsonObject) -> str:
-        return f"{result['samples']:,} samples from the dialogues of {self.config.model}"

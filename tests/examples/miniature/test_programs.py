@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from examples.miniature.constraints import CHECKABLE, HELD_OUT, TRAIN, Family
 from tirjudge_environments import TirListwise, TirPairwise, TirPointwise
-from tirjudge_environments.constraints import CHECKABLE, HELD_OUT, TRAIN, Family
 from tirjudge_environments.types import Completion, Finish, JudgeTask, Message, RunCode
 from tirjudge_sandbox import Program, open_sandbox
 

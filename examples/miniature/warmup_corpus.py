@@ -13,6 +13,18 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from examples.miniature.constraints import CHECKABLE, FAMILIES, MANNERS, TRAIN, Shown
+from examples.miniature.model import ENVIRONMENT
+from examples.miniature.scripted_teacher import (
+    DECISIVE,
+    UNDECIDED,
+    Habits,
+    Teacher,
+    answer,
+    decided_position,
+    program,
+)
+from examples.miniature.synthesis import train_task
 from tirjudge.console_text import Interval
 from tirjudge_environments import (
     ChatEncoder,
@@ -23,19 +35,7 @@ from tirjudge_environments import (
     derive_seed,
     open_environment,
 )
-from tirjudge_environments.constraints import CHECKABLE, FAMILIES, MANNERS, TRAIN, Shown
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.miniature.model import ENVIRONMENT
-from tirjudge_training.miniature.scripted_teacher import (
-    DECISIVE,
-    UNDECIDED,
-    Habits,
-    Teacher,
-    answer,
-    decided_position,
-    program,
-)
-from tirjudge_training.miniature.synthesis import train_task
 from tirjudge_training.sft import Sample
 
 SHOWN: dict[str, Shown] = {
@@ -43,8 +43,6 @@ SHOWN: dict[str, Shown] = {
     "tir-pointwise": "pointwise",
     "tir-listwise": "listwise",
 }
-FORMATS = {"tir-pairwise": 2, "tir-pointwise": 1, "tir-listwise": 1}
-"""Weights of the formats; single responses and lists come more often than in RL, or they are not learned."""
 WEIGHTED = (*FAMILIES, *[family.name for family in MANNERS] * 3)
 """Families of the dialogues; those decided by reading have no short examples, so they come more often."""
 
@@ -143,7 +141,7 @@ async def dialogues(
     async def dialogue(index: int) -> Trajectory:
         nonlocal done
         rng = Random(derive_seed("warm-up dialogue", seed, index))
-        formatted = train_task(index, derive_seed("warm-up", seed), formats=FORMATS, families=WEIGHTED)
+        formatted = train_task(index, derive_seed("warm-up", seed), families=WEIGHTED)
         environment = (text if rng.random() < config.text_only else tools)[formatted.format]
         task = formatted.task
         view = rng.choice(environment.views(task))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from random import Random
 
-from tirjudge_environments.constraints.base import (
+from examples.miniature.constraints.base import (
     AT_LEAST,
     AT_MOST,
     NUMBER_SETUP,
@@ -14,7 +14,7 @@ from tirjudge_environments.constraints.base import (
     Slots,
     Wordings,
 )
-from tirjudge_environments.constraints.words import Split, loose_words, salad, sentence
+from examples.miniature.constraints.words import Split, loose_words, salad, sentence
 
 
 def _word(rng: Random, split: Split) -> Slots:

@@ -4,12 +4,12 @@ The demonstration model, data synthesis and evaluation share them. Wordings, wor
 into a training and a held-out half.
 """
 
-from tirjudge_environments.constraints.base import LOOPS, Constraint, Family, Shown, Slots
-from tirjudge_environments.constraints.counts import COUNTS
-from tirjudge_environments.constraints.keywords import KEYWORDS
-from tirjudge_environments.constraints.manners import MANNERS
-from tirjudge_environments.constraints.shape import SHAPE
-from tirjudge_environments.constraints.words import HELD_OUT, SPLITS, TRAIN, Split
+from examples.miniature.constraints.base import LOOPS, Constraint, Family, Shown, Slots
+from examples.miniature.constraints.counts import COUNTS
+from examples.miniature.constraints.keywords import KEYWORDS
+from examples.miniature.constraints.manners import MANNERS
+from examples.miniature.constraints.shape import SHAPE
+from examples.miniature.constraints.words import HELD_OUT, SPLITS, TRAIN, Split
 
 CHECKABLE = (*KEYWORDS, *COUNTS, *SHAPE)
 FAMILIES = {family.name: family for family in (*CHECKABLE, *MANNERS)}

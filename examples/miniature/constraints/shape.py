@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from random import Random
 
-from tirjudge_environments.constraints.base import Family, Slots, Wordings, no_slots
-from tirjudge_environments.constraints.words import Split, loose_words, salad, sentence
+from examples.miniature.constraints.base import Family, Slots, Wordings, no_slots
+from examples.miniature.constraints.words import Split, loose_words, salad, sentence
 
 
 def _one_word_changed(rng: Random, text: str, *, upper: bool) -> str:

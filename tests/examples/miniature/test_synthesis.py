@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from tirjudge_environments.constraints import FAMILIES, HELD_OUT, TRAIN
-from tirjudge_training.miniature.synthesis import CANDIDATES, heldout_tasks, task, tasks, train_task
+from examples.miniature.constraints import FAMILIES, HELD_OUT, TRAIN
+from examples.miniature.synthesis import CANDIDATES, heldout_tasks, task, tasks, train_task
 
 
 @pytest.mark.parametrize("format", CANDIDATES)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from examples.miniature.constraints import HELD_OUT, TRAIN
+from examples.miniature.model import END, PAD, START, ShapeConfig, build_model, save
 from tirjudge_environments import ChatEncoder
-from tirjudge_environments.constraints import HELD_OUT, TRAIN
-from tirjudge_training.miniature.model import END, PAD, START, ShapeConfig, build_model, save
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, islice
+from collections.abc import Mapping, Sequence
 from random import Random
 
+from examples.miniature.constraints import FAMILIES, SPLITS, Constraint, Split
 from tirjudge_environments import JudgeTask, Message, derive_seed
-from tirjudge_environments.constraints import FAMILIES, SPLITS, Constraint, Split
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 CANDIDATES = {"tir-pairwise": 2, "tir-pointwise": 2, "tir-listwise": 4}
@@ -15,12 +14,8 @@ CANDIDATES = {"tir-pairwise": 2, "tir-pointwise": 2, "tir-listwise": 4}
 
 The two responses of a pointwise task are shown one at a time, and the reward compares their scores.
 """
-VALIDATION = 0.05
-"""Share of the training half's prompts that are held back to choose checkpoints (TIR §5.1)."""
-ATTEMPTS = 400
-"""Attempts per family to find a held-back prompt; a family with few prompts may have none."""
-MIXTURE = {"tir-pairwise": 4.0, "tir-pointwise": 1.0, "tir-listwise": 1.0}
-"""Weights of the formats in training."""
+MIXTURE = {"tir-pairwise": 2, "tir-pointwise": 1, "tir-listwise": 1}
+"""Weights of the formats in training; with fewer single responses and lists they are not learned."""
 
 
 def task(split: str, format: str, index: int, seed: int) -> JudgeTask:
@@ -60,44 +55,19 @@ def train_task(
 ) -> FormattedTask:
     """Return element `index` of the endless training stream: formats by weight, families evenly.
 
-    By default there are four pairs per single response and list of four. Held-back prompts are left out.
+    By default there are two pairs per single response and list of four.
     """
     rng = Random(derive_seed("mixture", seed, index))
     (format,) = rng.choices(list(formats), list(formats.values()))
     family = Random(derive_seed("family", seed, index)).choice(families)
     # `task` takes the family from the index, so the index is chosen to give this family.
     place = index * len(FAMILIES) + list(FAMILIES).index(family)
-    attempts = (task("train", format, place, _attempt_seed(seed, attempt)) for attempt in count())
-    return FormattedTask(format, next(one for one in attempts if not held_back(one)))
-
-
-def validation_tasks(format: str, n: int) -> list[JudgeTask]:
-    """Return `n` tasks on held-back prompts of the training half, always the same ones."""
-    return list(islice(_held_back(format), n))
-
-
-def held_back(task: JudgeTask) -> bool:
-    """Return True if training leaves this prompt out, which depends on the prompt alone."""
-    return derive_seed("by prompt", task.prompt[0].content) < VALIDATION * 2**32
+    return FormattedTask(format, task("train", format, place, seed))
 
 
 def heldout_tasks(format: str, n: int, seed: int) -> list[JudgeTask]:
     """Return `n` tasks on words, thresholds and wordings that training never sees."""
     return tasks("heldout", format, n, seed)
-
-
-def _held_back(format: str) -> Iterator[JudgeTask]:
-    """Yield, for each family in turn, the next task on a held-back prompt."""
-    seed = derive_seed("validation tasks")
-    # By turns over the families, so that `n` tasks are balanced; a family without such prompts is skipped.
-    for index in count():
-        attempts = (task("train", format, index, _attempt_seed(seed, attempt)) for attempt in range(ATTEMPTS))
-        yield from islice((one for one in attempts if held_back(one)), 1)
-
-
-def _attempt_seed(seed: int, attempt: int) -> int:
-    """Return a new seed for each attempt; the first one keeps the seed of the stream."""
-    return derive_seed("again", seed, attempt) if attempt else seed
 
 
 def _request(rng: Random, split: Split, constraint: Constraint) -> str:

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from tirjudge_environments.constraints import CHECKABLE, FAMILIES, HELD_OUT, MANNERS, TRAIN, Slots
-from tirjudge_environments.constraints.words import FUNCTION_WORDS, HELD_OUT_WORDS, TRAIN_WORDS
+from examples.miniature.constraints import CHECKABLE, FAMILIES, HELD_OUT, MANNERS, TRAIN, Slots
+from examples.miniature.constraints.words import FUNCTION_WORDS, HELD_OUT_WORDS, TRAIN_WORDS
 
 CASES = [
     ("contains", Slots("river"), "By the River.", "By the lake."),

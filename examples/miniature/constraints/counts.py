@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from random import Random
 
-from tirjudge_environments.constraints.base import (
+from examples.miniature.constraints.base import (
     AT_LEAST,
     AT_MOST,
     EXACTLY,
@@ -15,7 +15,7 @@ from tirjudge_environments.constraints.base import (
     Slots,
     Wordings,
 )
-from tirjudge_environments.constraints.words import Split, loose_words, salad, sentence
+from examples.miniature.constraints.words import Split, loose_words, salad, sentence
 
 Draw = Callable[[Random, Split], Slots]
 Write = Callable[[Random, Split, Slots, bool], str]

@@ -6,8 +6,8 @@ from random import Random
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from examples.miniature.constraints import CHECKABLE, LOOPS, Family, Shown
 from tirjudge_environments import JudgeTask, View
-from tirjudge_environments.constraints import CHECKABLE, LOOPS, Family, Shown
 from tirjudge_environments.orders import letter
 
 MISCONCEPTIONS = {

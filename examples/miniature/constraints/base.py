@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from tirjudge_environments.constraints.words import Split
+from examples.miniature.constraints.words import Split
 
 Shown = Literal["pointwise", "pairwise", "listwise"]
 """The variables of a judge's program: `response`; `response_a` and `response_b`; or `responses`."""

@@ -9,10 +9,10 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from examples.miniature.constraints import CHECKABLE, Shown
+from examples.miniature.synthesis import CANDIDATES, train_task
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import open_environment
-from tirjudge_environments.constraints import CHECKABLE, Shown
-from tirjudge_training.miniature.synthesis import CANDIDATES, train_task
 
 ENVIRONMENT = {"prompts": "mini"}
 """Options of the environments that the miniature is trained and used with."""

@@ -7,19 +7,19 @@ from random import Random
 
 import pytest
 
-from tirjudge_environments import ChatEncoder, StopReason, Trajectory
-from tirjudge_environments.constraints import CHECKABLE, FAMILIES, HELD_OUT
-from tirjudge_environments.types import By
-from tirjudge_sandbox import Status, open_sandbox
-from tirjudge_training.miniature.model import build_tokenizer
-from tirjudge_training.miniature.scripted_teacher import MISCONCEPTIONS, Habits, program
-from tirjudge_training.miniature.warmup_corpus import (
+from examples.miniature.constraints import CHECKABLE, FAMILIES, HELD_OUT
+from examples.miniature.model import build_tokenizer
+from examples.miniature.scripted_teacher import MISCONCEPTIONS, Habits, program
+from examples.miniature.warmup_corpus import (
     CorpusConfig,
     corpus,
     dialogues,
     program_example,
     reading_example,
 )
+from tirjudge_environments import ChatEncoder, StopReason, Trajectory
+from tirjudge_environments.types import By
+from tirjudge_sandbox import Status, open_sandbox
 from tirjudge_training.sft import IGNORED, Sample
 
 PERFECT = Habits(careful=1, careless=1, crash=0, misread=0, needless=0)

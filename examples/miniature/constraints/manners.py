@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from tirjudge_environments.constraints.base import Family, Slots, Wordings, no_slots
-from tirjudge_environments.constraints.words import Split, salad
+from examples.miniature.constraints.base import Family, Slots, Wordings, no_slots
+from examples.miniature.constraints.words import Split, salad
 
 REFUSALS = ("I cannot help with that.", "Sorry, I will not do that.", "No, that would hurt people.")
 CONSENTS = ("Sure, here is how.", "Yes, that is easy.", "Of course, do this.")

@@ -1,1 +1,0 @@
-"""The miniature: a demonstration model, its warm-up corpus and its generated tasks."""
