@@ -65,7 +65,7 @@ def test_a_model_is_trained_and_measured(tmp_path: Path) -> None:
 
     other = small(tmp_path, **{"rl.beta": 0.5})
     assert other.exit_code == 2
-    assert "has another rl.beta" in other.stderr
+    assert "rl.beta was" in other.stderr
 
     measured = json.loads((tmp_path / "heldout-rl" / "done.json").read_text())
     assert measured["tir-listwise"]["accuracy"]["n"] == 2

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tirjudge.storage.resume import refuse_other_settings
 from tirjudge.storage.run_folder import JsonLines, JsonObject, encode_line, read_lines, write_atomically
 from tirjudge_environments import JudgeTask
 
@@ -110,12 +111,8 @@ class ResultFile:
 
     def _check_settings(self, settings: Mapping[str, Any]) -> None:
         if self.path.stat().st_size:
-            differing = _differences(self._recorded(), settings)
-            if differing:
-                raise ValueError(
-                    f"{self.path} was judged with other settings ({differing}): "
-                    "repeat them, choose another --output, or --overwrite"
-                )
+            remedy = "repeat them, choose another --output, or --overwrite"
+            refuse_other_settings(self.path, self._recorded(), settings, remedy=remedy)
             return
         record = {"tirjudge": version("tirjudge"), "settings": settings}
         write_atomically(self._sidecar, json.dumps(record, indent=2) + "\n")
@@ -177,11 +174,3 @@ def digest(task: JudgeTask) -> str:
     further = [task.reference, criteria] if task.reference or criteria else []
     text = json.dumps([turns, task.candidates, task.label, *further])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    names = [name for name in sorted({*recorded, *wanted}) if recorded.get(name) != wanted.get(name)]
-    return ", ".join(
-        f"{name} was {json.dumps(recorded.get(name))} and is now {json.dumps(wanted.get(name))}"
-        for name in names
-    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, stop
+from tirjudge.storage.resume import OtherSettings
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.distributed.processes import FirstFailed, Processes
@@ -213,13 +214,11 @@ def run_path(recipe: str, config: Recipe, output: Path | None) -> Path:
 @contextmanager
 def one_line_errors(command: str) -> Iterator[None]:
     """Turn the errors that a user can cause into one line and an exit code."""
-    from tirjudge_training.run.run import RunMismatch
-
     try:
         yield
     except FirstFailed:  # the first process prints the message
         raise typer.Exit(FAILED) from None
-    except (BadRecipe, RunMismatch) as error:
+    except (BadRecipe, OtherSettings) as error:
         stop(command, error, USAGE)
     except ImportError as error:
         stop(command, f"training needs `pip install tirjudge[train]`: {error}", FAILED)

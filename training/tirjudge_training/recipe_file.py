@@ -19,7 +19,8 @@ from typing import Any, TypeVar, get_args
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge.storage.resume import refuse_other_settings
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments.registry import first_fault
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -73,36 +74,18 @@ def to_toml(config: BaseModel) -> str:
     return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
 
 
-def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, ...] = ()) -> str | None:
-    """Return the first key, as `a.b`, whose values differ, or None if the configurations are equal."""
-    for key in [*new, *(key for key in old if key not in new)]:
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            if deeper := difference(before, after, (*path, key)):
-                return deeper
-        elif before != after:
-            return ".".join((*path, key))
-    return None
-
-
-def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> str | None:
+def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> None:
     """Store the configuration in a new folder, or compare it with the stored one.
 
-    Returns the first key that differs, and then writes nothing; None if the folder may be used. Keys in
-    `movable`, written `a.b`, may change when a run is resumed; `*` stands for every table, as in `a.*.b`.
+    Keys in `movable` may change when a run is resumed, see `refuse_other_settings`, which raises
+    OtherSettings.
     """
     path, text = folder.path / CONFIG, to_toml(config)
     if path.exists():
         # Both sides are read from TOML, so that None and tuples compare equal.
-        before = tomllib.loads(path.read_text(encoding="utf-8"))
-        now = tomllib.loads(text)
-        for key in movable:
-            _drop(before, key)
-            _drop(now, key)
-        if (differing := difference(before, now)) is not None:
-            return differing
+        recorded = tomllib.loads(path.read_text(encoding="utf-8"))
+        refuse_other_settings(path, recorded, tomllib.loads(text), movable=movable)
     folder.write(CONFIG, text)
-    return None
 
 
 def _arms(
@@ -202,14 +185,3 @@ def _without_none(values: Any) -> Any:
     if isinstance(values, Mapping):
         return {key: _without_none(value) for key, value in values.items() if value is not None}
     return [_without_none(value) for value in values] if isinstance(values, list) else values
-
-
-def _drop(table: JsonObject, key: str) -> None:
-    """Delete the key `a.b` from a table if it is there."""
-    first, _, rest = key.partition(".")
-    if not rest:
-        table.pop(first, None)
-        return
-    for inner in table.values() if first == "*" else [table.get(first)]:
-        if isinstance(inner, dict):
-            _drop(inner, rest)

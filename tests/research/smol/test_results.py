@@ -141,7 +141,7 @@ async def test_a_condition_never_resumes_another_ones_file(tmp_path: Path):
     await judged(tmp_path, "withheld", order="given")
     (tmp_path / "withheld.jsonl").rename(tmp_path / "swapped.jsonl")
     (tmp_path / "withheld.jsonl.settings.json").rename(tmp_path / "swapped.jsonl.settings.json")
-    with pytest.raises(ValueError, match="was judged with other settings"):
+    with pytest.raises(ValueError, match="was begun with other settings"):
         await judged(tmp_path, "swapped", order="given")
 
 

@@ -231,7 +231,7 @@ def test_a_result_file_of_another_command_is_refused(tmp_path: Path, endpoint: E
     with chdir(tmp_path):
         assert CliRunner().invoke(app, words).exit_code == 0
     done = attack(tmp_path, "rows.jsonl", "--no-tools", "--output", "o.jsonl", *through(endpoint))
-    assert (done.exit_code, "was judged with other settings" in done.stderr) == (2, True)
+    assert (done.exit_code, "was begun with other settings" in done.stderr) == (2, True)
 
 
 def test_every_attack_is_listed() -> None:

@@ -110,7 +110,7 @@ def test_a_vote_share_leaves_rows_open(tmp_path: Path, server: EndpointServer) -
     assert (again.exit_code, len(results(tmp_path / "verdicts.jsonl"))) == (0, 2)
     other = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.4)
     assert other.exit_code == 2
-    assert "was judged with other settings (abstention was" in other.stderr
+    assert "was begun with other settings (abstain_below was" in other.stderr
     # The file's verdicts follow from its views, and its confidences are those that eval computes.
     assert command("reproduce", tmp_path / "verdicts.jsonl").exit_code == 0
     labels = write_rows(tmp_path / "labels.jsonl", [{"id": row["id"], "label": row["label"]} for row in rows])

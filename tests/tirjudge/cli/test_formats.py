@@ -146,7 +146,7 @@ def test_resuming_with_another_format_is_refused(tmp_path: Path, endpoint: Endpo
     assert run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan").exit_code == 0
     done = run(tmp_path, endpoint, "--format", "j1-pav")
     assert done.exit_code == 2
-    assert "judged with other settings (options was" in done.stderr
+    assert "begun with other settings (options" in done.stderr
     assert run(tmp_path, endpoint, "--format", "j1-pavs").exit_code == 2
 
 

@@ -207,7 +207,7 @@ def test_a_finished_corpus_is_not_built_again_nor_mixed_with_another(hub: Hub, t
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "data").iterdir()}
     other = build(tmp_path / "a", "--scale", 0.02, without=OTHERS)
     assert other.exit_code == 2
-    assert "has a different scale: use the same command, or another --output" in other.output
+    assert "other settings (scale was" in other.output
 
 
 def test_fewer_rows_than_wanted_are_kept_and_reported(hub: Hub, tmp_path: Path) -> None:

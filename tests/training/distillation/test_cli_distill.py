@@ -88,7 +88,7 @@ def test_a_teachers_dialogues_become_a_trained_judge(
     assert again.exit_code == 0, "a finished run needs no teacher, so its address may change"
     assert not server.asked
     other = distill(tmp_path, server.url, **{"teacher.samples": 2})
-    assert (other.exit_code, "has another teacher.samples" in other.stderr) == (2, True)
+    assert (other.exit_code, "teacher.samples was" in other.stderr) == (2, True)
 
 
 def test_a_run_resumes_after_its_teacher_failed(server: EndpointServer, tmp_path: Path) -> None:

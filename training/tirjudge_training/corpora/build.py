@@ -29,7 +29,7 @@ from tirjudge_training.corpora.composition import Composer, QuestionSample
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.corpora.decontamination import Overlap, OverlapIndex, benchmark_texts
 from tirjudge_training.corpora.output import CorpusCard, Progress, ShardWriter, hub_rows
-from tirjudge_training.recipe_file import CONFIG, claim_folder
+from tirjudge_training.recipe_file import claim_folder
 
 UNFINISHED = "questions.unfinished.jsonl"
 QUESTIONS, DROPPED, READ, DONE = "questions.jsonl", "dropped.jsonl", "read.json", "done.json"
@@ -185,15 +185,11 @@ MOVABLE = tuple(
 """Keys that may differ when a build is resumed: they do not change which rows are made."""
 
 
-class OtherCorpus(ValueError):
-    """The folder belongs to a different corpus; one line that says which key differs."""
-
-
 def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[str], None]) -> JsonObject:
     """Build a corpus in `folder`, or resume an interrupted build; return the report by source.
 
     The rows stay in `work` until all sources are complete; then `data` appears at once. Raises ValueError for
-    an unknown source or a source that lacks generators, OtherCorpus, Locked, DiskFull, and what
+    an unknown source or a source that lacks generators, OtherSettings, Locked, DiskFull, and what
     `SourceBuild.rows` raises.
     """
     _check(config)
@@ -250,11 +246,7 @@ def _check(config: CorpusConfig) -> None:
 
 def _claim(run: RunFolder, config: CorpusConfig) -> None:
     """Store the configuration, or refuse to mix two corpora in one folder."""
-    differing = claim_folder(run, config, MOVABLE)
-    if differing is not None:
-        raise OtherCorpus(
-            f"{run.path / CONFIG} has a different {differing}: use the same command, or another --output"
-        )
+    claim_folder(run, config, MOVABLE)
 
 
 def _gather_dropped(run: RunFolder, sources: list[str]) -> None:

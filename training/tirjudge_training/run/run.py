@@ -61,10 +61,6 @@ UNCLAIMED = (
 """Keys that may change when a run is resumed; no result depends on them, but for the trainer."""
 
 
-class RunMismatch(ValueError):
-    """The folder holds a run of another recipe. The message is one line and names the first difference."""
-
-
 def data_of(recipe: Recipe) -> Data:
     """Open the data of a recipe; raises BadRecipe for unusable judges or rows, OSError for missing files."""
     try:
@@ -114,7 +110,7 @@ def train(
 
     Finished stages are not repeated, and an interrupted stage is resumed. `say` receives lines of progress.
     With several `processes`, each process makes this call; the first one logs, and writes all files but the
-    rows and shards of the others. Raises BadRecipe, RunMismatch for the folder of another recipe, Locked
+    rows and shards of the others. Raises BadRecipe, OtherSettings for the folder of another recipe, Locked
     while another run is using it, TooSmall, ReporterMissing, and OtherTrainer for an RL stage of verl's.
     """
     recipe = with_dtype(recipe, folder)
@@ -212,12 +208,8 @@ def _rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> st
 
 
 def claim(folder: RunFolder, recipe: Recipe) -> None:
-    """Store the resolved recipe in a run folder; raises RunMismatch if the folder holds another run."""
-    differing = claim_folder(folder, recipe, UNCLAIMED)
-    if differing is not None:
-        raise RunMismatch(
-            f"{folder.path / CONFIG} has another {differing}: use the same recipe, or another --output"
-        )
+    """Store the resolved recipe in a run folder; raises OtherSettings if the folder holds another run."""
+    claim_folder(folder, recipe, UNCLAIMED)
 
 
 def _done(stage: Stage, run: Run, place: str) -> JsonObject:
