@@ -35,4 +35,4 @@ def test_the_tutorial_ends_with_a_decision(
     assert (tmp_path / "report.html").exists()
     (decision,) = [block.code for block in blocks((PAGE,)) if block.language == "python"]
     exec(compile(decision, PAGE.name, "exec"), {})
-    assert "B wins 1 of 1" in capsys.readouterr().out
+    assert "B wins 0 of 1" in capsys.readouterr().out
