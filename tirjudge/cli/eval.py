@@ -6,32 +6,22 @@ import json
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tirjudge.cli.judge import BatchRun
 from tirjudge.cli.options import RunnerOptions, takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, output_file, say
-from tirjudge.cli.score import (
-    FullOption,
-    JsonOption,
-    MetaJudgeOption,
-    MetaJudgeUrlOption,
-    ProtocolOption,
-    with_matchings,
-)
-from tirjudge.cli.tables import print_scored
+from tirjudge.cli.score import FullOption, JsonOption, MetaJudgeOption, MetaJudgeUrlOption, ProtocolOption
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
-from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
-from tirjudge.evaluation.benchmarks.base import Benchmark
-from tirjudge.evaluation.benchmarks.rows import BenchmarkRows, missing
-from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.judging.judge_engine import Kind
 from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.registry import environment_options, open_environment
+
+if TYPE_CHECKING:  # the help loads neither the benchmarks nor what judges and scores
+    from tirjudge.evaluation.benchmarks.base import Benchmark
+    from tirjudge.judging.judge_engine import Kind
 
 _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b"))
 
@@ -84,6 +74,10 @@ def evaluate(
     Prints one line to quote for each protocol. Exit codes: 0 done, 1 some rows failed, none got a verdict or
     a requested protocol cannot score them, 2 usage, 130 interrupted.
     """
+    from tirjudge.cli.stored_files import with_matchings
+    from tirjudge.cli.tables import print_scored
+    from tirjudge.evaluation.stored_outputs.reading import open_replay
+
     if listing:
         return print_benchmarks(as_json=as_json)
     if benchmark is None:
@@ -116,6 +110,10 @@ def run_benchmark(
 
     `quiet` prints the summary of the run to standard error.
     """
+    from tirjudge.cli.judge import BatchRun
+    from tirjudge.evaluation.benchmarks import open_benchmark
+    from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
+
     target = output_file(output, name, "verdicts")
     benchmark = open_benchmark(name)
     chosen = [part.name for part in benchmark.chosen_parts(parts)]
@@ -143,6 +141,8 @@ def run_benchmark(
 
 def print_benchmarks(*, as_json: bool = False) -> None:
     """Print the rows, protocols and licence of each benchmark, and what is missing to run it."""
+    from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+
     if as_json:
         abouts = {name: dict(_about(open_benchmark(name))) for name in benchmark_names()}
         print(json.dumps({name: {"about": one.pop(""), **one} for name, one in abouts.items()}, indent=2))
@@ -155,6 +155,8 @@ def print_benchmarks(*, as_json: bool = False) -> None:
 
 
 def _about(benchmark: Benchmark) -> list[tuple[str, str]]:
+    from tirjudge.evaluation.benchmarks.rows import missing
+
     standard = benchmark.chosen_parts()
     parts = [
         f"{part.name} {part.rows if part.rows is not None else '?'}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,7 +31,6 @@ from tirjudge.cli.output import (
 )
 from tirjudge.cli.row_text import print_row, row_line
 from tirjudge.console_text import Interval, printable, table
-from tirjudge.export.inspect_log import write_inspect_log
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
 from tirjudge.judging.reproduction import (
@@ -46,13 +45,13 @@ from tirjudge.judging.reproduction import (
     verdicts,
 )
 from tirjudge.records.judged_row import RecordedRow, is_truncated, read_result_rows
-from tirjudge.report.judgments import read_run
-from tirjudge.report.page import Page, judged_page, training_page
 from tirjudge.report.rows import Texts
-from tirjudge.report.training import is_training_run, read_training_run
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge.storage.run_folder import read_lines, write_atomically
 from tirjudge_sandbox import Limits
+
+if TYPE_CHECKING:
+    from tirjudge.report.page import Page
 
 _LONGEST_REASON = 1000
 _Found = tuple[RecordedRow, Mapping[str, Any]]
@@ -263,6 +262,10 @@ def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: in
 
     Raises OSError for a missing file, and ValueError, in one line, for any other bad input.
     """
+    from tirjudge.report.judgments import read_run
+    from tirjudge.report.page import judged_page, training_page
+    from tirjudge.report.training import is_training_run, read_training_run
+
     folders = [run for run in runs if run.is_dir()]
     if folders and len(runs) > 1:
         raise ValueError(f"{folders[0]} is a folder: a training run has a report of its own")
@@ -470,6 +473,8 @@ def inspect(
     A row is a sample: the dialogues are its messages and events, every program is a tool call, and the
     verdict is its score. Prints the path of each log. Exit codes: 0 written, 2 usage.
     """
+    from tirjudge.export.inspect_log import write_inspect_log
+
     with one_line_errors("export inspect"):
         for file in files:
             if is_truncated(file):

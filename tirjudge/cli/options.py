@@ -8,18 +8,20 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
 
 import typer
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from tirjudge.cli.output import one_line_errors
-from tirjudge.judging.batch import Plan
-from tirjudge.judging.judge_engine import Kind
 from tirjudge.judging.options import JudgeOptions, Option
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
+
+if TYPE_CHECKING:
+    from tirjudge.judging.batch import Plan
+    from tirjudge.judging.judge_engine import Kind
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -82,6 +84,8 @@ class RowOptions(JudgeOptions):
 
     def plan(self, columns: Columns = DEFAULT_COLUMNS, labels: dict[str, str] | None = None) -> Plan:
         """Return how rows become tasks; raises ValueError for options that exclude each other."""
+        from tirjudge.judging.batch import Plan
+
         return Plan(
             kind=self._kind(),
             columns=columns,

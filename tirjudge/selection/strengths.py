@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 Members = tuple[int, ...]
 """Members of a group, by their places: two, or more where a list is compared."""
 
@@ -67,6 +65,8 @@ def bradley_terry_shares(size: int, played: Sequence[Comparison]) -> tuple[float
     keeps the strength of a member that won or lost everything finite, and connects members that were never
     compared. A member without any verdict gets None, and is no opponent.
     """
+    import numpy as np
+
     judged = [one for one in played if one.shares is not None]
     members = sorted({member for one in judged for member in one.members})
     if not members:
