@@ -78,7 +78,7 @@ def test_published_judges_as_reruns_of_each_other_vote() -> None:
     assert unanimous["risk"]["high"] < everything["risk"]["low"]
     assert found["threshold"]["chosen"] is None
     # Rounded up, two thirds of the votes would not reach the threshold that is printed for them.
-    assert "\n0.6666 " in command("eval", *words).stdout
+    assert "\n0.6666 " in command(*words).stdout
 
 
 def first_shown(body: dict[str, Any]) -> dict[str, Any]:
