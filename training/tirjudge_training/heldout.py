@@ -160,11 +160,6 @@ def measure(
     return summary(answers[index] for index in sorted(answers))
 
 
-def correct(results: Mapping[str, Any]) -> int:
-    """Return the number of right answers in a summary, over all judges."""
-    return sum(result["accuracy"]["count"] for result in results.values())
-
-
 def summary(answers: Iterable[Answer]) -> dict[str, Any]:
     """Return, per format, the numbers of model cards and results; accuracies have Wilson's 95 % interval."""
     formats: dict[str, list[Answer]] = {}
