@@ -181,7 +181,7 @@ REPEATED = (
 )
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "size", [100_000, pytest.param(1_000_000, marks=pytest.mark.soak)], ids=["100 kB", "1 MB"]
 )
