@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections import Counter
@@ -13,28 +12,27 @@ from typing import Any
 
 from tirjudge.cli.output import console, new_table, plain
 from tirjudge.console_text import printable
-from tirjudge.evaluation.calibration.agreement import (
+from tirjudge.evaluation.calibration import (
     JUDGE,
     MAJORITY,
     Agreement,
     BaseRates,
-    agreements,
-    base_rates,
-)
-from tirjudge.evaluation.calibration.people import PeopleLabels
-from tirjudge.evaluation.calibration.rows import CalibratedRows, separations, with_reruns
-from tirjudge.evaluation.calibration.selective import (
+    CalibratedRows,
     Curve,
     Point,
+    Variance,
     Verified,
+    agreements,
+    base_rates,
     chosen_and_verified,
     curve,
     labelled,
+    variances,
+    with_reruns,
 )
-from tirjudge.evaluation.calibration.variance import Variance, variances
+from tirjudge.evaluation.people import PeopleLabels
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.judging.abstention import ABOUT
-from tirjudge.judging.options import SandboxOptions
 from tirjudge.records.judged_row import Confidence
 from tirjudge.statistics import Proportion
 
@@ -79,13 +77,9 @@ class Calibration:
         return self.verified is None or self.verified.holds
 
 
-def calibrated(run: Replay, options: CalibrationOptions, sandbox: SandboxOptions) -> Calibration:
+def calibrated(run: Replay, options: CalibrationOptions) -> Calibration:
     """Measure a run. Raises ValueError, in one line, for labels and runs that cannot be measured."""
     labels = PeopleLabels(options.labels, options.meaning)
-    if options.confidence == "separated":
-        if options.reruns or run.format.name != "tirjudge" or len(run.files.paths) > 1:
-            raise ValueError("--confidence separated runs the programs of one result file of tirjudge")
-        run = run.with_extras(asyncio.run(_separations(run.path, sandbox)))
     counts = Counter[str]()
     reruns = [{row.id: row for row in one} for one in options.reruns]
     found = CalibratedRows.of(with_reruns(run, reruns, counts) if reruns else run, labels, options.confidence)
@@ -113,14 +107,8 @@ def _curve(found: CalibratedRows, options: CalibrationOptions) -> Curve:
         hints = {
             "vote-share": "no row has a verdict",
             "margin": "the judge gives no scores; choose another --confidence",
-            "separated": "the rows have one response each, or were judged with --no-texts",
         }
         raise ValueError(f"--confidence {options.confidence}: {hints[options.confidence]}") from None
-
-
-async def _separations(path: Path, sandbox: SandboxOptions) -> dict[str, dict[str, float | None]]:
-    async with sandbox.sandbox() as opened:
-        return await separations(path, opened, allow_weak_isolation=sandbox.allow_weak_isolation)
 
 
 def print_calibration(one: Calibration, *, full: bool) -> None:

@@ -1,4 +1,4 @@
-"""Confidences of a verdict, by which a judge leaves rows open: votes, scores and whether a program decided.
+"""Confidences of a verdict, by which a judge leaves rows open: shares of votes and differences of scores.
 
 A confidence orders rows by how much a verdict can be trusted; whether it does so is measured by
 `tirjudge score --calibrate`. No confidence asks the model how sure it is.
@@ -6,27 +6,24 @@ A confidence orders rows by how much a verdict can be trusted; whether it does s
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import get_args
 
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold
 from tirjudge.judging.judgment import Judgment
-from tirjudge.records.judged_row import Confidence, JudgedConfidence, RecordedPassage, RecordedRow
+from tirjudge.records.judged_row import Confidence, JudgedConfidence
 from tirjudge_environments import Episode, StopReason, Trajectory
-from tirjudge_sandbox import Execution, Limits, Program, Status
 
 CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 ABOUT: Mapping[Confidence, str] = {
     "vote-share": "share of the votes of all samples and orders that are for the verdict",
     "margin": "best mean score minus the second best",
-    "separated": "share of the dialogues whose last program gives another output for exchanged responses",
 }
 
 Votes = Sequence[Sequence[int]]
 """The candidates in first place of each vote: one is a choice, several are a tie, none is no verdict."""
-Run = Callable[[Program, Limits], Awaitable[Execution]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +34,13 @@ class Abstention:
     """Verdicts with a lower confidence are left open, and those without one."""
     confidence: Confidence = "vote-share"
 
-    async def apply(self, judged: Judgment, run: Run) -> Judgment:
+    def apply(self, judged: Judgment) -> Judgment:
         """Return a judgment with its confidence, and without its verdict if that is left open.
 
         The views keep their verdicts, and `confidence.verdict` is the withheld verdict. A judgment of
         one response, which is compared with nothing, and one without a verdict are not changed otherwise.
         """
-        value = await self._value(judged, run) if judged.best else None
+        value = confidence_of(judged, self.confidence) if judged.best else None
         held = JudgedConfidence(name=self.confidence, value=value, below=self.below, verdict=judged.verdict)
         if not judged.best or (value is not None and value >= self.below):
             return replace(judged, confidence=held)
@@ -51,14 +48,8 @@ class Abstention:
         detail = f"left open: {reason}{'' if value is None else f' is below {self.below:g}'}"
         return replace(judged, best=(), stop=StopReason.ABSTAINED, detail=detail, confidence=held)
 
-    async def _value(self, judged: Judgment, run: Run) -> float | None:
-        if self.confidence == "separated":
-            # With the texts, which the row that is written may lack.
-            return await separated(judged.row(), run)
-        return confidence_of(judged, self.confidence)
 
-
-def confidence_of(judged: Judgment, name: Literal["vote-share", "margin"]) -> float | None:
+def confidence_of(judged: Judgment, name: Confidence) -> float | None:
     """Return a confidence that follows from the verdicts alone; None if the judgment has none."""
     opinions = _opinions(judged)
     if name == "vote-share":
@@ -87,58 +78,6 @@ def margin(scores: Sequence[Mapping[int, float]]) -> float | None:
     candidates = {index for one in scores for index in one}
     means = sorted(fmean(one[index] for one in scores if index in one) for index in candidates)
     return means[-1] - means[-2] if len(means) > 1 else None
-
-
-async def separated(row: RecordedRow, run: Run, limits: Limits = Limits()) -> float | None:
-    """Return the share of a row's dialogues whose last program tells the responses apart.
-
-    Such a program is run again with the responses exchanged, each in the place of the one before it, and
-    tells them apart if its output changes. A dialogue without a program that ended well counts as 0. None if
-    the row has one response, lacks the texts, or the sandbox fails. `run` runs a program, and decides its
-    isolation.
-    """
-    count = row.candidates
-    if count < 2 or row.responses is None:
-        return None
-    found = []
-    for view in row.views:
-        programs = [one for one in view.segments if one.kind == "program" and one.status == Status.OK]
-        changes = await _changes(row, programs[-1], count, run, limits) if programs else False
-        if changes is None:
-            return None
-        found.append(changes)
-    return fmean(found)
-
-
-async def _changes(
-    row: RecordedRow, program: RecordedPassage, count: int, run: Run, limits: Limits
-) -> bool | None:
-    """Return True if a program's output is another one with the responses exchanged; None if that failed."""
-    exchanged = program.model_copy(
-        update={
-            "bindings": {
-                name: _exchanged(reference, count) for name, reference in (program.bindings or {}).items()
-            }
-        }
-    )
-    if exchanged.bindings == program.bindings:
-        return False
-    try:
-        variables = row.variables(exchanged)
-    except ValueError:
-        return None
-    now = await run(Program(source=program.text, bindings=variables, seed=program.seed or 0), limits)
-    if now.status is Status.SANDBOX_FAILED:
-        return None
-    return now.status is not Status.OK or (now.stdout, now.stderr) != (program.stdout, program.stderr)
-
-
-def _exchanged(reference: Any, count: int) -> Any:
-    """Return a reference to the next response in place of each response; others are unchanged."""
-    if isinstance(reference, list):
-        return [_exchanged(one, count) for one in reference]
-    is_response = isinstance(reference, int) and not isinstance(reference, bool)
-    return (reference + 1) % count if is_response and 0 <= reference < count else reference
 
 
 def _opinions(judged: Judgment) -> list[Judgment]:

@@ -101,7 +101,7 @@ class JudgeEngine:
         name = self.options.format or kind or kind_for(task)
         self._check_shown(name, task)
         result = await self._decided(name, task, order)
-        return result if self._abstention is None else await self._abstention.apply(result, self.run)
+        return result if self._abstention is None else self._abstention.apply(result)
 
     async def _decided(self, name: str, task: JudgeTask, order: Order | None) -> Judgment:
         """Judge a task, by each of its criteria if it has any."""

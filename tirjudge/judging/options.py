@@ -286,8 +286,6 @@ class JudgeOptions(SandboxOptions):
             raise ValueError(
                 "a single vote has no share: give --order both or --samples N to --abstain-below"
             )
-        if rule.confidence == "separated" and not self.tools:
-            raise ValueError("--confidence separated needs the programs that --no-tools turns off")
         return rule
 
 

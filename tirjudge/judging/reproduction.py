@@ -409,10 +409,9 @@ def _combined_difference(row: RecordedRow) -> str:
 def _confidence_difference(row: RecordedRow, given: JudgedConfidence, combined: Judgment) -> str:
     """Return how a confidence does not follow from the views, or the row's state not from the confidence."""
     value = given.value
-    if given.name != "separated":
-        now = confidence_of(combined, given.name) if combined.best else None
-        if (value is None) != (now is None) or (value is not None and now and abs(value - now) > 1e-9):
-            return f"the file says {given.name} {value}, and its views together say {now}"
+    now = confidence_of(combined, given.name) if combined.best else None
+    if (value is None) != (now is None) or (value is not None and now and abs(value - now) > 1e-9):
+        return f"the file says {given.name} {value}, and its views together say {now}"
     is_open = bool(combined.best) and (value is None or value < given.below)
     if is_open != (row.stop == StopReason.ABSTAINED):
         state = "open" if row.stop == StopReason.ABSTAINED else "decided"

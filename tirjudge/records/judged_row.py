@@ -32,7 +32,7 @@ from tirjudge_environments.tasks import LARGEST_WEIGHT
 from tirjudge_environments.templates import conversation_text
 from tirjudge_sandbox import Execution, Status
 
-Confidence = Literal["vote-share", "margin", "separated"]
+Confidence = Literal["vote-share", "margin"]
 """Names of the confidences in `tirjudge.judging.abstention`."""
 Text = InstanceOf[str]
 """A text, which may have lone surrogates, unlike pydantic's own."""

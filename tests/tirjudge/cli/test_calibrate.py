@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import counting, results, write_rows
+from tests.tirjudge.judge_command import results, write_rows
 from tests.tirjudge.judged_files import FAST, edit
 from tirjudge.cli import app
 
@@ -168,45 +168,6 @@ def test_a_row_that_was_falsely_opened_or_decided_is_found(
     assert "verdict changed      1\n" in done.stdout
 
 
-def test_a_program_that_tells_the_responses_apart(tmp_path: Path, server: EndpointServer) -> None:
-    """The program prints the longer one: exchanged responses of equal length change nothing."""
-
-    def measuring(body: dict[str, Any]) -> dict[str, Any]:
-        several = "(len(one) for one in responses)"
-        sizes = (
-            several if "Q differ" in body["messages"][0]["content"] else "(len(response_a), len(response_b))"
-        )
-        asked = chat(f"```python\nprint('longer:', 'BA'[tuple({sizes})[0] > 2])\n```\n")
-        return asked if len(body["messages"]) == 1 else counting(body)
-
-    server.script = measuring
-    write_rows(
-        tmp_path / "rows.jsonl", [pair("differ", "a longer one", "b", "A"), pair("equal", "aa", "bb", "A")]
-    )
-    words = ("--abstain-below", 0.5, "--confidence", "separated")
-    done = judge(tmp_path, server, "--pairwise", "--no-texts", *words)
-    assert done.exit_code == 0, done.output
-    found = {row["id"]: row for row in results(tmp_path / "verdicts.jsonl")}
-    assert (found["differ"]["stop"], found["differ"]["confidence"]["value"]) == ("verdict", 1.0)
-    assert (found["equal"]["stop"], found["equal"]["confidence"]["value"]) == ("abstained", 0.0)
-    (tmp_path / "verdicts.jsonl").unlink()
-    assert judge(tmp_path, server, "--pairwise").exit_code == 0
-    labels = write_rows(
-        tmp_path / "labels.jsonl", [{"id": "differ", "label": "A"}, {"id": "equal", "label": "tie"}]
-    )
-    words = (
-        "score",
-        tmp_path / "verdicts.jsonl",
-        "--calibrate",
-        labels,
-        "--confidence",
-        "separated",
-        *FAST,
-    )
-    curve = calibration(*words)["curve"]
-    assert [(one["threshold"], one["risk"]["value"]) for one in curve] == [(1, 0), (0, 0.5)]
-
-
 def test_the_margin_of_scores(tmp_path: Path, server: EndpointServer) -> None:
     def scores(body: dict[str, Any]) -> dict[str, Any]:
         text = body["messages"][-1]["content"]
@@ -237,10 +198,6 @@ def test_the_margin_of_scores(tmp_path: Path, server: EndpointServer) -> None:
             "--abstain-below nan: margin needs a number above 0",
         ),
         (("--confidence", "margin"), "--confidence belongs to --abstain-below X"),
-        (
-            ("--abstain-below", 1, "--confidence", "separated", "--no-tools"),
-            "--confidence separated needs the prog",
-        ),
     ],
 )
 def test_a_rule_that_could_leave_nothing_open_is_refused(

@@ -19,18 +19,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tirjudge.evaluation.base import JudgedRow, Vote
-from tirjudge.evaluation.calibration.agreement import agreements, base_rates
-from tirjudge.evaluation.calibration.people import NO_VERDICT, TIE, PeopleLabels, majority
-from tirjudge.evaluation.calibration.rows import CalibratedRow, CalibratedRows, decision, with_reruns
-from tirjudge.evaluation.calibration.selective import (
+from tirjudge.evaluation.calibration import (
+    CalibratedRow,
+    CalibratedRows,
+    agreements,
     aurc,
+    base_rates,
     chosen_and_verified,
     curve,
+    decision,
     halves,
     point,
     points,
+    variances,
+    with_reruns,
 )
-from tirjudge.evaluation.calibration.variance import variances
+from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, majority
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.statistics import wilson_interval
 

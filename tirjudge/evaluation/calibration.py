@@ -1,0 +1,471 @@
+"""Calibration: agreement of a judge with people, its variance, and the risk of verdicts kept by a confidence.
+
+Risk is the share of wrong verdicts among those that are kept, coverage the share of rows that are kept
+(El-Yaniv and Wiener 2010; Geifman and El-Yaniv 2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tirjudge.evaluation.base import DECISION, JudgedRow, Vote
+from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
+from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
+from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
+from tirjudge.judging.abstention import margin, vote_share
+from tirjudge.records.judged_row import Confidence
+from tirjudge.statistics import Proportion
+from tirjudge_environments.types import derive_seed
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedRow:
+    """One judged row with what people say about it."""
+
+    id: str
+    decision: int
+    """The class of the judge's verdict; NO_VERDICT without one."""
+    people: tuple[int | None, ...]
+    """Each annotator's class; None for an annotator who did not label the row."""
+    gold: int | None
+    """The class of most annotators; None if there is none."""
+    confidence: float | None
+    """None without a verdict, and for a judge that does not give what the confidence is made of."""
+    votes: tuple[Vote, ...]
+
+
+@dataclass(slots=True)
+class CalibratedRows:
+    """The labelled rows of a run."""
+
+    annotators: tuple[str, ...]
+    rows: list[CalibratedRow] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Rows that are left out of all numbers or of some, by reason."""
+
+    @classmethod
+    def of(cls, run: Iterable[JudgedRow], labels: PeopleLabels, confidence: Confidence) -> CalibratedRows:
+        """Join a run with labels.
+
+        Raises ValueError, in one line, if no row is labelled, or all labels name the same class.
+        """
+        found = cls(labels.annotators)
+        for position, row in enumerate(run):
+            people = labels.classes(row, position)
+            if people is None or not any(one is not None for one in people):
+                found.counts["without labels"] += 1
+                continue
+            found.rows.append(_calibrated(row, people, confidence))
+        rows = found.rows
+        if not rows:
+            raise ValueError(
+                f"no row of the run is labelled in {labels.name}: rows are joined by {labels.joined_by}"
+            )
+        found.counts["without a majority of the annotators"] = sum(row.gold is None for row in rows)
+        found.counts["without a verdict"] = sum(row.decision == NO_VERDICT for row in rows)
+        classes = {one for row in rows for one in row.people if one is not None}
+        if len(classes) == 1:
+            raise ValueError(
+                f"{labels.name}: every label is {class_name(classes.pop())}, so that a judge that agrees "
+                "cannot be told from one that always says the same: give labels of at least two classes"
+            )
+        return found
+
+
+def with_reruns(
+    run: Iterable[JudgedRow], reruns: Sequence[Mapping[str, JudgedRow]], counts: Counter[str]
+) -> Iterator[JudgedRow]:
+    """Yield the rows of a run with the votes of further runs, as further samples of each row.
+
+    `reruns` have the rows by id. A row that lacks in one of them is counted in `counts`, and keeps the votes
+    that it has.
+    """
+    for row in run:
+        votes = list(row.votes)
+        for rerun in reruns:
+            other = rerun.get(row.id)
+            if other is None:
+                counts["not in every rerun"] += 1
+                continue
+            start = 1 + max((vote.sample for vote in votes), default=-1)
+            votes += [replace(vote, sample=start + vote.sample) for vote in other.votes]
+        # The recorded verdict is that of the first run alone.
+        extras = {name: value for name, value in row.extras.items() if name != DECISION}
+        yield replace(row, votes=tuple(votes), extras=extras)
+
+
+def decision(row: JudgedRow) -> tuple[int, ...]:
+    """Return the candidates in first place by all votes, as `tirjudge judge` combines them.
+
+    Within a sample, orders that name several candidates make a tie; the candidate that most samples choose is
+    the best. A recorded verdict is taken as it is. Empty without a verdict.
+    """
+    if DECISION in row.extras:
+        return tuple(row.extras[DECISION])
+    samples = [sample_decision(row.sample(number)) for number in row.samples]
+    chosen = Counter(best[0] for best in samples if len(best) == 1)
+    most = max(chosen.values(), default=0)
+    return tuple(sorted(one for one, count in chosen.items() if count == most)) or next(
+        filter(None, samples), ()
+    )
+
+
+def sample_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
+    """Return the candidates that the votes of one sample name; none if one of them is no verdict."""
+    if not all(vote.best for vote in votes):
+        return ()
+    return tuple(sorted({index for vote in votes for index in vote.best}))
+
+
+def class_of(best: Sequence[int]) -> int:
+    """Return the class of the candidates in first place."""
+    if not best:
+        return NO_VERDICT
+    return TIE if len(best) > 1 else best[0]
+
+
+def _calibrated(row: JudgedRow, people: tuple[int | None, ...], confidence: Confidence) -> CalibratedRow:
+    best = decision(row)
+    return CalibratedRow(
+        id=row.id,
+        decision=class_of(best),
+        people=people,
+        gold=majority(people),
+        confidence=_confidence(row, best, confidence) if best else None,
+        votes=row.votes,
+    )
+
+
+def _confidence(row: JudgedRow, best: Sequence[int], name: Confidence) -> float | None:
+    if name == "vote-share":
+        return vote_share([vote.best for vote in row.votes], best)
+    return margin([vote.scores for vote in row.votes])
+
+
+JUDGE, MAJORITY = "judge", "majority"
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Agreement of two raters over the rows that both have rated."""
+
+    first: str
+    second: str
+    agreement: Proportion
+    by_chance: float
+    """Agreement expected of independent raters with these base rates."""
+    kappa: float
+    """(agreement - by chance) / (1 - by chance), Cohen 1960; nan if both raters always say the same one."""
+    interval: tuple[float, float]
+    """95 % interval of kappa: percentiles of the bootstrap over rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRates:
+    """Shares of the classes in a rater's labels, which kappa depends on."""
+
+    rater: str
+    n: int
+    shares: Mapping[str, float]
+
+
+def agreements(rows: Sequence[CalibratedRow], annotators: Sequence[str], *, seed: int) -> list[Agreement]:
+    """Return the judge's agreement with each annotator and with most of them, then that of annotators.
+
+    A missing verdict is a class of its own, which agrees with nobody.
+    """
+    raters = _raters(rows, annotators)
+    pairs = [(JUDGE, name) for name in raters if name != JUDGE] + list(combinations(annotators, 2))
+    found = []
+    for first, second in pairs:
+        both = [
+            pair
+            for pair in zip(raters[first], raters[second], strict=True)
+            if pair[0] is not None and pair[1] is not None
+        ]
+        if both:
+            found.append(_agreement(first, second, np.array(both, dtype=np.float64), seed))
+    return found
+
+
+def base_rates(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> list[BaseRates]:
+    """Return the shares of the classes of the judge, the annotators and their majority."""
+    found = []
+    for name, classes in _raters(rows, annotators).items():
+        given = [one for one in classes if one is not None]
+        shares = {class_name(one): given.count(one) / len(given) for one in sorted(set(given), key=_place)}
+        found.append(BaseRates(name, len(given), shares))
+    return found
+
+
+def _raters(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> dict[str, list[int | None]]:
+    found: dict[str, list[int | None]] = {JUDGE: [row.decision for row in rows]}
+    found |= {name: [row.people[place] for row in rows] for place, name in enumerate(annotators)}
+    # The majority of one annotator is that annotator.
+    return found | ({MAJORITY: [row.gold for row in rows]} if len(annotators) > 1 else {})
+
+
+def _place(number: int) -> tuple[bool, int]:
+    """Return a key that sorts the candidates first, then a tie, then a missing verdict."""
+    return number < 0, abs(number)
+
+
+def _agreement(first: str, second: str, both: NDArray[np.float64], seed: int) -> Agreement:
+    one, other = both.T
+    shares = confusion(one, other) / len(both)
+    agreed = (one == other) & (one != NO_VERDICT)
+    return Agreement(
+        first=first,
+        second=second,
+        agreement=Proportion(float(agreed.sum()), len(both)),
+        by_chance=float(shares.sum(axis=1) @ shares.sum(axis=0)),
+        kappa=cohen_kappa(one, other),
+        interval=_interval(shares, len(both), seed),
+    )
+
+
+def _interval(shares: NDArray[np.float64], n: int, seed: int) -> tuple[float, float]:
+    """Return the bootstrap interval of kappa; nan if no resample has two classes.
+
+    Resampling rows is drawing the counts of the pairs of classes from a multinomial distribution.
+    """
+    counts = np.random.default_rng(seed).multinomial(n, shares.ravel(), size=RESAMPLES)
+    drawn = counts.reshape(RESAMPLES, *shares.shape) / n
+    observed = drawn.trace(axis1=1, axis2=2)
+    expected = (drawn.sum(axis=2) * drawn.sum(axis=1)).sum(axis=1)
+    defined = expected < 1
+    return central_interval((observed[defined] - expected[defined]) / (1 - expected[defined]))
+
+
+@dataclass(frozen=True, slots=True)
+class Variance:
+    """Verdicts of the same rows, repeated."""
+
+    over: str
+    """`reruns`: the samples of a row; `orders`: the orders of its responses."""
+    accuracies: tuple[Proportion, ...]
+    """Accuracy of each rerun, or of each place of an order among those of a row."""
+    changed: Proportion
+    """Rows whose verdicts are not all the same."""
+    within_rows: float
+    """Mean variance of right (1) and wrong (0) among the repetitions of a row; unbiased."""
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the accuracies."""
+        return float(np.std([one.rate for one in self.accuracies], ddof=1))
+
+    @property
+    def expected_deviation(self) -> float:
+        """Standard deviation that independent repetitions of each row would give the accuracies."""
+        return float(np.sqrt(self.within_rows / self.changed.n))
+
+
+def variances(rows: Sequence[CalibratedRow]) -> list[Variance]:
+    """Return the variance over reruns and over orders, for those that the rows have several of.
+
+    Rows need a majority label. A missing verdict is wrong, and differs from every verdict.
+    """
+    reruns = _variance("reruns", ((row, _by_sample(row)) for row in rows))
+    orders = _variance("orders", ((row, _by_order(row)) for row in rows))
+    return [one for one in (reruns, orders) if one is not None]
+
+
+def _variance(over: str, repeated: Iterable[tuple[CalibratedRow, Sequence[int]]]) -> Variance | None:
+    kept = [(row.gold, classes) for row, classes in repeated if len(classes) > 1]
+    if not kept:
+        return None
+    count = max(len(classes) for _, classes in kept)
+    right = [[one == gold for one in classes] for gold, classes in kept]
+    accuracies = []
+    for place in range(count):
+        column = [one[place] for one in right if len(one) > place]
+        accuracies.append(Proportion(sum(column), len(column)))
+    return Variance(
+        over=over,
+        accuracies=tuple(accuracies),
+        changed=Proportion(sum(len(set(classes)) > 1 for _, classes in kept), len(kept)),
+        within_rows=float(np.mean([np.var(one, ddof=1) for one in right])),
+    )
+
+
+def _by_sample(row: CalibratedRow) -> list[int]:
+    """Return the class of each sample's decision."""
+    samples = defaultdict(list)
+    for vote in row.votes:
+        samples[vote.sample].append(vote)
+    return [class_of(sample_decision(samples[number])) for number in sorted(samples)]
+
+
+def _by_order(row: CalibratedRow) -> list[int]:
+    """Return the class of each vote of the first sample, whose orders are all different."""
+    first = [vote for vote in row.votes if vote.sample == min(one.sample for one in row.votes)]
+    return [class_of(vote.best) for vote in first] if len({vote.order for vote in first}) > 1 else []
+
+
+_HALVES = "calibration half"
+"""Part of the seed; another text would put rows into other halves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A threshold: verdicts with at least this confidence are kept."""
+
+    threshold: float
+    coverage: Proportion
+    """Kept verdicts among all rows, those without a verdict included."""
+    risk: Proportion
+    """Wrong verdicts among the kept ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Risk against coverage, one point for each value of the confidence, from the highest on."""
+
+    points: tuple[Point, ...]
+    n: int
+    """Rows with a label."""
+    ordered: int
+    """Rows with a verdict and a confidence, over which AURC is the mean."""
+    aurc: float
+    """Area under the curve: the mean of the risk over all numbers of kept verdicts; lower is better."""
+    interval: tuple[float, float]
+    """95 % interval of AURC: percentiles of the bootstrap over rows."""
+    random: float
+    """AURC of a confidence that says nothing: the risk of all verdicts."""
+    best: float
+    """AURC of a confidence that puts all right verdicts before all wrong ones."""
+
+    @property
+    def is_constant(self) -> bool:
+        """True if every verdict has the same confidence, which then cannot order any."""
+        return len(self.points) < 2
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A threshold that was chosen on one half of the rows, and its numbers on the other."""
+
+    target: float
+    chosen: Point | None
+    """On the first half; None if no threshold has so low a risk there, with its interval."""
+    verified: Point | None
+    """On the second half, with the same threshold."""
+    lowest: Point
+    """The point of the first half whose interval of the risk ends lowest."""
+
+    @property
+    def holds(self) -> bool:
+        """True if the risk on the second half is at most the target; false if nothing is kept there."""
+        return (
+            self.verified is not None and self.verified.risk.n > 0 and self.verified.risk.rate <= self.target
+        )
+
+
+def labelled(rows: Sequence[CalibratedRow]) -> list[CalibratedRow]:
+    """Return the rows that most annotators agree on, which a verdict can be right or wrong about."""
+    return [row for row in rows if row.gold is not None]
+
+
+def curve(rows: Sequence[CalibratedRow], *, seed: int) -> Curve:
+    """Return the curve of rows with a majority label. Raises ValueError if no verdict has a confidence."""
+    confidence, wrong = _ordered(rows)
+    if not len(confidence):
+        raise ValueError("no labelled row has a verdict with this confidence")
+    draws = np.random.default_rng(seed).integers(len(wrong), size=(RESAMPLES, len(wrong)))
+    areas = [aurc(confidence[draw], wrong[draw]) for draw in draws]
+    return Curve(
+        points=tuple(points(rows)),
+        n=len(rows),
+        ordered=len(wrong),
+        aurc=aurc(confidence, wrong),
+        interval=central_interval(areas),
+        random=float(wrong.mean()),
+        best=aurc(-wrong, wrong),
+    )
+
+
+def points(rows: Sequence[CalibratedRow]) -> list[Point]:
+    """Return one point for each value of the confidence, from the highest on."""
+    confidence, wrong = _ordered(rows)
+    order = np.argsort(-confidence, kind="stable")
+    values, total = confidence[order], np.cumsum(wrong[order])
+    ends = np.flatnonzero(np.append(np.diff(values) != 0, True)[: len(values)])
+    return [
+        Point(
+            float(values[end]),
+            Proportion(int(end) + 1, len(rows)),
+            Proportion(float(total[end]), int(end) + 1),
+        )
+        for end in ends
+    ]
+
+
+def point(rows: Sequence[CalibratedRow], threshold: float) -> Point:
+    """Return coverage and risk of a threshold."""
+    confidence, wrong = _ordered(rows)
+    kept = confidence >= threshold
+    count = int(kept.sum())
+    return Point(threshold, Proportion(count, len(rows)), Proportion(float(wrong[kept].sum()), count))
+
+
+def aurc(confidence: Values, wrong: Values) -> float:
+    """Return the mean, over k from 1 to n, of the risk of the k most confident verdicts.
+
+    Verdicts with the same confidence are in random order, and the result is the expectation over all of
+    these orders. `wrong` has 1 for a wrong verdict and 0 for a right one.
+    """
+    order = np.argsort(-confidence, kind="stable")
+    values, wrong = confidence[order], wrong[order]
+    ends = np.append(np.flatnonzero(np.diff(values)) + 1, len(values))
+    totals = np.append(0.0, np.cumsum(wrong)[ends - 1])
+    # Within equal confidences the expected number of wrong verdicts grows in a straight line.
+    counts = np.arange(1, len(values) + 1)
+    return float(np.mean(np.interp(counts, np.append(0, ends), totals) / counts))
+
+
+def halves(rows: Sequence[CalibratedRow], *, seed: int) -> tuple[list[CalibratedRow], list[CalibratedRow]]:
+    """Split rows by a hash of seed and id, so that a row stays in its half whatever else is in the file."""
+    split: tuple[list[CalibratedRow], list[CalibratedRow]] = ([], [])
+    for row in rows:
+        split[derive_seed(seed, _HALVES, row.id) % 2].append(row)
+    return split
+
+
+def chosen_and_verified(rows: Sequence[CalibratedRow], target: float, *, seed: int) -> Verified:
+    """Choose the threshold with the highest coverage whose risk is surely at most `target` on one half.
+
+    The upper end of the risk's interval counts: a threshold whose risk just reaches the target there exceeds
+    it on other rows half of the time. Raises ValueError, in one line, if a half has no verdict with a
+    confidence.
+    """
+    first, second = halves(rows, seed=seed)
+    known = points(first)
+    if not known or not len(_ordered(second)[0]):
+        raise ValueError(f"{len(rows)} labelled rows are too few to choose a threshold on one half")
+    fitting = [one for one in known if one.risk.interval[1] <= target]
+    chosen = max(fitting, key=lambda one: one.coverage.rate, default=None)
+    return Verified(
+        target=target,
+        chosen=chosen,
+        verified=None if chosen is None else point(second, chosen.threshold),
+        lowest=min(known, key=lambda one: one.risk.interval[1]),
+    )
+
+
+def _is_ordered(row: CalibratedRow) -> bool:
+    return row.decision != NO_VERDICT and row.confidence is not None and math.isfinite(row.confidence)
+
+
+def _ordered(rows: Sequence[CalibratedRow]) -> tuple[Values, Values]:
+    """Return the confidence of each verdict that has one, and 1 for those that are wrong."""
+    kept = [row for row in rows if _is_ordered(row)]
+    confidence = np.array([row.confidence for row in kept], dtype=np.float64)
+    return confidence, np.array([row.decision != row.gold for row in kept], dtype=np.float64)
