@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tirjudge.evaluation.benchmarks import open_benchmark
-from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
+from tirjudge.evaluation.benchmarks.base import BenchmarkRows
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from tirjudge.data.rows import BadRow
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
-from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
+from tirjudge.evaluation.benchmarks.base import BenchmarkRows
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.registry import environment_names
 
