@@ -24,7 +24,7 @@ from tirjudge.cli.listening import (
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import NO_SANDBOX, UNREAD, examples, say, stop
 from tirjudge.judging.options import ABSTENTION, JudgeOptions
-from tirjudge.mcp.running import ReturnMode
+from tirjudge.mcp.run_python import ReturnMode
 from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox

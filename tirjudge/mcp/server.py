@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tirjudge.mcp.running import ReturnMode, SandboxFailed, run_python_code
+from tirjudge.mcp.run_python import ReturnMode, SandboxFailed, run_python_code
 from tirjudge.mcp.verdicts import NoVerdict, Verdicts
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.serve.messages import CriterionRequest

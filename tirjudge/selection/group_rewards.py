@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -45,9 +45,10 @@ class GroupOptions(BaseModel):
     """Seed of brackets, byes and pivots."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRewards:
-    """The rewards of a group, and the calls behind them."""
+class GroupRewards(BaseModel):
+    """The rewards of a group, and the calls behind them; also the answer of `/v1/group`."""
+
+    model_config = ConfigDict(frozen=True)
 
     rewards: tuple[float | None, ...]
     """One per completion, in their order. None for a completion without any verdict."""
@@ -55,7 +56,7 @@ class GroupRewards:
     calls: int
     """Judge calls that the method needed: one per dialogue, so two per comparison in both orders."""
     cached: int
-    """Those of the calls that were not made, since the same texts were judged before."""
+    """Calls that were answered from the cache, because the same texts were judged before."""
     comparisons: int
     """Questions to the judge: pairs, or 1 for `listwise`."""
     ties: int
@@ -64,10 +65,6 @@ class GroupRewards:
     """Questions without a verdict; they have no influence on the rewards."""
     duplicates: int
     """Completions with the text of an earlier one, whose reward they share."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the rewards as JSON values: the answer of `/v1/group`."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"rewards": list(self.rewards)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +133,7 @@ class GroupJudge:
         found = await self._judge_group(distinct, options, order)
         of_text = dict(zip(texts, found.rewards, strict=True))
         rewards = tuple(of_text[text] for text in task.candidates)
-        return replace(found, rewards=rewards, duplicates=duplicates)
+        return found.model_copy(update={"rewards": rewards, "duplicates": duplicates})
 
     def _check(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> None:
         """Raise ValueError for a group that cannot be judged with these options, before any call."""

@@ -7,8 +7,8 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.selection.arriving_groups import MembersMissing
+from tirjudge.selection.group_rewards import GroupRewards
 from tirjudge.serve.messages import (
-    GroupAnswer,
     GroupRequest,
     MemberAnswer,
     MemberRequest,
@@ -74,15 +74,15 @@ def create_app(
         return judgment.answer()
 
     @app.post("/v1/group", responses=_ANSWERS, tags=["tirjudge"])
-    async def group(asked: GroupRequest) -> GroupAnswer:
+    async def group(asked: GroupRequest) -> GroupRewards:
         """Compare the completions of one prompt, and return a reward for each."""
-        return GroupAnswer.of(await service.reward_group(asked))
+        return await service.reward_group(asked)
 
     @app.post("/v1/group/member", responses=_MEMBERS, tags=["tirjudge"])
     async def member(asked: MemberRequest) -> MemberAnswer:
         """Wait until all completions of the group were sent, and return the reward of this one."""
         found, place = await service.reward_member(asked)
-        return MemberAnswer(reward=found.rewards[place], group=GroupAnswer.of(found))
+        return MemberAnswer(reward=found.rewards[place], group=found)
 
     @app.post("/get_reward", responses=_REWARDS, tags=["OpenRLHF"])
     async def reward(asked: RewardRequest) -> RewardResponse:

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, JsonEndpoint
 from tirjudge.records.answers import JudgeAnswer
+from tirjudge.selection.group_rewards import GroupRewards
 from tirjudge.serve.messages import (
-    GroupAnswer,
     GroupRequest,
     JudgeRequest,
     MemberAnswer,
@@ -52,9 +52,9 @@ class JudgeClient:
         """Ask one question; raises GeneratorFailed, in one line, if there is no answer."""
         return await self._endpoint.post("judge", question.model_dump(exclude_none=True), JudgeAnswer)
 
-    async def group(self, group: GroupRequest) -> GroupAnswer:
+    async def group(self, group: GroupRequest) -> GroupRewards:
         """Compare the completions of one prompt; raises GeneratorFailed as `judge` does."""
-        return await self._endpoint.post("group", group.model_dump(exclude_none=True), GroupAnswer)
+        return await self._endpoint.post("group", group.model_dump(exclude_none=True), GroupRewards)
 
     async def member(self, member: MemberRequest) -> MemberAnswer:
         """Send one completion of a group, and wait for its reward; raises GeneratorFailed as `judge` does.

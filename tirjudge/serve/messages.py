@@ -132,33 +132,11 @@ class MemberRequest(Message):
         )
 
 
-class GroupAnswer(Message):
-    """The rewards of a group."""
-
-    rewards: list[float | None]
-    """One per completion; null for a completion without any verdict."""
-    method: str
-    calls: int
-    """Judge calls that the method needed: one per dialogue, so two per comparison in both orders."""
-    cached: int
-    """Those of the calls that were not made, since the same texts were judged before."""
-    comparisons: int
-    ties: int
-    no_verdict: int
-    """Comparisons without a verdict; they have no influence on the rewards."""
-    duplicates: int
-    """Completions with the text of an earlier one, whose reward they share."""
-
-    @classmethod
-    def of(cls, found: GroupRewards) -> Self:
-        return cls.model_validate(found.to_dict())
-
-
 class MemberAnswer(Message):
     """The reward of one completion."""
 
     reward: float | None
-    group: GroupAnswer
+    group: GroupRewards
     """The rewards of the whole group, in the order in which its members arrived."""
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge.selection.tournaments import check_method
 from tirjudge.serve.client import client_of_this_loop
-from tirjudge.serve.messages import GroupAnswer, GroupRequest, JudgeRequest
+from tirjudge.serve.messages import GroupRequest, JudgeRequest
 from tirjudge_environments.registry import first_fault
 
 Turns = str | Sequence[Mapping[str, Any]]
@@ -144,7 +144,7 @@ class JudgeGroupReward:
 
     async def _group(
         self, prompt: Turns, reference: str | None, criteria: Any, completions: list[str]
-    ) -> GroupRewards | GroupAnswer:
+    ) -> GroupRewards:
         asked = _prompt(prompt)
         if not isinstance(self._judge, str):
             return await self._judge.areward_group(
@@ -163,9 +163,7 @@ def _column(columns: Mapping[str, Any], name: str, count: int) -> Sequence[Any]:
     return columns[name] if name else [None] * count
 
 
-def _log_groups(
-    log: Any, rewards: Sequence[float | None], groups: Sequence[GroupRewards | GroupAnswer]
-) -> None:
+def _log_groups(log: Any, rewards: Sequence[float | None], groups: Sequence[GroupRewards]) -> None:
     comparisons = sum(group.comparisons for group in groups) or 1
     log("judge/calls", sum(group.calls for group in groups) / len(groups))
     log("judge/cached", sum(group.cached for group in groups) / len(groups))

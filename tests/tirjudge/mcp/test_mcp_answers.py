@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tirjudge.mcp.running import Answer, SandboxFailed, run_python_code
+from tirjudge.mcp.run_python import Answer, SandboxFailed, run_python_code
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

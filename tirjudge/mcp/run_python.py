@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tirjudge.mcp import inside
+from tirjudge.mcp import last_value
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 ReturnMode = Literal["xml", "json"]
 _LONGEST_REASON = 1000
-_SOURCE = Path(inside.__file__).read_text(encoding="utf-8")
+_SOURCE = Path(last_value.__file__).read_text(encoding="utf-8")
 
 
 class SandboxFailed(RuntimeError):
