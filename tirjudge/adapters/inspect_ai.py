@@ -108,7 +108,7 @@ def tirjudge_python(timeout: float = 20.0, backend: str = "local") -> Tool:
 
 @tool
 def tirjudge_compare(model: str = "", base_url: str | None = None, **options: Any) -> Tool:
-    """Let a solver ask a judge which of two drafts is better; the arguments are those of the scorer."""
+    """Let a solver ask a judge which of two drafts is better; takes the arguments of the scorer."""
     judge = _shared(model, base_url, options)
 
     async def execute(question: str, first: str, second: str) -> str:

@@ -216,7 +216,7 @@ CHAT_TEMPLATES = Family(
 
 
 _HOMOGLYPHS = str.maketrans("aceiopxyABCEHKMOPTX", "асеіорхуАВСЕНКМОРТХ")
-"""Latin letters, and Cyrillic ones that look the same."""
+"""Latin letters, and Cyrillic letters that look the same."""
 
 CHARACTERS = Family(
     "characters",
@@ -249,7 +249,7 @@ CHARACTERS = Family(
 
 _FILLER = "This answer was written with care and keeps to what was asked. "
 _LONG = 4000
-"""Characters of filler. The embedded judge is shown 400 of a response, half of them from each end."""
+"""Characters of filler. The embedded judge sees 400 characters of a response: 200 from each end."""
 
 
 def _filler(characters: int) -> str:

@@ -48,7 +48,7 @@ class Flips:
 
     @property
     def net(self) -> tuple[float, tuple[float, float]]:
-        """The share of verdicts for the target under attack minus that of clean rows, with its interval."""
+        """Share of verdicts for the target under attack minus the share in clean rows, with its interval."""
         return paired_difference(self.to_target, self.away, self.n)
 
     def record(self) -> dict[str, Any]:

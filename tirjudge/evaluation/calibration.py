@@ -1,6 +1,6 @@
 """Calibration: agreement of a judge with people, its variance, and the risk of verdicts kept by a confidence.
 
-Risk is the share of wrong verdicts among those that are kept, coverage the share of rows that are kept
+Risk is the share of wrong verdicts among the kept verdicts, coverage the share of rows that are kept
 (El-Yaniv and Wiener 2010; Geifman and El-Yaniv 2017).
 """
 
@@ -84,7 +84,7 @@ def with_reruns(
 ) -> Iterator[JudgedRow]:
     """Yield the rows of a run with the votes of further runs, as further samples of each row.
 
-    `reruns` have the rows by id. A row that lacks in one of them is counted in `counts`, and keeps the votes
+    `reruns` have the rows by id. A row that a rerun lacks is counted in `counts`, and keeps the votes
     that it has.
     """
     for row in run:
@@ -118,7 +118,7 @@ def decision(row: JudgedRow) -> tuple[int, ...]:
 
 
 def sample_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
-    """Return the candidates that the votes of one sample name; none if one of them is no verdict."""
+    """Return the candidates that the votes of one sample name; none if any vote has no verdict."""
     if not all(vote.best for vote in votes):
         return ()
     return tuple(sorted({index for vote in votes for index in vote.best}))
@@ -177,7 +177,7 @@ class BaseRates:
 
 
 def agreements(rows: Sequence[CalibratedRow], annotators: Sequence[str], *, seed: int) -> list[Agreement]:
-    """Return the judge's agreement with each annotator and with most of them, then that of annotators.
+    """Return the agreement of the judge with each annotator and the majority, then of the annotators.
 
     A missing verdict is a class of its own, which agrees with nobody.
     """
@@ -251,7 +251,7 @@ class Variance:
     over: str
     """`reruns`: the samples of a row; `orders`: the orders of its responses."""
     accuracies: tuple[Proportion, ...]
-    """Accuracy of each rerun, or of each place of an order among those of a row."""
+    """Accuracy of each rerun, or of each place among the orders of a row."""
     changed: Proportion
     """Rows whose verdicts are not all the same."""
     within_rows: float
@@ -269,7 +269,7 @@ class Variance:
 
 
 def variances(rows: Sequence[CalibratedRow]) -> list[Variance]:
-    """Return the variance over reruns and over orders, for those that the rows have several of.
+    """Return the variance over reruns and over orders, if the rows have several reruns or several orders.
 
     Rows need a majority label. A missing verdict is wrong, and differs from every verdict.
     """
@@ -465,7 +465,7 @@ def _is_ordered(row: CalibratedRow) -> bool:
 
 
 def _ordered(rows: Sequence[CalibratedRow]) -> tuple[Values, Values]:
-    """Return the confidence of each verdict that has one, and 1 for those that are wrong."""
+    """Return the known confidences of verdicts, and 1 for each wrong verdict among them."""
     kept = [row for row in rows if _is_ordered(row)]
     confidence = np.array([row.confidence for row in kept], dtype=np.float64)
     return confidence, np.array([row.decision != row.gold for row in kept], dtype=np.float64)

@@ -59,7 +59,7 @@ class PeopleLabels:
     def classes(self, row: JudgedRow, position: int) -> tuple[int | None, ...] | None:
         """Return each annotator's class for a judged row, None for an annotator without a label.
 
-        `position` is that of the row in its run, from 0. None if the file does not have the row. Raises
+        `position` is the place of the row in its run, from 0. None if the file does not have the row. Raises
         ValueError, with file and line, for a label that cannot be read.
         """
         if self._by_key is not None:

@@ -161,7 +161,7 @@ _TIED, _UNLABELLED = -1, -2
 
 
 class RowCheck:
-    """Compares the rows of a run with those of a benchmark's standard parts, which papers print figures on.
+    """Compares a run with the rows of a benchmark's standard parts, on which papers print figures.
 
     Rows of a group (`group=ID`) count as one.
     """

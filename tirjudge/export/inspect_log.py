@@ -55,7 +55,7 @@ class Dialogue:
     _programs: int = 0
 
     def build(self, usage: JsonObject, seconds: float) -> None:
-        """Fill `messages` and `events`; `usage` and `seconds` are those of the whole view."""
+        """Fill `messages` and `events`; `usage` and `seconds` are totals of the whole view."""
         span = f"view-{self.number}"
         self._add({"event": "span_begin", "id": span, "type": "view", "name": view_name(self.view)})
         self._add({"event": "info", "source": "tirjudge", "data": self._seen()})

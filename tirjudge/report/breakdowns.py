@@ -119,7 +119,7 @@ def _grouped(
 
 
 def criteria_shares(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
-    """Return the share of responses that satisfy each criterion, those of most responses first.
+    """Return the share of responses that satisfy each criterion; criteria of most responses first.
 
     `unknown` counts the responses without a verdict, which the share leaves out.
     """

@@ -89,7 +89,7 @@ class JudgeGroupReward:
     ) -> None:
         """`judge` is a `Judge`, which stays open, or the address of `tirjudge serve`.
 
-        The options are those of `GroupOptions`, and `token` is the server's, as for `JudgeClient`. With
+        The options are the fields of `GroupOptions`, and `token` is the server's, as for `JudgeClient`. With
         `group_size` (TRL's num_generations) equal prompts in a batch stay apart: so many completions of a
         prompt, in their order, are a group. Without it all completions of equal prompts are one group.
 

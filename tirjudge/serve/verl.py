@@ -73,7 +73,7 @@ async def compute_group_score(
     verl scores every response by itself, in several processes; the server waits until all `group_size`
     responses to the prompt (`actor_rollout_ref.rollout.n`) have arrived, for up to `wait_seconds`, and judges
     a group while others are generated. `group_key` is a key of `extra_info` that tells rows with equal
-    prompts apart; `reference_key` and `criteria_key` are those of a reference answer and of criteria, which a
+    prompts apart; `reference_key` and `criteria_key` name a reference answer and criteria, which a
     row may lack. Raises as `compute_score` does, also if the group is not complete in time.
     """
     info = extra_info or {}

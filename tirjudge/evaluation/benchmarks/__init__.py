@@ -1,4 +1,4 @@
-"""Benchmarks of judges by name, those of other packages included.
+"""Benchmarks of judges by name, with the benchmarks of other packages.
 
 Each member is a `Benchmark`; one module per benchmark says where its rows are and how they are read.
 """

@@ -1,4 +1,4 @@
-"""Scoring protocols by name, those of other packages included.
+"""Scoring protocols by name, with the protocols of other packages.
 
 Each member is a `ScoringProtocol` object; a module may define several variants of one rule.
 """

@@ -27,7 +27,7 @@ _VERDICT = re.compile(r"([AB])(>{1,2}|<{1,2}|=)([AB])")
 class Unreadable(ValueError):
     """A row does not have its format's shape; the message says in one line what is wrong.
 
-    `fields` are the fields that are wrong, if they are not those of the row of results but of its label.
+    `fields` are the fields of the label, if the label is wrong and not the row of results.
     """
 
     def __init__(self, reason: str, fields: Record | None = None) -> None:

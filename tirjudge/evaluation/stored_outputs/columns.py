@@ -123,7 +123,7 @@ class VerdictFile:
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """Protocols of both orders, if there are verdicts in both, or those of one order."""
+        """Protocols of both orders, if there are verdicts in both, or else protocols of one order."""
         return _ORDERS if len(self._verdicts) > 1 else _ONE
 
     @property

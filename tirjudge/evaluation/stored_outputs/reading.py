@@ -65,7 +65,7 @@ class Replay:
         duplicates: Duplicates = "refuse",
         extras: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`extras`, by row id, are merged into those of the judged row.
+        """`extras`, by row id, are merged into the extras of the judged row.
 
         With `duplicates="first"`, only the first of several rows with the same id counts.
         """
