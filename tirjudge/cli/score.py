@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
-from tirjudge.judging.options import Option, SandboxOptions
+from tirjudge.judging.options import Option
 from tirjudge.records.judged_row import Confidence
 
 ProtocolOption = Annotated[
@@ -91,8 +91,10 @@ FormatOption = Annotated[
 ]
 
 
-class ScoreOptions(SandboxOptions):
-    """The options of `tirjudge score` beyond those of its files."""
+class ScoreOptions(BaseModel):
+    """The options of `tirjudge score`, its files apart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     seed: Annotated[int, Field(ge=0), Option("Output", metavar="N")] = 0
     """Seed of the bootstrap."""
@@ -217,7 +219,6 @@ def score(
             meaning=stored.meaning,
             seed=options.seed,
         ),
-        options,
     )
     show(measured, full=full, as_json=as_json)
     raise typer.Exit(0 if measured.reached else SOME_FAILED)
