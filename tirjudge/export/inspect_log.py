@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.records.answers import letters_of
-from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView, encodable, read_result_rows
+from tirjudge.records.judged_row import (
+    RecordedPassage,
+    RecordedRow,
+    RecordedView,
+    encodable,
+    read_result_rows,
+)
 from tirjudge.records.text import view_name
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge.storage.run_folder import JsonObject

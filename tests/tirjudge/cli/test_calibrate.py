@@ -236,4 +236,4 @@ def test_what_cannot_be_calibrated_gets_one_line(
     given = [str(word).format(good, same) for word in words]
     done = command("score", run, "--column", "prediction=p", *given)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
-    assert done.stderr.startswith(f"tirjudge eval: {line.format(good, same)}")
+    assert done.stderr.startswith(f"tirjudge score: {line.format(good, same)}")
