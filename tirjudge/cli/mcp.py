@@ -25,8 +25,7 @@ from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import NO_SANDBOX, UNREAD, examples, say, stop
 from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge.mcp.run_python import ReturnMode
-from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app
-from tirjudge.mcp.verdicts import Verdicts
+from tirjudge.mcp.server import INTAKE, PATH, Verdicts, create_server, http_app
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve_app

@@ -93,7 +93,7 @@ class JudgeService:
         self._reason = "not checked yet"
         self._checking = asyncio.Lock()
         self._groups = GroupJudge(engine, truncate, metrics.judged)
-        self._meeting = ArrivingGroups()
+        self._arriving = ArrivingGroups()
 
     async def judge(self, questions: Sequence[JudgeRequest], *way: str) -> list[Judgment]:
         """Judge questions; raises Down, and FieldRefused for unfit ones, which `way` locates."""
@@ -123,7 +123,7 @@ class JudgeService:
 
         Raises MembersMissing, and as `reward_group` does.
         """
-        return await self._meeting.join(
+        return await self._arriving.join(
             asked.key,
             asked.member,
             asked.completion,
