@@ -1,4 +1,4 @@
-"""Formats and protocols of another package that cannot be used as they are; docs/extending.md has good ones."""
+"""Formats and protocols of another package that cannot be used; docs/extending.md has good ones."""
 
 from __future__ import annotations
 
