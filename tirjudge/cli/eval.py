@@ -112,7 +112,7 @@ def run_benchmark(
     """
     from tirjudge.cli.judge import BatchRun
     from tirjudge.evaluation.benchmarks import open_benchmark
-    from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
+    from tirjudge.evaluation.benchmarks.base import BenchmarkRows
 
     target = output_file(output, name, "verdicts")
     benchmark = open_benchmark(name)
@@ -155,7 +155,7 @@ def print_benchmarks(*, as_json: bool = False) -> None:
 
 
 def _about(benchmark: Benchmark) -> list[tuple[str, str]]:
-    from tirjudge.evaluation.benchmarks.rows import missing
+    from tirjudge.evaluation.benchmarks.base import missing
 
     standard = benchmark.chosen_parts()
     parts = [
