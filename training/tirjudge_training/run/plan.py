@@ -68,7 +68,7 @@ def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterat
         rows.append((stage.name, size.what, *_counts(recipe, size), time))
     yield from table([HEAD, *rows, ("total", "", "", "", "", _total(left))], words=2)
     yield ""
-    yield from _assumed(recipe)
+    yield from _assumed(recipe, replaces=any(size.resampled for size in sizes.values()))
     if shape is not None:
         yield _memory(recipe, pipeline, shape)
 
@@ -118,7 +118,7 @@ def _total(left: list[tuple[float, float] | None]) -> str:
     return f"{'at least ' if len(timed) < len(left) else ''}{span(least, most)}"
 
 
-def _assumed(recipe: Recipe) -> Iterator[str]:
+def _assumed(recipe: Recipe, *, replaces: bool) -> Iterator[str]:
     rates, rounds = recipe.rates, recipe.rl.replacement_rounds
     line = (
         f"assumed ([rates] in the recipe): a trajectory has {rates.prompt_tokens:,} tokens of prompt and "
@@ -131,7 +131,7 @@ def _assumed(recipe: Recipe) -> Iterator[str]:
         )
     else:
         yield f"{line}; for hours, set rates.sampled_per_second and rates.trained_per_second"
-    if rounds:
+    if replaces:
         yield f"the other end of a range: every group is replaced rl.replacement_rounds = {rounds} times"
 
 
