@@ -213,7 +213,7 @@ def test_a_rule_that_could_leave_nothing_open_is_refused(
     ("words", "line"),
     [
         (("--confidence", "margin"), "--confidence, --target-risk and --rerun belong to --calibrate LABELS"),
-        (("--calibrate", "{0}", "--protocol", "tir"), "--calibrate measures one run under no protocol: "),
+        (("--calibrate", "{0}", "--protocol", "tir"), "--calibrate measures a run under no protocol: "),
         (("--calibrate", "{0}", "--target-risk", 2), "--target-risk 2: a share from 0 to below 1, such as"),
         (
             ("--calibrate", "{0}", "--confidence", "margin"),

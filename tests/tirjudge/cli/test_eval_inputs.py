@@ -348,7 +348,7 @@ def test_a_protocol_that_does_not_fit_leaves_the_others_comparable() -> None:
         "score", benchmark_file(O1_MINI), "--protocol", "net-vote", "--protocol", "rm-bench", "--full"
     )
     assert done.exit_code == 1
-    assert "tirjudge eval: rm-bench: " in done.stderr
+    assert "tirjudge score: rm-bench: " in done.stderr
     assert "of 350 rows" not in done.stdout
     assert "published under net-vote" in done.stdout
 
