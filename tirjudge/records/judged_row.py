@@ -273,7 +273,7 @@ class RecordedView(Dialogue):
 
 
 class RecordedRow(_Recorded):
-    """A row of a result file (see `docs/judge.md`)."""
+    """A row of a result file (see `docs/results.md`)."""
 
     id: Text
     format: Text = ""
