@@ -235,11 +235,11 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     assert view["letters"]["A"] == view["order"][0] == answer["choice"]
     endpoint.answers(chat("<score>7</score>"))
     scored = await client.call_tool("judge", {"prompt": "p", "responses": ["x"]})
-    assert scored.structured_content["scores"] == {"0": 7.0}
+    assert scored.structured_content["scores"] == [7.0]
     criteria = ["It is kind.", {"text": "It insults.", "weight": 3, "polarity": "negative"}]
     endpoint.script = lambda body: chat(f"<score>{2 if 'insults' in str(body) else 9}</score>")
     by_criteria = await client.call_tool("judge", {"prompt": "p", "responses": ["x"], "criteria": criteria})
-    assert by_criteria.structured_content["scores"] == {"0": 0.25}
+    assert by_criteria.structured_content["scores"] == [0.25]
     assert [one["satisfied"] for one in by_criteria.structured_content["criteria"]] == [[1.0], [0.0]]
     assert (await client.call_tool("judge", {"prompt": "p", "responses": []})).is_error
 
