@@ -312,10 +312,11 @@ def test_the_method_is_planned(tmp_path: Path) -> None:
     )
     table = printed.split("stage ", 1)[1].split("\ntotal ")[0].splitlines()[1:]
     assert [line.split()[0] for line in table] == [
+        "demonstrations",
         "warmup",
-        "heldout-base",
+        "heldout-warmup",
         "first",
         "second",
         "heldout-second",
     ]
-    assert "2 batches of" in table[3]
+    assert "2 batches of" in next(line for line in table if line.startswith("second"))
