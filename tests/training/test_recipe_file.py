@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge_training.recipe_file import BadRecipe, difference, load, to_toml
+from tirjudge_training.recipe_file import BadRecipe, load, to_toml
 
 
 class Inner(BaseModel):
@@ -99,9 +99,3 @@ def test_an_impossible_extends_is_named(tmp_path: Path, text: str, line: str) ->
         load(Outer, str(tmp_path / "self.toml"))
     assert line in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_the_first_difference_is_named() -> None:
-    assert difference({"a": 1, "b": {"c": 1}}, {"a": 1, "b": {"c": 2}}) == "b.c"
-    assert difference({"a": 1, "old": 2}, {"a": 1}) == "old"
-    assert difference({"a": 1}, {"a": 1}) is None
