@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sandbox_latency.measurement import PROGRAMS, Measured, fork_seconds, measure
-from tests.command import tirjudge
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,11 +64,3 @@ def test_programs_are_the_same_in_the_sandbox_and_a_kernel(
 @pytest.mark.skipif(fork_seconds() is None, reason="needs a C compiler")
 def test_a_bare_fork_takes_time() -> None:
     assert (fork_seconds() or 0) > 0
-
-
-def test_the_removed_command_names_the_new_one() -> None:
-    done = tirjudge("sandbox", "bench", "--seconds", "5", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "tirjudge sandbox: bench was removed; in a clone, run: python -m benchmarks.sandbox_latency\n"
-    )

@@ -70,7 +70,7 @@ def test_a_teachers_dialogues_become_a_trained_judge(
     assert done.exit_code == 0, done.stderr
     assert done.stdout.strip() == str(tmp_path / "select" / "model")
     assert server.asked[0].headers["authorization"] == "Bearer secret-key"
-    stages = [line.split()[1] for line in done.stderr.splitlines()]
+    stages = [word for line in done.stderr.splitlines() if (word := line.split()[1]).endswith(":")]
     assert list(dict.fromkeys(stages)) == [
         "teacher:", "heldout-base:", "lessons:", "sft:", "heldout-sft:", "rl:", "select:", "heldout-rl:",
     ]  # fmt: skip
