@@ -87,8 +87,9 @@ class BatchRun:
         refuse_input(self.output, self.rows)
         options = self.options
         options.check_runner()
-        # Both refuse bad options, which should not leave an empty result file.
-        weights, price = local_weights(options), options.price()
+        # These refuse bad options, which should not leave an empty result file; weights take the longest.
+        options.abstention()
+        price, weights = options.price(), local_weights(options)
         with ExitStack() as stack:
             results: ResultFile | ResultStream
             if self.output == STANDARD_OUTPUT:

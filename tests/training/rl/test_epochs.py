@@ -76,12 +76,6 @@ def test_a_number_of_steps_is_not_changed(rows: Path) -> None:
     assert counted(planned, data_of(planned)) is planned
 
 
-def test_generated_tasks_have_no_epochs() -> None:
-    planned = Recipe.model_validate({"rl": {"epochs": 1}})
-    with pytest.raises(BadRecipe, match=r"task stream is endless: set the number of batches with rl\.steps"):
-        counted(planned, data_of(planned))
-
-
 def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) -> None:
     """The tiny tokenizer has one token per byte, so a row's length is known."""
     judge = {"name": "rm-r1", "options": {"style": "reasoning"}}

@@ -24,6 +24,7 @@ from tirjudge_training.rl import run as rl_run
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine, TimedSandbox
 from tirjudge_training.rl.health import Health, HealthConfig, Unhealthy
+from tirjudge_training.run import run
 
 CONFIG = RlConfig(
     steps=3,
@@ -208,7 +209,8 @@ def test_the_command_prints_the_reason_and_exits_with_1(
     def sick(*args: Any, **options: Any) -> None:
         Health(HealthConfig()).trained(row(6, 1.0, loss=math.nan))
 
-    monkeypatch.setattr(cli, "run_train", sick)
+    # The command imports it when it needs it.
+    monkeypatch.setattr(run, "train", sick)
     app = typer.Typer()
     app.command("train")(cli.train)
     result = CliRunner().invoke(app, ["--recipe", "smol", "--output", str(tmp_path)])

@@ -183,7 +183,7 @@ def test_the_plan_trains_on_the_dialogues_of_the_chosen_families(roomy_model: Pa
 
 
 def test_the_method_needs_rows_to_demonstrate() -> None:
-    line = "method demonstrations needs rows to demonstrate: name them in data.demonstrations"
+    line = "training method .demonstrations.: it needs rows to demonstrate: name them in data.demonstrations"
     with pytest.raises(BadRecipe, match=line):
         load(Recipe, "smol", ["method=demonstrations", "data.demonstrations="])
 
