@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, inject_adapter_in_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import (
     Lfm2Config,
     Lfm2ForCausalLM,
@@ -31,6 +33,7 @@ SIZE: dict[str, Any] = {
     "num_key_value_heads": 2,
     "initializer_range": 0.1,
 }
+PROJECTIONS = [f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")]
 RNG = Random(0)
 
 
@@ -97,6 +100,54 @@ def test_values_and_gradients_are_trls(name: str, models: tuple[Any, Any]) -> No
         assert torch.allclose(before, after, rtol=0, atol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def adapted() -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    base = LlamaForCausalLM(LlamaConfig(**SIZE, tie_word_embeddings=True))
+    model = inject_adapter_in_model(LoraConfig(r=4, lora_alpha=8, target_modules=PROJECTIONS), base)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.1)
+    return trl_and_faster(model)
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_values_and_gradients_of_an_adapter_are_trls(name: str, adapted: tuple[Any, Any]) -> None:
+    rows, prompts = BATCHES[name]
+    expected, found = (scored(model, rows, prompts) for model in adapted)
+    for field in ("log_probs", "entropy", "is_top1", "label_mask"):
+        assert torch.allclose(
+            getattr(expected[0], field).float(), getattr(found[0], field).float(), rtol=0, atol=1e-5
+        ), field
+    assert len(expected[1]) == len(found[1]) == 3 * 7 * 2
+    for before, after in zip(expected[1], found[1], strict=True):
+        assert torch.allclose(before, after, rtol=0, atol=1e-5)
+
+
+def test_passes_without_gradients_see_updates_and_the_model_under_the_adapter(
+    adapted: tuple[Any, Any],
+) -> None:
+    rows, prompts = BATCHES["samples of prompts"]
+
+    def logprobs(model: Any) -> Any:
+        return unlearned(model, rows, prompts)
+
+    before, below = logprobs(adapted[1]), {}
+    for number, model in enumerate(adapted):
+        switch_adapter(model, on=False)
+        below[number] = logprobs(model)
+        switch_adapter(model, on=True)
+        with torch.no_grad():
+            for weight_name, weight in model.named_parameters():
+                if "lora_" in weight_name:
+                    weight.add_(0.02)
+    expected, found = map(logprobs, adapted)
+    assert torch.allclose(below[0], below[1], rtol=0, atol=1e-5)
+    assert torch.allclose(expected, found, rtol=0, atol=1e-5)
+    assert not torch.allclose(before, found, rtol=0, atol=1e-2)
+
+
 def test_a_shared_prompt_is_computed_once(models: tuple[Any, Any]) -> None:
     fed: list[int] = []
     hook = models[1].model.register_forward_pre_hook(
@@ -123,15 +174,31 @@ def scored(
     model: Any, rows: Sequence[Sequence[int]], prompts: Sequence[int]
 ) -> tuple[Any, list[torch.Tensor]]:
     """Return the output and the gradients; what follows each prompt is learned, but for two tokens."""
+    model.zero_grad()
+    output = model(**batch(rows, prompts))
+    weights = torch.linspace(0.5, 2, output.log_probs.numel()).view_as(output.log_probs)
+    (output.log_probs * weights).mean().backward()
+    gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    return output, gradients
+
+
+def unlearned(model: Any, rows: Sequence[Sequence[int]], prompts: Sequence[int]) -> torch.Tensor:
+    with torch.no_grad():
+        found: torch.Tensor = model(**batch(rows, prompts)).log_probs
+    return found
+
+
+def switch_adapter(model: Any, *, on: bool) -> None:
+    for layer in model.modules():
+        if isinstance(layer, BaseTunerLayer):
+            layer.enable_adapters(on)
+
+
+def batch(rows: Sequence[Sequence[int]], prompts: Sequence[int]) -> dict[str, Any]:
     width = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
     attention = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
     labels = ids.masked_fill(attention == 0, IGNORED)
     for row, prompt in enumerate(prompts):
         labels[row, :prompt] = labels[row, prompt + 3 : prompt + 5] = IGNORED
-    model.zero_grad()
-    output = model(input_ids=ids, attention_mask=attention, labels=labels, fused_lm_head=True)
-    weights = torch.linspace(0.5, 2, output.log_probs.numel()).view_as(output.log_probs)
-    (output.log_probs * weights).mean().backward()
-    gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
-    return output, gradients
+    return {"input_ids": ids, "attention_mask": attention, "labels": labels, "fused_lm_head": True}

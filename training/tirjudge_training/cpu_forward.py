@@ -21,6 +21,8 @@ IGNORED = -100
 """The label of a token that is not scored."""
 WORTHWHILE = 0.1
 """The least share of a batch's tokens that sharing prompts must save; below it one pass is faster."""
+PART = 64
+"""Tokens whose logits are in memory at the same time, if the output layer is not trained."""
 SCALED = (
     "final_logit_softcapping",
     "logit_scale",
@@ -29,6 +31,9 @@ SCALED = (
     "logits_scaling",
 )
 """Settings of models that change their logits, which are left to TRL."""
+
+ROUNDED = "_rounded_adapter"
+"""The attribute of a layer with the matrices that its adapter was rounded to."""
 
 
 def score_learned_tokens(
@@ -55,11 +60,59 @@ def score_learned_tokens(
 
     model.forward = MethodType(forward, model)
     model.shares_prompts = True
+    for layer in filter(_has_plain_adapter, model.modules()):
+        layer.forward = MethodType(_adapted, layer)
 
 
 def shares_prompts(model: Any) -> bool:
     """Return True if `score_learned_tokens` replaced the model's forward pass."""
     return getattr(model, "shares_prompts", False) is True
+
+
+def _has_plain_adapter(layer: Any) -> bool:
+    """Return True for a linear layer with one LoRA adapter, without dropout and not of a variant."""
+    import torch
+
+    return (
+        type(getattr(layer, "base_layer", None)) is torch.nn.Linear
+        and list(getattr(layer, "lora_A", ())) == list(layer.active_adapters)
+        and len(layer.lora_A) == 1
+        and not layer.lora_variant
+        and all(isinstance(dropout, torch.nn.Identity) for dropout in layer.lora_dropout.values())
+    )
+
+
+def _adapted(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Add the adapter in the type of the frozen weights.
+
+    PEFT casts the input to float32 and the sum back, which takes a third of the time of a small model.
+    """
+    import torch
+
+    if self.disable_adapters or self.merged or args or kwargs:
+        return type(self).forward(self, inputs, *args, **kwargs)  # type: ignore[no-any-return]
+    outputs = self.base_layer(inputs)
+    down, up = _rounded(self, outputs.dtype)
+    low = torch.nn.functional.linear(inputs, down).flatten(0, -2)
+    return torch.addmm(outputs.flatten(0, -2), low, up).view(outputs.shape)
+
+
+def _rounded(layer: Any, dtype: Any) -> tuple[Tensor, Tensor]:
+    """Return a layer's adapter as the two matrices of a product; without gradients they are made once."""
+    import torch
+
+    [name] = layer.lora_A
+    first, second = layer.lora_A[name].weight, layer.lora_B[name].weight
+    # A weight that is updated in place gets another version.
+    made_of = dtype, first.data_ptr(), first._version, second.data_ptr(), second._version
+    kept = None if torch.is_grad_enabled() else layer.__dict__.get(ROUNDED)
+    if kept is not None and kept[0] == made_of:
+        return kept[1], kept[2]
+    down, up = first.to(dtype), (second * layer.scaling[name]).to(dtype).t()
+    if not torch.is_grad_enabled():
+        up = up.contiguous()
+        layer.__dict__[ROUNDED] = made_of, down, up
+    return down, up
 
 
 def _score(
@@ -72,16 +125,14 @@ def _score(
     following = labels[:, 1:]
     mask = following != IGNORED
     hidden = _hidden(model, ids, attention, mask)
-    logits = model.get_output_embeddings()(hidden).float() / temperature
-    # Relative to the largest logit, as in a softmax: large logits would cost several bits of the difference.
-    logits = logits.sub_(logits.detach().amax(1, keepdim=True)) if len(logits) else logits
     wanted = following[mask]
-    # Subtracting the log-sum keeps one matrix of logits for the backward pass, and no matrix of logprobs.
-    log_sum = logits.logsumexp(1)
-    log_probs = logits.gather(1, wanted[:, None])[:, 0] - log_sum
-    with torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
-        entropy = log_sum - (logits.softmax(1) * logits).sum(1)
-        top = logits.argmax(1) == wanted
+    head = model.get_output_embeddings()
+    frozen = not (differentiable or any(weight.requires_grad for weight in head.parameters()))
+    log_probs, entropy, top = (
+        _scored_in_parts(head, hidden, wanted, temperature)
+        if frozen
+        else _scored(head, hidden, wanted, temperature, differentiable)
+    )
 
     def placed(values: Tensor) -> Tensor:
         # `masked_scatter` keeps the output connected to the model even without a learned token.
@@ -95,6 +146,58 @@ def _score(
         is_top1=placed(top),
         label_mask=mask,
     )
+
+
+def _scored(
+    head: Any, hidden: Tensor, wanted: Tensor, temperature: float, differentiable: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logprobs and entropies of the wanted tokens, and whether each is the most likely one."""
+    import torch
+
+    logits = head(hidden).float() / temperature
+    # Relative to the largest logit, as in a softmax: large logits would cost several bits of the difference.
+    logits = logits.sub_(logits.detach().amax(1, keepdim=True)) if len(logits) else logits
+    # Subtracting the log-sum keeps one matrix of logits for the backward pass, and no matrix of logprobs.
+    log_sum = logits.logsumexp(1)
+    log_probs = logits.gather(1, wanted[:, None])[:, 0] - log_sum
+    with torch.set_grad_enabled(differentiable and torch.is_grad_enabled()):
+        entropy = log_sum - (logits.softmax(1) * logits).sum(1)
+        top = logits.argmax(1) == wanted
+    return log_probs, entropy, top
+
+
+def _scored_in_parts(
+    head: Any, hidden: Tensor, wanted: Tensor, temperature: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `_scored` returns, for an output layer that is not trained.
+
+    The gradient of each logprob with respect to its hidden state is computed here, so that no matrix over the
+    vocabulary is kept; such matrices do not fit into memory that was freed before, and are paged in anew.
+    """
+    import torch
+
+    states, learning = hidden.detach(), torch.is_grad_enabled()
+    parts: list[tuple[Tensor, ...]] = []
+    with torch.no_grad():
+        for part, tokens in zip(states.split(PART), wanted[:, None].split(PART), strict=True):
+            logits = head(part).float()
+            if temperature != 1:
+                logits /= temperature
+            largest, places = logits.max(1, keepdim=True) if len(logits) else (logits[:, :1], tokens)
+            weights = logits.sub_(largest).exp()
+            total = weights.sum(1, keepdim=True)
+            log_sum = total.log()
+            mean = torch.bmm(weights[:, None], logits[:, :, None])[:, :, 0] / total
+            found = logits.gather(1, tokens) - log_sum, log_sum - mean, places == tokens
+            if not learning:
+                parts.append((*found, part))
+                continue
+            weights.div_(total).scatter_add_(1, tokens, -torch.ones_like(total))
+            parts.append((*found, (weights.to(part.dtype) @ head.weight).div_(-temperature)))
+        log_probs, entropy, top, slope = (torch.cat(values) for values in zip(*parts, strict=True))
+    log_probs, entropy, top = log_probs[:, 0], entropy[:, 0], top[:, 0]
+    # The sum is 0, and its gradient is the one of the logprobs.
+    return log_probs + ((hidden - states) * slope).sum(1).float() if learning else log_probs, entropy, top
 
 
 def _hidden(model: Any, ids: Tensor, attention: Tensor, mask: Tensor) -> Tensor:

@@ -51,7 +51,8 @@ def grouped_attention(
 @contextmanager
 def grouped(model: Any) -> Iterator[None]:
     """Decode with `grouped_attention`, if the model runs on a CPU and its attention can be replaced."""
-    from transformers import AttentionInterface
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
 
     config = model.config.get_text_config()
     replaceable = model._supports_sdpa and model._supports_attention_backend
@@ -59,6 +60,7 @@ def grouped(model: Any) -> Iterator[None]:
         yield
         return
     AttentionInterface.register(NAME, grouped_attention)
+    AttentionMaskInterface.register(NAME, eager_mask)
     own, config._attn_implementation = config._attn_implementation, NAME
     try:
         yield

@@ -236,7 +236,8 @@ class Decoder:
             attention_mask=mask.masked_fill_(hidden, torch.finfo(mask.dtype).min),
             past_key_values=self._cache.past_key_values,
             use_cache=True,
-            logits_to_keep=1,
+            # Not 1: the model would keep a view with gaps, and its output layer would copy its weights per row.
+            logits_to_keep=torch.tensor([columns - 1], device=device),
         ).logits[:, -1]
         for row, fed in zip(rows, tokens, strict=True):
             row.fed += len(fed)
