@@ -90,7 +90,7 @@ def _adapted(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     import torch
 
     if self.disable_adapters or self.merged or args or kwargs:
-        return type(self).forward(self, inputs, *args, **kwargs)  # type: ignore[no-any-return]
+        return type(self).forward(self, inputs, *args, **kwargs)
     outputs = self.base_layer(inputs)
     down, up = _rounded(self, outputs.dtype)
     low = torch.nn.functional.linear(inputs, down).flatten(0, -2)
@@ -119,7 +119,6 @@ def _score(
     model: Any, ids: Tensor, attention: Tensor, labels: Tensor, temperature: float, differentiable: bool
 ) -> Any:
     """Return TRL's output for a batch `[rows, tokens]` that is padded on the right."""
-    import torch
     from trl.trainer.utils import FusedCausalLMOutput
 
     following = labels[:, 1:]
@@ -179,7 +178,7 @@ def _scored_in_parts(
     states, learning = hidden.detach(), torch.is_grad_enabled()
     parts: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
-        for part, tokens in zip(states.split(PART), wanted[:, None].split(PART), strict=True):
+        for part, tokens in zip(torch.split(states, PART), torch.split(wanted[:, None], PART), strict=True):
             logits = head(part).float()
             if temperature != 1:
                 logits /= temperature

@@ -236,7 +236,7 @@ class Decoder:
             attention_mask=mask.masked_fill_(hidden, torch.finfo(mask.dtype).min),
             past_key_values=self._cache.past_key_values,
             use_cache=True,
-            # Not 1: the model would keep a view with gaps, and its output layer would copy its weights per row.
+            # Not 1: the output layer would copy its weights for each row of a view with gaps.
             logits_to_keep=torch.tensor([columns - 1], device=device),
         ).logits[:, -1]
         for row, fed in zip(rows, tokens, strict=True):
