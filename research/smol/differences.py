@@ -5,7 +5,7 @@
         --compare "tools - outputs withheld=TOOLS-0:WITHHELD-0" ...
 
 A comparison names the folders that `research.smol.results` wrote, one for each seed, paired by position.
-Its measure was fixed before training: the accuracy over the pairs of `PRIMARY`, pooled. A bootstrap sample
+Its measure, one of `MEASURES`, is averaged over the pairs of `PRIMARY`, pooled. A bootstrap sample
 draws prompts with all their rows, and seeds, both with replacement. The p-value is two-sided, and corrected
 by Holm's method over all comparisons of one call. With one seed the interval covers prompts only.
 """
@@ -15,21 +15,29 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from research.smol.judging import judged_rows
 from research.smol.splits import SEED, SPLITS
-from research.smol.summary import Judged, credit, summary
+from research.smol.summary import Judged, credit, program_right, right_in_all_orders, summary
 
 PRIMARY = "broken", "repaired", "both-edited", "natural"
 """Sets whose pooled accuracy is compared."""
 COMPARISONS = "tools - text only", "tools - outputs withheld", "RL - SFT continued", "rounds - RL continued"
 """The primary comparisons, fixed before training."""
+MEASURES: Mapping[str, Callable[[Judged], float]] = {
+    "right": credit,
+    "both-orders": right_in_all_orders,
+    "program": program_right,
+}
+"""What is compared: right verdicts, right verdicts in both orders (`--judge-option=--order=both`), or the
+share of a row's views whose program separates the responses and is right."""
 _RESAMPLES = 10_000
 
 Array = NDArray[np.float64]
@@ -49,14 +57,16 @@ class Difference:
     p: float
 
 
-def differences_by_prompt(first: Sequence[Judged], second: Sequence[Judged]) -> dict[str, list[float]]:
-    """Return the differences of credits, by prompt. Raises ValueError unless both judged the same rows."""
+def differences_by_prompt(
+    first: Sequence[Judged], second: Sequence[Judged], measure: Callable[[Judged], float] = credit
+) -> dict[str, list[float]]:
+    """Return the differences of a measure, by prompt. Raises ValueError unless both judged the same rows."""
     others = {str(row["id"]): (row, line) for row, line in second}
     if {str(row["id"]) for row, _ in first} != set(others):
         raise ValueError("the two models judged different rows: use the same --split and --rows")
     found: dict[str, list[float]] = {}
     for row, line in first:
-        delta = credit((row, line)) - credit(others[str(row["id"])])
+        delta = measure((row, line)) - measure(others[str(row["id"])])
         found.setdefault(row["prompt"], []).append(delta)
     return found
 
@@ -118,8 +128,9 @@ def pooled(folder: Path, sets: Path, split: str, rows: int | None, longest: floa
 def models_table(models: Mapping[str, Sequence[Judged]]) -> str:
     """Return the pooled numbers of each results folder as a Markdown table."""
     lines = [
-        "| model | rows | right, % | programs that separate (right, followed) | without verdict |",
-        "|---|---|---|---|---|",
+        "| model | rows | right, % | right in both orders, % | programs that separate (right, followed) "
+        "| without verdict |",
+        "|---|---|---|---|---|---|",
     ]
     for name, rows in models.items():
         one = summary(rows)
@@ -127,6 +138,7 @@ def models_table(models: Mapping[str, Sequence[Judged]]) -> str:
         right, followed = (separates * (one[key] or 0.0) for key in ("program_right", "verdict_follows"))
         lines.append(
             f"| {name} | {one['n']} | {100 * one['accuracy']:.1f} "
+            f"| {100 * fmean(map(right_in_all_orders, rows)):.1f} "
             f"| {separates} ({right:.0f}, {followed:.0f}) | {one['without_verdict']} |"
         )
     return "\n".join(lines)
@@ -165,6 +177,7 @@ def main() -> None:
         metavar="NAME=FOLDER,...:FOLDER,...",
         help=f"a comparison; repeatable. The primary ones: {'; '.join(COMPARISONS)}",
     )
+    parser.add_argument("--measure", choices=MEASURES, default="right")
     parser.add_argument("--output", type=Path, help="write the numbers as JSON")
     options = parser.parse_args()
     models: dict[str, list[Judged]] = {}
@@ -176,7 +189,8 @@ def main() -> None:
             models[folder] = pooled(Path(folder), options.sets, options.split, options.rows, options.longest)
         # One pair of folders for each seed.
         pairs = list(zip(*sides, strict=True))
-        seeds = [differences_by_prompt(models[one], models[other]) for one, other in pairs]
+        measure = MEASURES[options.measure]
+        seeds = [differences_by_prompt(models[one], models[other], measure) for one, other in pairs]
         found.append(bootstrap(name, seeds))
     print(models_table(models), table(found), sep="\n\n")
     if options.output:

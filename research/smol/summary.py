@@ -40,6 +40,21 @@ def credit(judged: Judged) -> float:
     return 0.0 if line is None or line["correct"] is None else float(line["correct"])
 
 
+def right_in_all_orders(judged: Judged) -> float:
+    """Return 1 if the verdict of every view names the labelled response, else 0."""
+    row, line = judged
+    views = line["views"] if line else []
+    return float(bool(views) and all((view["verdict"] or {}).get("choice") == _label(row) for view in views))
+
+
+def program_right(judged: Judged) -> float:
+    """Return the share of the views whose program counts most for the labelled response."""
+    row, line = judged
+    if line is None or not line["views"]:
+        return 0.0
+    return sum(one.choice == _label(row) for one in separated(line)) / len(line["views"])
+
+
 def accuracy(rows: Iterable[Judged]) -> Proportion:
     """Return the share of right verdicts; rows without a verdict are wrong.
 

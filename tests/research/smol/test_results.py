@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.dom.minidom import parseString
 
+import numpy as np
 import pytest
 
 from research.smol import curves, differences, judging, mistakes, results
@@ -109,6 +110,25 @@ async def test_both_orders_are_compared(tmp_path: Path):
     assert (found["same_choice"], found["right_in_both_orders"], found["accuracy"]) == (0.0, 0.0, 0.5)
     found = summary(await judged(tmp_path, "shown", order="both"))
     assert (found["same_choice"], found["right_in_both_orders"], found["accuracy"]) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("condition", "measured"),
+    [
+        ("shown", {"right": 1.0, "both-orders": 1.0, "program": 1.0}),
+        # The judge always says A, which is right in one of two orders.
+        ("withheld", {"right": 0.5, "both-orders": 0.0, "program": 0.0}),
+        ("swapped", {"right": 0.0, "both-orders": 0.0, "program": 0.0}),
+    ],
+)
+async def test_a_difference_is_of_one_of_three_measures(
+    condition: str, measured: dict[str, float], tmp_path: Path
+):
+    rows = await judged(tmp_path, condition, order="both")
+    failed = [(row, None) for row, _ in rows]
+    for name, measure in differences.MEASURES.items():
+        by_prompt = differences.differences_by_prompt(rows, failed, measure)
+        assert np.mean([*by_prompt.values()]) == measured[name]
 
 
 async def test_a_row_without_a_line_counts_as_wrong(tmp_path: Path):
@@ -230,7 +250,7 @@ async def test_models_are_compared_on_the_same_rows(
     monkeypatch.setattr("sys.argv", ["differences", "--sets", str(tmp_path), "--compare", comparison])
     differences.main()
     printed = capsys.readouterr().out
-    assert f"| {tmp_path / 'shown'} | 12 | 100.0 | 12 (12, 12) | 0 |" in printed
+    assert f"| {tmp_path / 'shown'} | 12 | 100.0 | 100.0 | 12 (12, 12) | 0 |" in printed
     assert f"| {tmp_path / 'withheld'} | 12 | 50.0 | 0 (0, 0) | 0 |" in printed
     assert "| tools - outputs withheld | 12 | 12 | 1 (prompts only) | +50.0 [" in printed
     # The responses of the rows 0 to 9 have at most six characters, as in "one, 9".
