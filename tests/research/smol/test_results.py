@@ -251,7 +251,7 @@ async def test_models_are_compared_on_the_same_rows(
     differences.main()
     printed = capsys.readouterr().out
     assert f"| {tmp_path / 'shown'} | 12 | 100.0 | 100.0 | 12 (12, 12) | 0 |" in printed
-    assert f"| {tmp_path / 'withheld'} | 12 | 50.0 | 0 (0, 0) | 0 |" in printed
+    assert f"| {tmp_path / 'withheld'} | 12 | 50.0 | 50.0 | 0 (0, 0) | 0 |" in printed
     assert "| tools - outputs withheld | 12 | 12 | 1 (prompts only) | +50.0 [" in printed
     # The responses of the rows 0 to 9 have at most six characters, as in "one, 9".
     monkeypatch.setattr("sys.argv", [*sys.argv, "--longest", "6"])
