@@ -32,9 +32,6 @@ SCALED = (
 )
 """Settings of models that change their logits, which are left to TRL."""
 
-ROUNDED = "_rounded_adapter"
-"""The attribute of a layer with the matrices that its adapter was rounded to."""
-
 
 def score_learned_tokens(
     model: Any, *, temperature: float = 1.0, differentiable_entropy: bool = False
@@ -91,28 +88,14 @@ def _adapted(self: Any, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
     if self.disable_adapters or self.merged or args or kwargs:
         return type(self).forward(self, inputs, *args, **kwargs)
+    [name] = self.lora_A
     outputs = self.base_layer(inputs)
-    down, up = _rounded(self, outputs.dtype)
+    # Rounded in every pass: a fused optimizer changes weights without a new version, so that no rounded copy
+    # can be trusted after a step.
+    down = self.lora_A[name].weight.to(outputs.dtype)
+    up = (self.lora_B[name].weight * self.scaling[name]).to(outputs.dtype).t()
     low = torch.nn.functional.linear(inputs, down).flatten(0, -2)
     return torch.addmm(outputs.flatten(0, -2), low, up).view(outputs.shape)
-
-
-def _rounded(layer: Any, dtype: Any) -> tuple[Tensor, Tensor]:
-    """Return a layer's adapter as the two matrices of a product; without gradients they are made once."""
-    import torch
-
-    [name] = layer.lora_A
-    first, second = layer.lora_A[name].weight, layer.lora_B[name].weight
-    # A weight that is updated in place gets another version.
-    made_of = dtype, first.data_ptr(), first._version, second.data_ptr(), second._version
-    kept = None if torch.is_grad_enabled() else layer.__dict__.get(ROUNDED)
-    if kept is not None and kept[0] == made_of:
-        return kept[1], kept[2]
-    down, up = first.to(dtype), (second * layer.scaling[name]).to(dtype).t()
-    if not torch.is_grad_enabled():
-        up = up.contiguous()
-        layer.__dict__[ROUNDED] = made_of, down, up
-    return down, up
 
 
 def _score(
