@@ -54,7 +54,6 @@ SHARED: dict[str, set[str]] = {
     "tirjudge_environments.formats": {"rm_r1_rubrics", "text_only", "tir"},
     "tirjudge_training.corpora.sources": set(),
     "tirjudge_training.weight_sync": {"base"},
-    "tirjudge_training.rl.losses": {"base"},
     "tirjudge_training.stages": {"base"},
 }
 """Modules that the members of a family share, by the package of the family. All its others are members."""

@@ -215,7 +215,7 @@ class WeightReceiver:
         except OSError as error:
             raise ConnectionError(
                 f"cannot reach the trainer at {host}:{port} ({error}): open its ports to this machine, or "
-                'set rl.weight_sync = "folder"'
+                "set rl.server.weights to a folder that both see"
             ) from None
         self._peer, self._dtype = Peer(connection, "trainer"), dtype
         self._group: Group | None = None

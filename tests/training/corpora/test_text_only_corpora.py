@@ -141,7 +141,7 @@ def test_rows_reserved_for_the_teacher_are_not_used_by_rl(hub: Hub, tmp_path: Pa
     config = DataConfig(train=tmp_path / "rm-r1", reserved=8)
     data = RowData(config, {"judge": EnvironmentConfig(name="rm-r1")})
     taught = {formatted.task.id for formatted in data.prompts(None, 0)}
-    rows = data.source(4, 0)
+    rows = data.source(0)
     trained = {row.task.id for place in range(data.steps(4, 1)[1]) if (row := rows(place)) is not None}
     assert len(taught) == 8
     assert not taught & trained

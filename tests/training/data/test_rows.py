@@ -37,8 +37,8 @@ def opened(path: Path, judges: dict[str, EnvironmentConfig] = PAIRS, **config: A
 
 def sampled_ids(data: RowData, steps: int, groups: int, seed: int = 0, start: int = 0) -> list[list[str]]:
     """Return the rows of batches that fill `groups` slots with a row each, from a place in the stream on."""
-    rows = data.source(groups, seed)
-    rows.go_to(0, {"next": start, "deferred": []})
+    rows = data.source(seed)
+    rows.go_to({"next": start, "deferred": []})
     batches = []
     for _ in range(steps):
         batch = [rows(position) for position in range(groups)]
@@ -113,7 +113,7 @@ def test_every_pass_has_each_row_once_in_an_order_of_its_own(tmp_path: Path) -> 
 def test_replacements_come_from_further_along_the_pass(tmp_path: Path) -> None:
     """A row that replaced another is not drawn again by a later batch of the same pass."""
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(100)]))
-    rows = data.source(8, 0)
+    rows = data.source(0)
     found = []
     for groups in (8, 5, 2) * 6 + (5,):  # Batches of eight, each with two rounds of replacements.
         found += [one.task.id for position in range(groups) if (one := rows(position)) is not None]
@@ -145,7 +145,7 @@ def test_weights_by_domain_repeat_rows_or_leave_them_out(tmp_path: Path) -> None
     rows = [row(n, domain=("math", "chat", "code")[n % 3]) for n in range(600)]
     data = opened(write(tmp_path / "rows.jsonl", rows), weights={"math": 2.5, "chat": 0})
     _, rows = data.steps(1, 1)
-    rows_of_a_pass = data.source(1, 0, rows)
+    rows_of_a_pass = data.source(0, rows)
     whole = Counter(one.task.domain for place in range(rows) if (one := rows_of_a_pass(place)) is not None)
     assert set(whole) == {"math", "code"}
     assert whole["math"] / whole["code"] == pytest.approx(2.5, abs=0.25)

@@ -32,15 +32,13 @@ async def work(number: int, part_done: Callable[[], None]) -> int:
 
 
 def launched(file: Path) -> None:
-    """Write the outcome of a whole round and of one that is cut, and what the main thread exchanged."""
+    """Write the outcome of a round, and what the main thread exchanged."""
     processes = Processes.launched()
     apart = processes.apart()
     found: list[Outcome[int]] = []
 
     async def rounds() -> None:
         found.append(await take_turns(PIECES, work, at_once=1, processes=apart))
-        # Four pieces are enough, so that a long one is cut.
-        found.append(await take_turns(PIECES, work, wanted=PIECES // 2, processes=apart))
 
     thread = threading.Thread(target=lambda: asyncio.run(rounds()))
     thread.start()
@@ -54,7 +52,6 @@ def launched(file: Path) -> None:
                     "exchanged": exchanged == [[(0, number), (1, number)] for number in range(300)],
                     "same": every[0] == every[1],
                     "results": [[*one.results] for one in found],
-                    "cut": [one.cut for one in found],
                     "idle": [one.idle for one in found],
                 }
             )
@@ -74,12 +71,6 @@ def test_a_fast_process_takes_the_work_of_a_slow_one(found: dict[str, Any]) -> N
     assert found["idle"][0] < FIXED / 2, "one of two processes waits for at most one long piece"
     assert found["same"]
     assert found["exchanged"], "training exchanges values at the same time"
-
-
-def test_work_is_cut_in_all_processes_when_enough_is_done(found: dict[str, Any]) -> None:
-    assert set(found["results"][1]) >= {1, 3, 5, 7}
-    assert set(found["cut"][1]) == {0, 2, 4, 6} - set(found["results"][1])
-    assert found["cut"][1], "nothing was cut"
 
 
 async def test_a_piece_begins_when_parts_of_others_have_ended() -> None:

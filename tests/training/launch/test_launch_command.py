@@ -99,7 +99,7 @@ def test_rows_come_in_our_trainers_order_and_hold_whole_tasks(tmp_path: Path) ->
     values = [f"model.base={MINI}", f"data.train={file}", "seed=3"]
     recipe = load(Recipe, "tir-judge-zero-8b", values)
     seed = yaml.safe_load((tmp_path / "run/rl-0/verl/agent_loops.yaml").read_text())[0]["settings"]["seed"]
-    source = data_of(recipe).source(128, seed, 266)
+    source = data_of(recipe).source(seed, 266)
     written = pyarrow.parquet.read_table(tmp_path / "run/rl-0/verl/train.parquet").to_pylist()
     drawn = [source(position) for position in range(266)]  # type: ignore[call-arg]
     assert [read_stored_task(row["extra_info"]["task"]) for row in written] == [one.task for one in drawn]

@@ -63,7 +63,7 @@ def test_an_epoch_shows_every_training_row_once(
     views = 2 if "options" in judge else 1
     assert rl.rows == 38 * epochs
     assert steps == -(-rl.rows * views // 8)
-    source, sampled = data.source(8, 0, rl.rows), []
+    source, sampled = data.source(0, rl.rows), []
     while (found := source(0)) is not None:
         source.draw([0])
         sampled.append(found.task.id)

@@ -218,7 +218,6 @@ class FixedAnswers:
             case.reward_questions() if case.reward_questions else None,
         )
         self.generator, self.waited_seconds = SimpleNamespace(busy_seconds=0.0), 0.0
-        self.tokens_written = 0
 
     def refresh(self) -> None:
         """Do nothing: the answers are fixed."""

@@ -18,14 +18,12 @@ from tirjudge_training.rl.losses import Loss
 class Cispo(Loss):
     """The clipped ratio weighs the logprobs and carries no gradient (MiniMax-M1, section 3.1)."""
 
-    def __init__(self, scale=1.0):
-        self.scale = scale
-
     def arguments(self):
         return {"loss_type": "cispo"}
 
+class Thrice(Cispo):
     def compute(self, trl, model, inputs):
-        return self.scale * trl(model, inputs)
+        return 3 * trl(model, inputs)
 '''
 
 
@@ -37,7 +35,8 @@ def cispo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "cispo-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cispo\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[tirjudge.losses]\ncispo = cispo_loss:Cispo\n")
+    members = "cispo = cispo_loss:Cispo\nthrice = cispo_loss:Thrice\n"
+    (info / "entry_points.txt").write_text(f"[tirjudge.losses]\n{members}")
 
 
 def test_the_losses_of_the_papers_are_known_by_name() -> None:
@@ -45,18 +44,16 @@ def test_the_losses_of_the_papers_are_known_by_name() -> None:
     assert [open_loss(name).mean_of for name in LOSSES.names()] == ["tokens", "responses", "responses"]
 
 
-def test_an_unknown_loss_or_option_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_loss_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValidationError, match=r"no loss 'dabo'; there are dapo, per_response, sequence"):
         RlConfig(**CONFIG, loss="dabo")
-    with pytest.raises(ValidationError, match=r"loss 'dapo': Dapo\(\) takes no arguments"):
-        RlConfig(**CONFIG, loss_options={"scale": 2})
 
 
 @pytest.mark.usefixtures("cispo")
 def test_a_loss_of_another_package_is_trained_with(tiny_model: Path, tmp_path: Path) -> None:
     found = []
-    for loss, options in (("dapo", {}), ("cispo", {"scale": 1.0}), ("cispo", {"scale": 3.0})):
-        config = RlConfig(**CONFIG, loss=loss, loss_options=options)
+    for loss in ("dapo", "cispo", "thrice"):
+        config = RlConfig(**CONFIG, loss=loss)
         trainer = trainer_of(config, tiny_model, tmp_path / loss)
         inputs = {name: tensor[:2] if tensor.dim() else tensor for name, tensor in batch().items()}
         found.append(trainer._compute_loss(trainer.model, inputs).item())

@@ -85,7 +85,7 @@ def train(
     processes: Processes = ALONE,
 ) -> None:
     config = CONFIG.model_copy(update={"checkpoint_every": every, "micro_batch": 16 // processes.world})
-    rows = RowStream(row, per_pass=99, stride=4)
+    rows = RowStream(row, per_pass=99)
     train_and_save(start, folder, config, tasks=rows, say=say, processes=processes)
 
 
@@ -270,4 +270,4 @@ def test_a_sampler_that_shares_the_weights_is_refused(tiny_model: Path) -> None:
         sampling=CONFIG.sampling,
     )
     with pytest.raises(ValueError, match="open the Engine with off_policy=True"):
-        BatchSampler(shared, RowStream(row, per_pass=9, stride=4), CONFIG, seed=0)
+        BatchSampler(shared, RowStream(row, per_pass=9), CONFIG, seed=0)

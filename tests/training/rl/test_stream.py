@@ -32,7 +32,7 @@ def row(position: int) -> FormattedTask:
 
 
 def stream() -> RowStream:
-    return RowStream(row, per_pass=ROWS, stride=3, limit=EPOCHS * ROWS)
+    return RowStream(row, per_pass=ROWS, limit=EPOCHS * ROWS)
 
 
 def drawn(rows: RowStream, rng: Random) -> list[str]:
@@ -51,20 +51,13 @@ def test_every_row_is_drawn_once_per_pass_and_a_place_leads_on_as_before() -> No
             place, state = rows.place, rng.getstate()
             batch = drawn(rows, rng)
             again, other = stream(), Random()
-            again.go_to(3, place)
+            again.go_to(place)
             other.setstate(state)
             assert drawn(again, other) == batch
             found += batch
             assert rows.seen == len(found)
         assert Counter(found) == {f"r{number}": EPOCHS for number in range(ROWS)}
         assert rows(0) is None
-
-
-def test_a_run_folder_without_places_goes_on_at_its_batch() -> None:
-    """Earlier versions began batch 3 at row 3 * stride."""
-    rows = stream()
-    rows.go_to(3, None)
-    assert rows(0) == row(9)
 
 
 CONFIG = RlConfig(

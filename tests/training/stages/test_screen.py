@@ -54,11 +54,11 @@ def test_rl_draws_only_from_the_chosen_rows(tmp_path: Path) -> None:
     data = pairs(tmp_path / "rows.jsonl", 40)
     every = [task.task.id for task in data.prompts(None, 0)]
     chosen = frozenset(every[:5])
-    source = data.source(4, 7, chosen=chosen)
+    source = data.source(7, chosen=chosen)
     drawn = [source(position).task.id for position in range(15)]
     assert [set(drawn[start : start + 5]) for start in (0, 5, 10)] == [chosen] * 3
     assert source.metrics["rows/passes"] == 0.0
-    whole = data.source(4, 7)
+    whole = data.source(7)
     assert sorted(whole(position).task.id for position in range(len(every))) == sorted(every)
 
 

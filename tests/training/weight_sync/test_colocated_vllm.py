@@ -23,7 +23,7 @@ from tirjudge_environments import Context, Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.weight_sync.base import WeightSync, can_stream
+from tirjudge_training.weight_sync.base import can_stream
 from tirjudge_training.weight_sync.colocated_vllm import VllmPolicy, own_device
 
 CONFIG = RlConfig(
@@ -119,11 +119,14 @@ class Recorder:
         self.asked.append("shutdown")
 
 
-@pytest.mark.parametrize("weight_sync", ["stream", "folder"])
+@pytest.mark.parametrize("gpus", [1, 2])
 async def test_an_engine_that_may_sleep_holds_gpu_memory_only_while_it_samples(
-    weight_sync: WeightSync, monkeypatch: pytest.MonkeyPatch
+    gpus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights wake first, since the KV cache would take the memory that passing them needs."""
+    """Weights wake first, since the KV cache would take the memory that passing them needs.
+
+    An engine over two GPUs gets its weights through a folder.
+    """
     asked = ["load"]
     loaded: dict[str, object] = {}
 
@@ -140,9 +143,9 @@ async def test_an_engine_that_may_sleep_holds_gpu_memory_only_while_it_samples(
         tiny_qwen(tokenizer, head_dim=HEAD),
         tokenizer,
         "policy",
-        weight_sync=weight_sync,
         enable_sleep_mode=True,
         gpu_memory_utilization=0.7,
+        tensor_parallel_size=gpus,
     )
     assert (loaded["enable_sleep_mode"], loaded["gpu_memory_utilization"]) == (True, 0.7)
     context, sampling = Context(Prompt(messages=()), (), (5, 17)), Sampling()
@@ -156,9 +159,9 @@ async def test_an_engine_that_may_sleep_holds_gpu_memory_only_while_it_samples(
             await policy.generator.generate(context, sampling)
     await policy.close()
     sync = {
-        "stream": ["end_with", "begin_weights", "take_weight", "end_weights"],
-        "folder": ["end_with", "reload_from"],
-    }[weight_sync]
+        1: ["end_with", "begin_weights", "take_weight", "end_weights"],
+        2: ["end_with", "reload_from"],
+    }[gpus]
     first = ["empty torch's cache", *sync, "empty torch's cache", "generate", "sleep at level 2"]
     woken = [first[0], "wake weights", *sync, first[0], "wake kv_cache", "generate", "sleep at level 2"]
     assert asked == ["generate", *first, *woken, "shutdown"]

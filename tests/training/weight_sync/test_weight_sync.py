@@ -317,10 +317,10 @@ def test_the_generator_and_its_addresses_require_each_other(settings: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("sync", "lacking"), [("folder", "passing them to vLLM takes"), ("stream", "the run writes at least")]
+    ("folder", "lacking"), [(True, "passing them to vLLM takes"), (False, "the run writes at least")]
 )
 def test_too_little_memory_for_a_folder_of_weights_is_reported_before_a_run(
-    sync: str, lacking: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: bool, lacking: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The /dev/shm of a container has 64 MB by default. A stream to a server needs none of it."""
     parameters = sum(weight.numel() for weight in load_file(tiny_model / "model.safetensors").values())
@@ -330,7 +330,8 @@ def test_too_little_memory_for_a_folder_of_weights_is_reported_before_a_run(
     with Vllm().up() as server:
         monkeypatch.setattr(preflight, "free_bytes", lambda parent: 4 * parameters - 1)
         monkeypatch.setattr(preflight, "available_disk", lambda folder: 0)  # what is checked next
-        words += [f'rl.server.urls=["{server.url}"]', "--set", f"rl.weight_sync={sync}"]
+        words += [f'rl.server.urls=["{server.url}"]']
+        words += ["--set", f"rl.server.weights={tmp_path}"] if folder else []
         ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 1
     assert lacking in ended.stderr

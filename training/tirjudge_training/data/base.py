@@ -88,10 +88,8 @@ class Data(Protocol):
     def environments(self) -> Mapping[str, Environment]:
         """Return the judges, by the name in the `format` of a FormattedTask."""
 
-    def source(
-        self, groups: int, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None
-    ) -> TaskSource:
-        """Return the training tasks of an RL stage with `groups` slots per batch, from at most `rows` rows.
+    def source(self, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None) -> TaskSource:
+        """Return the training tasks of an RL stage, from at most `rows` rows.
 
         `chosen` are the ids of the only tasks that the stage draws from; None means all tasks.
         """

@@ -106,9 +106,7 @@ class RowData:
         names = sorted(rows.keys() | self.too_long.keys())
         return {name: {"rows": rows[name], "too_long": self.too_long[name]} for name in names}
 
-    def source(
-        self, groups: int, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None
-    ) -> RowStream:
+    def source(self, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None) -> RowStream:
         """Return the stream of the rows in passes, each in an order of its own; it ends after `rows`."""
 
         @lru_cache(maxsize=4)
@@ -122,7 +120,7 @@ class RowData:
             number, place = divmod(position, per_pass)
             return order(number)[place]
 
-        return RowStream(row, per_pass=per_pass, stride=self._stride(groups), limit=rows)
+        return RowStream(row, per_pass=per_pass, limit=rows)
 
     def steps(self, groups: int, epochs: float) -> tuple[int, int]:
         # In views and not in rows: a batch is full of views, so that no row is left at the end.
@@ -159,10 +157,6 @@ class RowData:
     def _of_families(self, row: FormattedTask) -> bool:
         without = set(self._config.without_families)
         return has_only(row, self._config.families) and not without & set(row.task.gold.get(FAMILIES, ()))
-
-    def _stride(self, groups: int) -> int:
-        """Return the number of rows that fill a batch of `groups` slots."""
-        return max(1, round(groups / self._slots))
 
     def _shuffled(self, seed: int, number: int) -> Sequence[int]:
         rows = range(len(self._train))

@@ -228,7 +228,7 @@ def check_settings(recipe: Recipe, config: RlConfig, machines: Machines) -> None
         ),
         "model.lora": (recipe.model.lora is not None, f"this path trains whole models: {with_trl}"),
         "rl.loss": (
-            config.loss not in LOSSES or bool(config.loss_options),
+            config.loss not in LOSSES,
             f"{config.loss!r} is not one of {', '.join(LOSSES)}, which verl has: {with_trl}",
         ),
         "rl.sigma": (config.sigma != "sample", f"verl divides by n - 1: set it to sample, or {with_trl}"),

@@ -25,7 +25,7 @@ _CHUNK = 1000
 def training_tasks(data: Data, stage: Reinforcement) -> Iterator[FormattedTask]:
     """Yield the tasks of all passes of a stage, in the order in which our own trainer draws them."""
     config = stage.config
-    source = data.source(config.groups, stage.seed, config.rows)
+    source = data.source(stage.seed, config.rows)
     assert isinstance(source, RowStream)  # generated tasks are refused before
     # Without epochs there is one task per group at most; replacements start the file again.
     for position in range(config.rows or config.steps * config.groups):

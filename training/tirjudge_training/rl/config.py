@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.health import HealthConfig
-from tirjudge_training.rl.losses import LOSSES, open_loss
+from tirjudge_training.rl.losses import LOSSES
 from tirjudge_training.rl.screening import ScreenConfig
 
 Reporter = Literal["tensorboard", "wandb", "trackio"]
@@ -61,10 +61,8 @@ class RlConfig(RolloutConfig):
     """The learning rate at the end of the decay; J1-70B's is 3e-7."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     loss: Annotated[str, AfterValidator(_known_loss)] = "dapo"
-    """A loss by name, see `tirjudge_training.rl.losses`: `dapo`, `per_response`, `sequence`, or one that
+    """A loss by name, see `tirjudge_training.rl.losses`: `dapo`, `per_response`, `sequence`, or a loss that
     another package registers in the entry-point group `tirjudge.losses`."""
-    loss_options: Mapping[str, Any] | None = None
-    """Options of the loss, if it has any; the three above have none."""
     sigma: Sigma = "sample"
     """The standard deviation of a group's rewards; JudgeLRM uses `population` (Eq. 6), Dr. GRPO `none`."""
     eta: float = Field(default=0.0, ge=0)
@@ -84,10 +82,6 @@ class RlConfig(RolloutConfig):
     """The quantity that must differ within a group for dynamic sampling to keep it."""
     replacement_rounds: int = Field(default=2, ge=0)
     """The most rounds in which groups without a learning signal are replaced (ours)."""
-    oversample: float = Field(default=1.0, ge=1)
-    """Groups sampled at once for each free slot of a batch. Above 1, a batch is taken as soon as groups with
-    a learning signal fill it, and rollouts that still run are cut: which ones depends on time, and long ones
-    are cut more often (ours)."""
     off_policy: bool = False
     """Sample each batch while the one before is trained, with the weights from before that step. Needs
     `importance_cap`; with the transformers generator, a second copy of the model samples (ours)."""
@@ -121,7 +115,6 @@ class RlConfig(RolloutConfig):
             raise ValueError("off_policy needs importance_cap, which weights its samples: 2.0 is common")
         if self.off_policy and self.generator == "vllm" and self.vllm.get("enable_sleep_mode"):
             raise ValueError("off_policy samples while vLLM would sleep: set vllm.enable_sleep_mode = false")
-        open_loss(self.loss, self.loss_options)  # raises for an option that the loss does not have
         self.shares(1)
         return self
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -96,16 +95,6 @@ class ScoredRollouts:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """The rollouts of a batch that were ended, or finished too late, because others had filled it."""
-
-    taken: tuple[tuple[int, ...], ...]
-    """The positions of the tasks that each round used. Which ones depends on time, so a step that is repeated
-    has to be given them."""
-    rollouts: int
-
-
-@dataclass(frozen=True, slots=True)
 class RoundTimes:
     """Wall seconds of the rounds of a batch, over all processes."""
 
@@ -128,8 +117,6 @@ class Batch:
     """Rounds of replacement, 0 or more."""
     kept: tuple[Group, ...]
     """The groups that enter the loss, at most one per slot."""
-    cut: Cut | None = None
-    """None if all rollouts were awaited."""
     times: RoundTimes = RoundTimes()
 
     @property
@@ -147,8 +134,6 @@ async def gather(
     by: Filter = "correctness",
     replacement_rounds: int = 0,
     resamples: int = 1,
-    oversample: float = 1.0,
-    repeated: Cut | None = None,
     at_once: int | None = None,
     processes: Processes = ALONE,
     progress: Progress = lambda done, tasks: None,
@@ -161,10 +146,6 @@ async def gather(
     is sampled again at most `resamples` times. Views of a task stay together; a slot that no whole task fits
     stays empty.
 
-    With `oversample` above 1, tasks for so many times the free slots are sampled, and the rollouts that still
-    run when groups with a learning signal fill the batch are cut. `repeated` are the cuts of an earlier
-    sampling of this batch, after which the same tasks are used again.
-
     All processes take tasks from one queue, at most as many as make `at_once` episodes run in each, and every
     process receives the whole batch, so that filter and replacements do not depend on the number of
     processes. `progress` is called when one of this process's tasks is done, and `drawn` with the positions
@@ -172,17 +153,9 @@ async def gather(
     """
     rounds: list[list[ScoredRollouts]] = []
     kept: list[Group] = []
-    taken: list[tuple[int, ...]] = []
-    cut, times = 0, RoundTimes()
-    enough = False
-    while len(kept) < slots and len(rounds) <= replacement_rounds and not enough:
-        free = slots - len(kept)
-        if repeated is None:
-            # Rounded first: 10 * 1.1 is more than 11 in binary.
-            wider = math.ceil(round(free * oversample, 9))
-            fitting = _fitting_tasks(sample_task, len(rounds), rollouts, wider)
-        else:
-            fitting = _same_tasks(sample_task, len(rounds), repeated)
+    times = RoundTimes()
+    while len(kept) < slots and len(rounds) <= replacement_rounds:
+        fitting = _fitting_tasks(sample_task, len(rounds), rollouts, slots - len(kept))
         if rounds and not fitting:
             break  # the rows have come to an end
         tasks = list(fitting.values())
@@ -198,50 +171,20 @@ async def gather(
             scored,
             parts=size,
             at_once=at_once,
-            worth=lambda one: len(_taught(one, by)),
-            wanted=free if oversample > 1 and repeated is None else None,
             processes=processes,
             progress=lambda done, tasks=tasks: progress(done, -(-len(tasks) // processes.world)),  # type: ignore[misc]
         )
         # Every process sees all results, so that all take the same decisions below.
-        used: list[int] = []
-        for number, one in outcome.results.items():
-            taught = _taught(one, by)
-            if len(taught) > slots - len(kept):
-                enough = True
-                continue
-            kept += taught
-            used.append(number)
-        enough = enough or bool(outcome.cut)
-        unused = {*outcome.cut, *outcome.results} - set(used)
-        cut += size * sum(_views(tasks[number], rollouts) for number in unused)
-        positions = list(fitting)
-        taken.append(tuple(positions[number] for number in used))
-        drawn(taken[-1])
-        rounds.append([outcome.results[number] for number in used])
+        found = list(outcome.results.values())
+        kept += [group for one in found for group in one.groups if group.teaches(by)]
+        drawn(tuple(fitting))
+        rounds.append(found)
         times = RoundTimes(
             times.seconds + outcome.seconds, times.waited + outcome.waited, times.idle + outcome.idle
         )
     first, later = rounds[0], [one for replacements in rounds[1:] for one in replacements]
     _require_a_score(first)
-    cuts = repeated or (Cut(tuple(taken), cut) if oversample > 1 else None)
-    return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept), cuts, times)
-
-
-def _taught(rollouts: ScoredRollouts, by: Filter) -> list[Group]:
-    """Return the groups of a task that dynamic sampling keeps."""
-    return [group for group in rollouts.groups if group.teaches(by)]
-
-
-def _views(formatted: FormattedTask, rollouts: Mapping[str, RolloutEngine]) -> int:
-    return len(rollouts[formatted.format].environment.views(formatted.task))
-
-
-def _same_tasks(sample_task: TaskSampler, round_number: int, cut: Cut) -> dict[int, FormattedTask]:
-    """Return, by position, the tasks that a round of an earlier sampling used."""
-    positions = cut.taken[round_number] if round_number < len(cut.taken) else ()
-    found = {position: sample_task(round_number, position) for position in positions}
-    return {position: task for position, task in found.items() if task is not None}
+    return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept), times)
 
 
 def _fitting_tasks(
@@ -254,7 +197,7 @@ def _fitting_tasks(
         formatted = sample_task(round_number, position)
         if formatted is None:
             break
-        views = _views(formatted, rollouts)
+        views = len(rollouts[formatted.format].environment.views(formatted.task))
         if views <= slots:
             slots -= views
             tasks[position] = formatted

@@ -16,16 +16,16 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge.generation import Generator, Sampling
+from tirjudge.generation import Sampling
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.rollout import Rollout
-from tirjudge_environments import Completion, Context, Environment
+from tirjudge_environments import Environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.distributed.processes import ALONE, Processes, cpus_of_this_process
-from tirjudge_training.weight_sync.base import Policy, Sampler, WeightSync
+from tirjudge_training.weight_sync.base import Policy, Sampler
 from tirjudge_training.weight_sync.colocated_vllm import VllmPolicy
 from tirjudge_training.weight_sync.same_process import CopyPolicy, OwnPolicy
 from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, VllmServerPolicy
@@ -56,11 +56,6 @@ class RolloutConfig(BaseModel):
     process or in servers (ours)."""
     vllm: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
-    weight_sync: WeightSync = "stream"
-    """The way in which vLLM gets new weights: tensor by tensor, an engine through memory that it shares with
-    the trainer and a server over the network; or from `folder`, a copy of all weights in /dev/shm or in
-    `server.weights`, which engines over several GPUs and mixtures of experts always use. May be changed when
-    a run is resumed (ours)."""
     server: VllmServerConfig | None = None
     """The servers of `vllm-server`; may be changed when a run is resumed (ours)."""
 
@@ -111,7 +106,6 @@ class Engine:
         reward_questions: RewardQuestions | None = None,
         generator: Sampler = "transformers",
         vllm: Mapping[str, Any] | None = None,
-        weight_sync: WeightSync = "stream",
         server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
         enable_thinking: bool | None = None,
@@ -132,7 +126,6 @@ class Engine:
                 tokenizer,
                 name,
                 processes=processes,
-                weight_sync=weight_sync,
                 **{"enable_thinking": enable_thinking, **(vllm or {})},
             )
         elif server is not None:
@@ -142,7 +135,6 @@ class Engine:
                 name,
                 config=server,
                 processes=processes,
-                weight_sync=weight_sync,
                 enable_thinking=enable_thinking,
             )
         elif off_policy or processes.share_weights:
@@ -155,8 +147,6 @@ class Engine:
         # The sandbox is opened in `__enter__`, since its workers belong to the event loop.
         self._reward_questions, self._sandbox_name = reward_questions, sandbox
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
-        self.tokens_written = 0
-        """Tokens of all turns that the model has finished."""
         self._ahead: tuple[Future[Any], asyncio.Task[Any]] | None = None
 
     @classmethod
@@ -193,7 +183,6 @@ class Engine:
             reward_questions=reward_questions,
             generator=config.generator,
             vllm=config.vllm,
-            weight_sync=config.weight_sync,
             server=config.server,
             processes=processes,
             enable_thinking=enable_thinking,
@@ -285,7 +274,7 @@ class Engine:
         return {
             name: Rollout(
                 environment,
-                CountedGenerator(self.generator, self._count),
+                self.generator,
                 self._sandbox,
                 budget=config.budget if config else self._budget,
                 limits=config.limits if config else self._limits,
@@ -295,25 +284,6 @@ class Engine:
             )
             for name, environment in self.environments.items()
         }
-
-    def _count(self, tokens: int) -> None:
-        self.tokens_written += tokens
-
-
-class CountedGenerator:
-    """A generator that reports the number of tokens of every completion."""
-
-    def __init__(self, generator: Generator, count: Callable[[int], None]) -> None:
-        self._generator, self._count = generator, count
-        self.model, self.encoder = generator.model, generator.encoder
-
-    async def generate(self, context: Context, sampling: Sampling) -> Completion:
-        completion = await self._generator.generate(context, sampling)
-        self._count(len(completion.token_ids or ()))
-        return completion
-
-    async def close(self) -> None:
-        await self._generator.close()
 
 
 POOLED = ("local", "docker")

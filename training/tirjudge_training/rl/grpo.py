@@ -97,7 +97,7 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "num_generations": config.samples,
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
-        **open_loss(config.loss, config.loss_options).arguments(),
+        **open_loss(config.loss).arguments(),
         "scale_rewards": "none",  # advantages arrive normalised, see `advantages`
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,

@@ -21,7 +21,7 @@ from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
 from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, RoundTimes, ScoredRollouts
 from tirjudge_training.rl.health import Health, Unhealthy
 from tirjudge_training.rl.rollout_log import shard, shard_name
-from tirjudge_training.rl.sampling import CUTS, GenerationBatch, cut_row
+from tirjudge_training.rl.sampling import GenerationBatch
 from tirjudge_training.rl.stream import STREAM
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
@@ -46,12 +46,10 @@ class MetricsLog:
         self._step = self._next = 0
         self._interval = Interval()
         self._began: tuple[int, float] | None = None
-        self._cuts: set[int] = set()
 
     def resume(self, step: int) -> None:
         """Go on at this step: drop the rows of an interrupted run from it on; those steps are repeated."""
         self._next = step
-        self._cuts = {row["step"] for row in self._run.read(CUTS)}
         # The rollout log needs no such step: its shards are overwritten by name.
         for name in (METRICS, EPISODES, STREAM):
             rows = list(self._run.read(name))
@@ -77,9 +75,6 @@ class MetricsLog:
         self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
         if generation.stream is not None:
             self._run.append(STREAM, {"step": generation.step, **generation.stream.place})
-        # A step that is repeated uses the tasks of its first time, whose row is kept.
-        if generation.batch.cut is not None and generation.step not in self._cuts:
-            self._run.append(CUTS, cut_row(generation, generation.batch.cut))
         with self._recorded(generation.step):
             self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
         self._step, self._next = generation.step, generation.step + 1
@@ -159,8 +154,6 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
         "groups/replacement_rounds": batch.rounds,
         "groups/replacement_tasks": len(batch.replacements),
         "episodes/resampled": sum(rollouts.resampled for rollouts in every),
-        "rollouts/cut": batch.cut.rollouts if batch.cut else 0,
-        "tokens/wasted": generation.wasted,
         **_waiting(batch.times),
         "staleness": generation.staleness,
         "sampler_gap": generation.sampler_gap,

@@ -78,7 +78,7 @@ def train_rl(
     step = checkpoints.step_of(saved) // config.optimizer_steps if saved else 0
     metrics_log.resume(step)
     if isinstance(source, RowStream):
-        source.go_to(step, processes.first(lambda: _place(run, step)))
+        source.go_to(processes.first(lambda: _place(run, step)))
     interruption, writer = Interruption(say), CheckpointWriter(processes)
     with Engine(
         model,
@@ -91,7 +91,6 @@ def train_rl(
         reward_questions=reward_questions,
         generator=config.generator,
         vllm=config.vllm,
-        weight_sync=config.weight_sync,
         server=config.server,
         processes=processes,
         enable_thinking=enable_thinking,
@@ -131,7 +130,7 @@ def train_rl(
             sampler=type(engine.generator).__name__,
             precision=engine.generator.precision,
         )
-        trainer.sampling.resume(run, saved)
+        trainer.sampling.resume(saved)
         if saved is not None and trainer.sampling.ended:
             trainer.args.max_steps = checkpoints.step_of(saved)  # killed after its last step
         with interruption:
@@ -146,11 +145,11 @@ def train_rl(
     return model
 
 
-def _place(run: RunFolder, step: int) -> dict[str, Any] | None:
-    """Return the place in the stream of rows after the batch before `step`; None if none was stored."""
+def _place(run: RunFolder, step: int) -> dict[str, Any]:
+    """Return the place in the stream of rows after the batch before `step`."""
     if step == 0:
         return {"next": 0, "deferred": []}
-    return next((row for row in run.read(STREAM) if row["step"] == step - 1), None)
+    return next(row for row in run.read(STREAM) if row["step"] == step - 1)
 
 
 def _callback(metrics_log: MetricsLog, sampling: BatchSampler, unit: int) -> Any:

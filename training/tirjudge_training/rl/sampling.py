@@ -6,26 +6,24 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from tirjudge.storage.run_folder import RunFolder, write_atomically
+from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments.types import derive_seed
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import PhaseTimer
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.dynamic_sampling import Batch, Cut, Progress, gather
+from tirjudge_training.rl.dynamic_sampling import Batch, Progress, gather
 from tirjudge_training.rl.stream import RowStream, TaskSource
 
 if TYPE_CHECKING:
     from tirjudge_training.rl.engine import Engine
 
-CUTS = "cuts.jsonl"
-"""The file of an RL stage with the tasks that each batch used, if rollouts may be cut."""
-PLAIN = ("step", "staleness", "wasted", "seconds")
+PLAIN = ("step", "staleness", "seconds")
 """The fields of a generation batch that JSON can hold as they are."""
 AHEAD = "next_batch.json"
 """The file of a checkpoint with the batch that was sampled ahead of it."""
@@ -41,8 +39,6 @@ class GenerationBatch:
     """The stream that the batch was drawn from, at the place after it."""
     staleness: int = 0
     """Steps of training between the weights that sampled the batch and the weights that it trains."""
-    wasted: int = 0
-    """Tokens of finished turns that are in no rollout of the batch."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall seconds in which this process generated, and in which it only waited for programs."""
     sampler_gap: float = 0.0
@@ -77,7 +73,6 @@ class BatchSampler:
         # Training exchanges values at the same time, in the main thread.
         self._processes = processes.apart() if config.off_policy else processes
         self._ahead: Future[GenerationBatch] | None = None
-        self._cuts: dict[int, dict[str, Any]] = {}
 
     def batch(self, step: int, timer: PhaseTimer) -> GenerationBatch:
         """Return the batch of a step. The sampler gets the current weights, for this batch or the next."""
@@ -109,15 +104,14 @@ class BatchSampler:
         if self._ahead is not None and self._processes.rank == 0:
             write_atomically(checkpoint / AHEAD, encoded(self._ahead.result()))
 
-    def resume(self, run: RunFolder, checkpoint: Path | None) -> None:
-        """Go on after a checkpoint, with its batch and with the cuts of the steps that are repeated."""
-        self._cuts = {row["step"]: row for row in self._processes.first(lambda: list(run.read(CUTS)))}
+    def resume(self, checkpoint: Path | None) -> None:
+        """Go on after a checkpoint, with the batch that was sampled ahead of it."""
         text = self._processes.first(lambda: _read(checkpoint))
         if text is None or not self._config.off_policy:
             return
         generation, place = decoded(text)
         if isinstance(self._source, RowStream):
-            self._source.go_to(generation.step + 1, place)
+            self._source.go_to(place)
             generation = replace(generation, stream=copy(self._source))
         self._ahead = Future()
         self._ahead.set_result(generation)
@@ -138,12 +132,7 @@ class BatchSampler:
                 (lambda number, position: source(step, number, position)),
                 lambda positions: None,
             )
-        former = self._cuts.get(step)
-        generated, waited, written = (
-            engine.generator.busy_seconds,
-            engine.waited_seconds,
-            engine.tokens_written,
-        )
+        generated, waited = engine.generator.busy_seconds, engine.waited_seconds
         batch = await gather(
             sample_task,
             engine.rollouts(derive_seed("rollout", self._seed, step)),
@@ -152,20 +141,16 @@ class BatchSampler:
             by=config.filter,
             replacement_rounds=config.replacement_rounds,
             resamples=config.resamples,
-            oversample=config.oversample,
-            repeated=_cut(former) if former is not None else None,
             at_once=config.rollouts_at_once,
             processes=self._processes,
             progress=progress,
             drawn=drawn,
         )
-        total = sum(self._processes.every(engine.tokens_written - written))
         return GenerationBatch(
             step,
             batch,
             stream=copy(source) if isinstance(source, RowStream) else None,
             staleness=step - weights,
-            wasted=former["wasted"] if former is not None else total - batch.written,
             seconds={
                 "seconds/generating": round(engine.generator.busy_seconds - generated, 3),
                 "seconds/waiting": round(engine.waited_seconds - waited, 3),
@@ -190,15 +175,6 @@ def decoded(text: str) -> tuple[GenerationBatch, Any]:
     found = json.loads(text)
     batch = TypeAdapter(Batch).validate_python(found["batch"])
     return GenerationBatch(batch=batch, **{name: found[name] for name in PLAIN}), found["place"]
-
-
-def cut_row(generation: GenerationBatch, cut: Cut) -> dict[str, Any]:
-    """Return the row of `cuts.jsonl` for a batch."""
-    return {"step": generation.step, "wasted": generation.wasted, **asdict(cut)}
-
-
-def _cut(row: Mapping[str, Any]) -> Cut:
-    return Cut(tuple(map(tuple, row["taken"])), row["rollouts"])
 
 
 def _read(checkpoint: Path | None) -> str | None:

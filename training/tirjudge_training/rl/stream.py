@@ -24,17 +24,15 @@ class RowStream:
         row: Callable[[int], FormattedTask],
         *,
         per_pass: int,
-        stride: int,
         limit: int | None = None,
     ) -> None:
         """
         Args:
             row: the row at a position of the endless stream, a pure function.
             per_pass: rows of one pass.
-            stride: rows that fill a batch if nothing is replaced.
             limit: rows after which the stream ends; None never ends it.
         """
-        self._row, self._per_pass, self._stride, self._limit = row, per_pass, stride, limit
+        self._row, self._per_pass, self._limit = row, per_pass, limit
         self._next = 0
         self._deferred: tuple[int, ...] = ()
 
@@ -72,13 +70,9 @@ class RowStream:
         """The place in the stream, as `go_to` takes it."""
         return {"next": self._next, "deferred": list(self._deferred)}
 
-    def go_to(self, step: int, place: Mapping[str, Any] | None) -> None:
-        """Go to the place stored after the batch before `step`.
-
-        None is for a run folder of a version that stored no places, whose batches began every `stride` rows.
-        """
-        self._next = step * self._stride if place is None else int(place["next"])
-        self._deferred = () if place is None else tuple(place["deferred"])
+    def go_to(self, place: Mapping[str, Any]) -> None:
+        """Go to a `place` that was stored after a batch."""
+        self._next, self._deferred = int(place["next"]), tuple(place["deferred"])
 
     def _number(self, position: int) -> int:
         if position < len(self._deferred):

@@ -90,7 +90,7 @@ class JudgeBatches(GRPOTrainer):
             on_weights=on_weights,
             processes=processes,
         )
-        self.loss = open_loss(config.loss, config.loss_options)
+        self.loss = open_loss(config.loss)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
         self._batch_metrics: Mapping[str, float] = {}

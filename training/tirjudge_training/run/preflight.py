@@ -255,9 +255,9 @@ def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) ->
 
     Engines of the run start from such files, also if later weights are streamed.
     """
-    server, streamed = recipe.rl.server, recipe.rl.weight_sync == "stream"
+    server = recipe.rl.server
     if recipe.rl.generator == "transformers" or (
-        server is not None and streamed and can_stream(model_size.skeleton(base), {})
+        server is not None and server.weights is None and can_stream(model_size.skeleton(base), {})
     ):
         return
     parent = server.weights if server is not None else None

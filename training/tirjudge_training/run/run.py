@@ -49,7 +49,6 @@ UNCLAIMED = (
     "rl.rollouts_at_once",
     "rl.sandbox",
     "rl.server",
-    "rl.weight_sync",
     # Each RL stage may have the trainer that the machines at hand can run.
     "rl.trainer",
     "meta_judge.base_url",

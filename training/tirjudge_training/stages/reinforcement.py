@@ -76,7 +76,7 @@ class Reinforcement(Stage):
             dtype=run.dtype,
             kernels=run.kernels,
             environments=run.data.environments,
-            source=run.data.source(self.config.groups, self.seed, self.config.rows, self._chosen(run)),
+            source=run.data.source(self.seed, self.config.rows, self._chosen(run)),
             seed=self.seed,
             say=run.say,
             processes=run.processes,

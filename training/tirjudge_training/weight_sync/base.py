@@ -52,8 +52,6 @@ class Policy(Protocol):
         ...
 
 
-WeightSync = Literal["stream", "folder"]
-"""The ways in which vLLM receives new weights."""
 MEMORY = Path("/dev/shm")
 """A file system in memory, which passes weights without writing them to a disk."""
 

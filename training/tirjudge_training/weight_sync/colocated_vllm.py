@@ -9,7 +9,7 @@ from tirjudge.generation.vllm import VllmGenerator
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import release, return_gpu_cache
-from tirjudge_training.weight_sync.base import WeightFolder, WeightSync, can_stream
+from tirjudge_training.weight_sync.base import WeightFolder, can_stream
 
 
 class VllmPolicy:
@@ -27,14 +27,13 @@ class VllmPolicy:
         name: str,
         *,
         processes: Processes = ALONE,
-        weight_sync: WeightSync = "stream",
         **engine: Any,
     ) -> None:
         """`engine` are arguments of `VllmGenerator.load`.
 
         Each of several `processes` must make the same calls. Raises GeneratorFailed.
         """
-        self._model, self._streams = model, weight_sync == "stream" and can_stream(model, engine)
+        self._model, self._streams = model, can_stream(model, engine)
         self._sleeps = bool(engine.get("enable_sleep_mode"))
         # vLLM refuses to start on a GPU whose memory an earlier stage of this process still holds.
         release()

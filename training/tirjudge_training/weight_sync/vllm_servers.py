@@ -21,7 +21,7 @@ from tirjudge.generation.weight_stream import WeightSender
 from tirjudge_environments import Completion, Context
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.weight_sync.base import WeightFolder, WeightSync, can_stream
+from tirjudge_training.weight_sync.base import WeightFolder, can_stream
 
 EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
 START = (
@@ -217,15 +217,16 @@ def _line(reason: object) -> str:
 
 
 class VllmServerConfig(BaseModel):
-    """The servers, and the folder through which they receive weights if these are not streamed (ours)."""
+    """The servers, and how they receive weights (ours)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     urls: tuple[str, ...] = Field(min_length=1)
     """One server or several, `http://host:port`; the processes of a run are distributed over them."""
     weights: Path | None = None
-    """An existing folder that trainer and servers see under the same path, through which weights pass if they
-    are not streamed; None uses this machine's memory."""
+    """An existing folder that trainer and servers see under the same path, through which weights pass, for
+    servers that cannot reach the trainer. None streams them, and passes mixtures of experts through this
+    machine's memory."""
     concurrency: int = Field(default=256, gt=0)
     """Concurrent requests per process; vLLM queues the requests that it cannot run yet."""
 
@@ -302,12 +303,11 @@ class VllmServerPolicy:
         *,
         config: VllmServerConfig,
         processes: Processes = ALONE,
-        weight_sync: WeightSync = "stream",
         enable_thinking: bool | None = None,
     ) -> None:
         """Each of several `processes` must make the same calls. Raises GeneratorFailed, OSError."""
         self._model, self._processes = model, processes
-        self._streams = weight_sync == "stream" and can_stream(model, {})
+        self._streams = config.weights is None and can_stream(model, {})
         self.passed = 0
         """Bytes of the last sync that each worker of a server received; 0 if they passed through a folder."""
         self._servers = [WeightServer(url) for url in config.urls]
