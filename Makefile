@@ -8,7 +8,7 @@ WORKERS := 2
 PEERS := sandbox_latency rollout_throughput training_step generation_throughput endpoint_judging prefix_cache
 CHECK = --check --json runs/bench/$@.json
 
-.PHONY: check format test soak bench $(PEERS) containers verl verifiers vllm scale
+.PHONY: check format test slow soak bench $(PEERS) containers verl verifiers vllm scale
 
 check:
 	ruff format --check .
@@ -25,8 +25,12 @@ test:
 	python -m pytest --durations 60 --durations-min 4 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 	python -m pytest -m alone tests/sandbox
 
+# Tests marked `slow`, which CI runs after `make test`.
+slow:
+	python -m pytest -m slow --durations 20 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 soak:
-	python -m pytest -m soak --durations 0
+	python -m pytest -m "slow or soak" --durations 0
 
 # `make -k bench` goes on after a ratio that has fallen; `make sandbox_latency` measures one script.
 bench: $(PEERS) containers verl verifiers vllm scale

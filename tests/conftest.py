@@ -4,8 +4,6 @@ import os
 import signal
 from contextlib import suppress
 
-import pytest
-
 # A GPU rounds differently from what the tests expect.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # A shell makes a background job ignore some signals, and child processes would inherit that.
@@ -20,10 +18,3 @@ with suppress(ImportError):  # the environments of the RL frameworks have no hyp
     # Its default deadline of 200 ms per example fails on a busy machine.
     settings.register_profile("no-deadline", deadline=None)
     settings.load_profile("no-deadline")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with a slow test first: one that starts last would keep a single worker busy."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)

@@ -9,8 +9,7 @@ from statistics import fmean
 import pytest
 
 from benchmarks.group_rewards.__main__ import interval, main
-from benchmarks.group_rewards.simulation import Arm, play, simulate, steepness
-from tirjudge.selection.tournaments import GROUP_REWARDS
+from benchmarks.group_rewards.simulation import Arm, play, steepness
 
 
 def test_a_perfect_judge_finds_the_whole_order_and_the_best() -> None:
@@ -28,14 +27,6 @@ def test_the_simulated_judge_has_the_accuracy_that_was_asked_for() -> None:
     k, pair = steepness(0.8), Arm("round-robin", None)
     right = fmean(play(pair, 2, k, seed)[1] for seed in range(1500))
     assert right == pytest.approx(0.8, abs=0.03)
-
-
-def test_every_arm_has_a_line() -> None:
-    lines: list[str] = []
-    results = simulate([4], [0.9], 3, 0, lines.append)
-    assert [result.calls for result in results] == sorted(result.calls for result in results)
-    assert {result.arm.method for result in results} == set(GROUP_REWARDS)
-    assert all(line.startswith("| 4 | 90% |") for line in lines[1:])
 
 
 def test_an_interval_over_seeds_is_students() -> None:

@@ -134,11 +134,6 @@ def test_the_check_fails_only_if_the_whole_interval_is_below_half(
     assert not told or told[0].startswith(f"toy/one: the ratio is at most {own[0]:.2f}, below half of")
 
 
-def test_a_ratio_that_was_never_stored_is_named_and_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(Speeds(own=[1] * 10, peer=[1] * 10), "--check") == 0
-    assert "toy/one: no stored ratio; --store writes one\n" in capsys.readouterr().err
-
-
 def test_what_cannot_be_measured_is_named_and_the_rest_is_measured(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -148,25 +143,7 @@ def test_what_cannot_be_measured_is_named_and_the_rest_is_measured(
     assert speeds.taken == ["own", "peer"] * 2
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--only", "tyo/*"], "no comparison is named 'tyo/*'; there are toy/one, toy/absent, toy/slow"),
-        (["--check", "--pairs", "9"], "--pairs 9 is too few; --check needs 10"),
-        (["--pairs", "0"], "--pairs 0 is too few; --check needs 10"),
-    ],
-)
-def test_bad_options_are_refused_in_one_line(
-    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    speeds = Speeds(own=[], peer=[])
-    with pytest.raises(SystemExit) as refused:
-        peers.main(speeds.suite, None, words)
-    assert refused.value.code == 2
-    assert capsys.readouterr().err.endswith(f"error: {line}\n")
-    assert speeds.taken == []
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "words"),
     [

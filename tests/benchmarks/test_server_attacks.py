@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.server_attacks import measured
 
 
+@pytest.mark.slow
 async def test_an_honest_caller_is_served_while_another_declares_bodies() -> None:
     server = str(Path(sys.executable).with_name("tirjudge"))
     name, n, *latencies, failed, _, ended = await measured("declared", 0.5, server, one_token=False)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import peers
-from benchmarks.training_step import trainers
 from benchmarks.training_step.__main__ import SUITE
-from benchmarks.training_step.trainers import MEMORY, NORM, WORKLOADS, model_of, rollouts_of
+from benchmarks.training_step.trainers import MEMORY, NORM, WORKLOADS, model_of
 
 
 @pytest.mark.slow
@@ -34,15 +32,3 @@ def test_the_models_are_as_large_as_their_names_say() -> None:
     # SmolLM2-135M has 134,515,008 (its model card).
     assert (counts["1M"], counts["135M"]) == (918_912, 134_515_008)
     assert 15e6 < counts["16M"] < 17e6
-
-
-def test_the_rollouts_are_groups_with_a_shared_prompt_and_a_masked_output() -> None:
-    groups = rollouts_of(WORKLOADS["1M"])
-    assert [len(group) for group in groups] == [trainers.SAMPLES] * 4
-    for group in groups:
-        assert len({tuple(one.prompt) for one in group}) == 1
-        assert {one.reward for one in group} == {0.0, 1.0}, "without a difference there is no gradient"
-        for one in group:
-            assert len(one.mask) == len(one.completion)
-            assert one.mask.count(0) == 4
-    assert rollouts_of(replace(WORKLOADS["1M"], groups=1))[0] == groups[0]

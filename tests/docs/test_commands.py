@@ -24,8 +24,6 @@ from tests.tirjudge.judge_server import judge_serving
 from tirjudge.cli import app
 from tirjudge.generation.scripted import ScriptedGenerator
 
-pytestmark = pytest.mark.slow
-
 DOCUMENTED = documented()
 ADDRESS = re.compile(r"https?://[^\s\"']+")
 FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]")

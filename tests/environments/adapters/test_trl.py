@@ -167,6 +167,7 @@ def test_fences_are_refused_with_the_name_of_an_engine_that_supports_them() -> N
         JudgeEnv(settings()).reset(**ROW)
 
 
+@pytest.mark.slow
 def test_the_example_trains(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

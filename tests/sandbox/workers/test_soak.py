@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_four_hundred_programs_leave_nothing_behind():
     command = [sys.executable, "-m", "benchmarks.sandbox_soak", "--programs", "400", "--seed", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
