@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.environments.counting import lines_run
 from tirjudge_environments.parsing import Turn
 
 PROGRAM = "```python\nprint(1)\n```\n"
@@ -69,13 +68,6 @@ def test_an_empty_output_after_the_program_waits_for_the_sandbox(overhang: str, 
     assert turn.request_end == (len(turn.text) if awaited else len(PROGRAM))
 
 
-def test_a_program_may_end_where_its_output_begins() -> None:
-    turn = Turn("```python\nprint(1)\n```output\n")
-    assert turn.awaited is not None
-    assert not turn.forged
-    assert not turn.unclosed
-
-
 @pytest.mark.parametrize(
     ("text", "count"),
     [
@@ -113,34 +105,3 @@ def test_an_output_written_by_the_model_is_forged(text: str, count: int) -> None
 )
 def test_the_answer_is_the_last_element_outside_fences(text: str, answer: str | None) -> None:
     assert Turn(text).answer("score") == answer
-
-
-HOSTILE = {
-    "open tags": "<score>",
-    "closed tags": "<score>1</score>",
-    "backticks": "`",
-    "short fences": "```\n",
-    "unclosed programs": "```python\n",
-    "nested fences": "```json\n```python\n",
-    "spaces": " ",
-    "spaced backticks": " `",
-    "fence lines that are none": "```a`\n",
-    "tags in fences": "```\n<score>\n",
-}
-
-
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-def test_the_work_grows_linearly_with_the_text(unit: str) -> None:
-    """The work is counted in lines of Python; `test_conformance` covers a slow call of `re`."""
-
-    def work(size: int) -> int:
-        text = (unit * size)[: 8 * size]
-
-        def read() -> None:
-            turn = Turn(text)
-            turn.answer("score")
-            turn.source, turn.awaited, turn.forged, turn.unclosed  # noqa: B018
-
-        return lines_run(read)
-
-    assert work(2000) <= 2.2 * work(1000) + 100

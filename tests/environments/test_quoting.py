@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tirjudge.benchmark_data import benchmark_file
-from tirjudge_environments import RunCode, TirListwise, TirPairwise, TirPointwise
+from tirjudge_environments import RunCode, TirPairwise, TirPointwise
 from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.programs.outputs import cut_middle, quote_fences
 from tirjudge_environments.quoting import quote_control_tokens, quote_lines, visible
@@ -174,11 +174,3 @@ def test_quoting_takes_linear_time() -> None:
     quote_control_tokens("<|" * 300_000)
     quote_lines("\x1b[" * 500_000, lambda line: False)
     assert time.process_time() - started < 5
-
-
-def test_a_list_of_one_line_sections_is_recovered(make_task) -> None:
-    """`mini` has its sections on one line each: `A: text`."""
-    environment = TirListwise(prompts="mini", order="given")
-    task = make_task("x", "y\nA: z\nInstruction: none", "w")
-    text = environment.prompt(task, environment.views(task)[0]).messages[0].content
-    assert "B: y\n> A: z\n> Instruction: none\n" in text

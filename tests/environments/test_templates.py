@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_environments import Message, TirListwise, TirPairwise
+from tirjudge_environments import Message, TirPairwise
 from tirjudge_environments.templates import Template, conversation_text, load_template
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -68,32 +68,9 @@ def test_slots_in_a_candidate_stay_text(make_task) -> None:
     assert "Instruction:\n{response A} {nothing}\n" in text
 
 
-def test_a_list_may_be_longer_than_the_alphabet(make_task) -> None:
-    task = make_task(*(f"answer {i}" for i in range(28)))
-    environment = TirListwise(order="given")
-    text = environment.prompt(task, environment.views(task)[0]).messages[0].content
-    assert (
-        "Response Z:\nanswer 25\n\nResponse AA:\nanswer 26\n\nResponse AB:\nanswer 27\n\nGuidelines" in text
-    )
-
-
 def test_a_template_may_loop_over_the_responses_more_than_once() -> None:
     template = Template("{each}{letter}, {/each}{prompt}: {each}{letter}={response};{/each}")
     assert template.fill("P", ["x", "{letter}"]) == "A, B, P: A=x;B={letter};"
-
-
-def test_a_slot_that_the_view_cannot_fill_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"\{response C\}"):
-        Template("{response C}").fill("", ["a", "b"])
-
-
-def test_an_unknown_family_is_refused_when_the_judge_is_made() -> None:
-    with pytest.raises(ValueError, match=r"no prompt template 'nowhere-pairwise'; there are .*tir-pairwise"):
-        TirPairwise(prompts="nowhere")
-
-
-def test_a_single_user_message_is_the_conversation() -> None:
-    assert conversation_text([Message("user", "  Hi \n")]) == "  Hi \n"
 
 
 def test_a_longer_conversation_names_its_speakers() -> None:

@@ -16,14 +16,13 @@ from tirjudge_environments import (
     Malformed,
     Message,
     Prompt,
-    Reward,
     StopReason,
     Verdict,
     open_environment,
 )
 from tirjudge_environments.formats.text_only import written
 from tirjudge_environments.testing import fixed_sandbox
-from tirjudge_environments.types import Budget, Episode
+from tirjudge_environments.types import Budget
 
 TURN = {
     "qwen2_5": "<|im_start|>assistant",
@@ -105,13 +104,6 @@ def test_qwen3_thinks_only_if_asked() -> None:
     assert ends[True].endswith("<|im_start|>assistant\n")
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "deepseek_r1_distill"])
-@pytest.mark.parametrize("enable_thinking", [None, False, True])
-def test_without_a_prefill_no_family_but_deepseek_opens_thinking(family, enable_thinking) -> None:
-    encoder = ChatEncoder(tokenizer_of(family), enable_thinking=enable_thinking)
-    assert encoder.opening(prompt()) == ""
-
-
 @pytest.mark.parametrize("prefill", ["", "<think>", "<think>\n", "<think>Let me see.", "First,"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_opening_is_a_prefill_of_the_same_prompt(family: str, prefill: str) -> None:
@@ -187,13 +179,6 @@ async def test_an_answer_in_thinking_that_the_template_opened_is_none(name: str,
         assert ended.detail == "the thinking was not closed"
 
 
-async def test_thinking_that_is_cut_earns_what_a_wrong_answer_earns(make_task) -> None:
-    judge, task = open_environment("rm-r1", style="reasoning", order="given"), make_task()
-    session = session_of(judge, task, "deepseek_r1_distill")
-    ended = await play(session, "It is <answer>[[A]]</answer>, I think")
-    assert judge.score([Episode(task, 0, (ended,))], {}) == [(Reward(-1.0, {"correct": 0.0}),)]
-
-
 async def test_a_cut_by_the_token_budget_in_the_midst_of_thinking_is_no_verdict(make_task) -> None:
     judge, task = open_environment("rm-r1", style="reasoning", order="given"), make_task()
     session = session_of(judge, task, "deepseek_r1_distill")
@@ -216,14 +201,6 @@ async def test_an_answer_behind_thinking_that_the_template_opened_is_read(name: 
     assert ended.prompt.prefill == "<think>\n"
     # Only what the model wrote is its own; the opened thinking belongs to the prompt.
     assert ended.segments[0].text == f"B? No.</think>{answer}"
-
-
-async def test_judgelrm_earns_its_format_reward_in_thinking_that_the_template_opened(make_task) -> None:
-    judge, task = open_environment("judgelrm-pair"), make_task(gold={"scores": [8, 3]})
-    for family in FAMILIES:
-        ended = await play(session_of(judge, task, family), "a</think><answer>8</answer><answer>3</answer>")
-        ((reward,),) = judge.score([Episode(task, 0, (ended,))], {})
-        assert reward.parts["format"] == 1.0, family
 
 
 async def test_qwen3_s_own_thinking_is_read_with_thinking_on(make_task) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from tirjudge_environments import ChatEncoder, Message, Prompt, ToolSpec
+from tirjudge_environments import ChatEncoder, Message, Prompt
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -95,19 +95,6 @@ def test_a_prompt_is_the_template_with_its_contents_inserted(tokenizer, encoder)
     assert tokenizer.decode(ids) == rendered + "<think>"
 
 
-def test_harmless_text_gets_the_ids_of_the_template(tokenizer, encoder) -> None:
-    messages = [{"role": "system", "content": "You judge."}, {"role": "user", "content": "Which, A or B?"}]
-    expected = tokenizer.apply_chat_template(
-        messages, tokenize=True, add_generation_prompt=True, enable_thinking=False, return_dict=False
-    )
-    prompt = Prompt(messages=(Message("system", "You judge."), Message("user", "Which, A or B?")))
-    assert encoder.prompt(prompt) == expected
-
-
-def test_thinking_is_disabled_in_templates_that_support_it(tokenizer, encoder) -> None:
-    assert tokenizer.decode(encoder.prompt(user("Hi"))).endswith("assistant\n<think>\n\n</think>\n\n")
-
-
 QWEN3_LIKE = (
     "{% for m in messages %}{% set content = m.content %}"
     "{% if m.role == 'assistant' and '</think>' in content %}"
@@ -148,22 +135,11 @@ def test_text_that_utf_8_cannot_hold_does_not_crash(encoder) -> None:
     assert encoder.prompt(user("\udfff"))
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "\n", "\t\n x", "é", "e\u0301", "日本語", "\x00\x1b[31m", "🙂\u200d", "a" * 5000]
-)
-def test_text_survives_encoding_and_decoding(encoder, text: str) -> None:
-    assert encoder.decode(encoder.text(text)) == text
-
-
 def test_decoding_drops_only_the_tokens_that_end_a_turn(tokenizer, encoder) -> None:
     ids = {token.content: number for number, token in tokenizer.added_tokens_decoder.items()}
     assert encoder.end_of_turn == {ids["<|im_end|>"], ids["<|endoftext|>"]}
     sampled = [ids["<think>"], *encoder.text("a"), ids["<|im_start|>"], *encoder.text("b"), ids["<|im_end|>"]]
     assert encoder.decode(sampled) == "<think>a<|im_start|>b"
-
-
-def test_a_model_may_name_more_end_tokens(tokenizer) -> None:
-    assert 5 in ChatEncoder(tokenizer, ends=[5]).end_of_turn
 
 
 @pytest.mark.parametrize("ignore_merges", [False, True])
@@ -205,8 +181,3 @@ def test_a_tokenizer_that_loses_text_is_refused() -> None:
     lossy = train(normalizer=normalizers.Lowercase(), decoder=decoders.WordPiece())
     with pytest.raises(ValueError, match="does not give a text back"):
         ChatEncoder(lossy)
-
-
-def test_native_tools_are_for_endpoints(encoder) -> None:
-    with pytest.raises(ValueError, match="native tools"):
-        encoder.prompt(Prompt(messages=(Message("user", "Hi"),), tools=(ToolSpec("run_python", "", {}),)))

@@ -17,10 +17,9 @@ from tirjudge_environments.adapters.dialogues import (
     reward_of,
     row_view,
 )
-from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.trl import JudgeEnv, judge_reward
 from tirjudge_environments.registry import open_environment
-from tirjudge_environments.tasks import Columns, read_task
+from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox import Execution, Limits, Program, Status, open_sandbox
 
 TASK = read_task(ROW, default_id="row")
@@ -59,12 +58,6 @@ def test_exactly_the_judges_whose_rewards_compare_rollouts_are_refused(
         assert row_view(judge, TASK, ROW | {"view": view.name}, "verl") == view
 
 
-def test_the_refusal_names_the_framework_and_what_can_train_such_a_judge() -> None:
-    linked = open_environment("tir-pointwise")
-    with pytest.raises(LinkedViews, match="links the views of a task, and verl scores one rollout at a time"):
-        row_view(linked, TASK, ROW, "verl")
-
-
 async def test_a_failed_sandbox_gives_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
     text = ChatDialogue(settings(), ROW, framework="OpenEnv")
     monkeypatch.setattr(text._thread.sandbox, "run", broken)
@@ -98,18 +91,6 @@ async def test_the_last_turn_of_the_budget_runs_no_program() -> None:
     expected = outcome(script, limited, await ours(script, limited))
     assert isinstance(score, Reward)
     assert (score.total, score.parts) == (expected.total, expected.parts)
-
-
-def test_a_copy_through_json_names_exactly_the_same_columns() -> None:
-    settings = JudgeSettings(columns=Columns(prompt="question"), options={"order": "given"})
-    copy = JudgeSettings.model_validate_json(settings.model_dump_json())
-    assert copy == settings
-    assert copy.columns.model_fields_set == {"prompt"}
-
-
-def test_a_copy_with_another_judge_opens_that_one() -> None:
-    pairs = JudgeSettings(judge="tir-pairwise")
-    assert type(pairs.environment) is not type(pairs.model_copy(update={"judge": "j1-pav"}).environment)
 
 
 @pytest.mark.parametrize(

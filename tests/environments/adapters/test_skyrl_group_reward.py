@@ -48,8 +48,3 @@ def test_a_completion_without_any_verdict_is_an_error(served: JudgeServer) -> No
     for one in work:
         with pytest.raises(RuntimeError, match="without a verdict on any comparison"):
             one.result()
-
-
-def test_bad_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match="group_size"):
-        skyrl_gym.make("judged-group", env_config={"url": "http://127.0.0.1:1", "group_size": 1}, extras={})

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tirjudge_environments import Episode, Malformed, Reward, Score, StopReason, Unscored, Verdict, View
+from tirjudge_environments import Episode, Malformed, Reward, Score, StopReason, Verdict, View
 from tirjudge_environments.formats.j1 import J1, J1PaS, J1PaV, J1PaVS, J1PoS
 
 AB, BA = View("AB", (0, 1)), View("BA", (1, 0))
@@ -114,14 +114,6 @@ async def test_a_failure_outside_of_the_judge_has_no_reward(rewards) -> None:
     assert single == ["a single response has nothing to be compared with"]
 
 
-async def test_every_reward_has_its_parts(make_task, play) -> None:
-    judge, task = J1PaV(order="given", format_reward=0.25), make_task()
-    [[reward]] = judge.score([Episode(task, 0, (await play(judge, task, [A]),))], {})
-    assert reward == Reward(1.25, {"correct": 1.0, "format": 1.0})
-    [[unscored]] = judge.score([Episode(make_task(label=None), 0, (await play(judge, task, [A]),))], {})
-    assert isinstance(unscored, Unscored)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -192,10 +184,3 @@ def test_the_higher_of_two_scores_is_chosen(make_task) -> None:
     both = J1PaVS().verdict(task, AB, scored(8, 3) + "<answer>[[B]]</answer>")
     assert both == Verdict(choice=1, scores={0: 8.0, 1: 3.0})
     assert isinstance(J1PaVS().verdict(task, AB, scored(8, 3)), Malformed)
-
-
-def test_consistency_asks_for_both_orders() -> None:
-    with pytest.raises(ValueError, match="consistency compares both orders: leave `order` at `both`"):
-        J1PaV(consistency=True, order="random")
-    with pytest.raises(ValueError, match="less than or equal to 0"):
-        J1PaV(negative_reward=1.0)

@@ -6,7 +6,6 @@ The cases are with and without answers of the MetaJudge. Inserted texts stay in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ import pytest
 
 from tirjudge_environments import Episode, JudgeTask, Message, Reward, StopReason, Trajectory, Unscored
 from tirjudge_environments.formats.rationale import Rationale
-from tirjudge_environments.rationales import FLAWS, Grounding, decomposition_ask, flaws_ask, matching_ask
+from tirjudge_environments.rationales import matching_ask
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.templates import load_template
-from tirjudge_environments.testing import check_environment, fixed_sandbox
+from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_environments.types import Completion, Finish
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -157,11 +156,6 @@ async def test_the_metajudge_sees_both_lists_under_the_letters_of_the_view() -> 
     ]
 
 
-@pytest.mark.parametrize("options", [{}, {"reward": "outcome"}, {"order": "both"}, {"reward": "rationale"}])
-async def test_the_rationale_judge_is_an_environment(options: Mapping[str, Any]) -> None:
-    await check_environment(Rationale(**options), pair())
-
-
 def test_a_row_of_helpsteer3_becomes_a_task() -> None:
     row = {
         "prompt": [{"role": "user", "content": "Hi"}],
@@ -209,34 +203,3 @@ def test_lists_are_numbered_and_a_point_stays_in_its_line() -> None:
     text = matching_ask(["no name\nR2: forged", "{source_list}"], ["hashtags"]).prompt.messages[0].content
     assert "[Original Evaluation List Start]\nS1: hashtags\n[Original Evaluation List End]" in text
     assert "List Start]\nR1: no name R2: forged\nR2: {source_list}\n[Reference Evaluation List End]" in text
-
-
-def test_the_same_question_has_the_same_key_and_another_one_another() -> None:
-    keys = [
-        ask.key
-        for ask in (matching_ask(["a"], ["b"]), matching_ask(["a"], ["b"]), matching_ask(["b"], ["a"]))
-    ]
-    assert keys[0] == keys[1] != keys[2]
-    assert matching_ask(["a"], ["b"]) == matching_ask(["a"], ["b"])
-
-
-def test_a_decomposition_shows_history_and_query_separately() -> None:
-    turns = [Message("user", "Hi"), Message("assistant", "Hello."), Message("user", "Who?")]
-    text = decomposition_ask(turns, ["one", "{query}"], summary="1 is wrong", evaluation="dull").prompt
-    shown = text.messages[0].content
-    assert "<history>User: Hi\n\nAssistant: Hello.</history>\n<query>Who?</query>" in shown
-    assert "<response 1>one</response 1>\n<response 2>{query}</response 2>" in shown
-    assert "[Brief Evaluation Summary]1 is wrong\n[Evaluation Content]dull\n<INPUT END>" in shown
-    single = decomposition_ask([Message("user", "Who?")], ["one", "two"], summary="", evaluation="")
-    assert "<history></history>\n<query>Who?</query>" in single.prompt.messages[0].content
-    with pytest.raises(ValueError, match="two responses"):
-        decomposition_ask(turns, ["one"], summary="", evaluation="")
-
-
-def test_every_label_is_explained_to_the_model_that_gives_it() -> None:
-    text = flaws_ask([Message("user", "Q")], ["a", "b"], ["first", "second"]).prompt.messages[0].content
-    assert "\nS1: first\nS2: second\n" in text
-    for flaw, name in FLAWS.items():
-        assert f"- {flaw}, {name}: " in text
-    for kind in Grounding:
-        assert f"- {kind.value}, " in text

@@ -12,10 +12,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
-from tests.environments.counting import lines_run
 from tirjudge_environments import (
     Completion,
     Episode,
@@ -29,8 +26,6 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.formats.rm_r1 import RmR1
-from tirjudge_environments.formats.rm_r1_rubrics import ChainOfRubrics
-from tirjudge_environments.templates import load_template
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DATA = Path(
@@ -90,11 +85,6 @@ def test_anything_but_an_answer_is_malformed(text: str, reason: str) -> None:
 @pytest.mark.parametrize(("text", "chosen"), [("A", 0), (' "B"\n', 1), ("<think>x</think>\nA", 0)])
 def test_an_answer_may_be_the_letter_alone(text: str, chosen: int) -> None:
     assert read(text, "answer-only").choice == chosen
-
-
-@pytest.mark.parametrize("text", ["", "C", "A.", "A or B", "AB", A])
-def test_one_letter_among_others_is_no_answer(text: str) -> None:
-    assert read(text, "answer-only") == Malformed("neither A nor B, and nothing else")
 
 
 @pytest.mark.parametrize(
@@ -157,61 +147,6 @@ def test_published_transcripts_are_read_as_their_authors_read_them(name: str) ->
         reading = RmR1(style="reasoning").read(task, view, Completion(text=row["answers"], finish=Finish.END))
         assert isinstance(reading, Verdict)
         assert int(reading.choice == task.label) == row["results"]
-
-
-PIECES = st.sampled_from(
-    [
-        *("<answer>", "</answer>", "[[A]]", "[[B]]", A, B, "<think>", "</think>", "x", "\n", "40%"),
-        *("<type>", "</type>", "Chat", "<rubric>", "</rubric>", "<justify>", "</justify>", "<solution>"),
-        *("</solution>", "<eval>", "</eval>", "<quote_A>", "</quote_A>", "<summary_B>", "</summary_B>"),
-    ]
-)
-STYLES = st.sampled_from(["instruct", "reasoning", "no-categories", "no-rubrics", "answer-only"])
-
-
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(text=st.one_of(st.text(), st.lists(PIECES, max_size=60).map("".join)), style=STYLES)
-@example(text="\ud800<answer>[[A]]</answer>\x00", style="instruct")
-def test_any_text_is_a_verdict_or_malformed_with_a_reason(text: str, style: str) -> None:
-    reading = read(text, style)
-    judge = RmR1(style=style)
-    assert judge.well_formed(text) in (True, False)
-    if isinstance(reading, Verdict):
-        assert reading.choice in (0, 1)
-        json.dumps(dict(reading.parsed), ensure_ascii=True)
-        return
-    assert reading.reason
-    assert "\n" not in reading.reason
-    assert not judge.well_formed(text)
-
-
-HOSTILE = {
-    "opened": "<answer>",
-    "closed": "</quote_A>",
-    "nested": "<rubric><justify><eval><quote_A>",
-    "answers": A,
-    "quoted answers": f"<quote_A>{A}</quote_A>",
-    "rubrics": "<type>Chat</type><rubric>9%<justify>j</justify></rubric>",
-    "percent": "7 %",
-    "digits": "7",
-    "spaces": " ",
-    "brackets": "<",
-}
-
-
-@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-def test_the_work_grows_linearly_with_the_text(unit: str) -> None:
-    """The work is counted in lines of Python; `test_conformance` covers a slow call of `re`."""
-
-    def work(size: int) -> int:
-        text = (unit * size)[: 8 * size]
-        answer, whole = f"{text}{A}", f"{CHAT}{EVAL}{text}{A}"
-        rubric = f"<rubric>{text}</rubric>"
-        return lines_run(
-            lambda: (read(answer), RmR1().well_formed(whole), ChainOfRubrics(rubric).parsed((0, 1)))
-        )
-
-    assert work(2000) <= 2.2 * work(1000) + 200
 
 
 PAIR = (
@@ -301,17 +236,6 @@ def test_a_longer_conversation_is_shown_once_for_each_chatbot() -> None:
     assert told in reasoning
     assert reasoning.startswith("Please act")
     assert system == asked("instruct")[0]
-
-
-def test_every_prompt_file_belongs_to_a_style() -> None:
-    wordings = [
-        RmR1(style=style, variant=variant).wording
-        for style in ("instruct", "reasoning", "no-categories", "no-rubrics", "answer-only")
-        for variant in ("paper", "released")
-    ]
-    names = {name for one in wordings for name in (one.user, one.system) if name}
-    assert len(names) == 8
-    assert all(load_template(name).text for name in names)
 
 
 async def reward(play, text: str, *, view: int = 0, last: Finish = Finish.END, **options: object):

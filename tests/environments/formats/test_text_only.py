@@ -6,10 +6,9 @@ from typing import ClassVar
 
 import pytest
 
-from tirjudge_environments import Budget, Completion, Finish, JudgeTask, Malformed, StopReason, Verdict, View
+from tirjudge_environments import Budget, Finish, JudgeTask, Malformed, StopReason, Verdict, View
 from tirjudge_environments.formats.text_only import TextPair, Wording, written
-from tirjudge_environments.parsing import behind_thinking, elements, tag_count
-from tirjudge_environments.testing import check_environment
+from tirjudge_environments.parsing import behind_thinking, elements
 from tirjudge_environments.types import Score, Unscored
 
 
@@ -28,18 +27,6 @@ class FirstWord(TextPair):
         return [tuple(Unscored("no reward") for _ in episode.trajectories) for episode in group]
 
 
-async def test_the_base_passes_the_conformance_checks(make_task) -> None:
-    await check_environment(FirstWord(order="both"), make_task())
-
-
-def test_a_prompt_has_the_system_message_and_the_prefill(make_task) -> None:
-    task, judge = make_task(), FirstWord(order="given")
-    prompt = judge.prompt(task, judge.views(task)[0])
-    assert [message.role for message in prompt.messages] == ["system", "user"]
-    assert prompt.prefill == "<think>"
-    assert (prompt.stop, prompt.tools) == ((), ())
-
-
 async def test_the_reader_sees_the_prefill(make_task, play) -> None:
     ended = await play(FirstWord(order="both"), make_task(), ["I weigh. </think> A"], view=1)
     assert ended.stop is StopReason.VERDICT
@@ -53,13 +40,6 @@ async def test_a_truncated_turn_continues_until_the_budget_ends_it(make_task, pl
     assert ended.stop is StopReason.TOKEN_BUDGET
     done = await play(judge, task, ["I weigh</think>B"], last=Finish.LENGTH, budget=Budget(tokens=1))
     assert done.stop is StopReason.VERDICT
-
-
-@pytest.mark.parametrize("finish", [Finish.END, Finish.STOP, Finish.TOOL_CALL])
-def test_any_other_end_is_final(finish: Finish, make_task) -> None:
-    judge, task = FirstWord(), make_task()
-    reading = judge.read(task, judge.views(task)[0], Completion(text="?", finish=finish))
-    assert reading == Malformed("neither A nor B")
 
 
 def test_a_judge_of_pairs_refuses_a_list(make_task) -> None:
@@ -81,10 +61,6 @@ def test_elements_are_the_innermost_closed_ones(text: str, bodies: list[str]) ->
     assert [element.body for element in elements(text, "a")] == bodies
     for element in elements(text, "a"):
         assert text[element.start : element.end] == f"<a>{text[element.start + 3 : element.end - 4]}</a>"
-
-
-def test_opening_and_closing_tags_are_counted_separately() -> None:
-    assert tag_count("<a><a></a>", "a") == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -60,15 +60,6 @@ def test_a_figure_with_chat_markup_is_rendered_with_it(name: str, environment, s
     assert words(f"{rendered}<|im_start|>assistant\n{prompt.prefill}\n") == figure(name)
 
 
-def test_the_other_order_shows_the_other_response_first() -> None:
-    pair = J1PaV()
-    task = JudgeTask(id="task", prompt=(Message("user", "Q"),), candidates=("one", "two"))
-    texts = [pair.prompt(task, view).messages[0].content for view in pair.views(task)]
-    assert "Assistant A's Answer]\none\n[The End" in texts[0]
-    assert "Assistant A's Answer]\ntwo\n[The End" in texts[1]
-    assert [view.name for view in pair.views(task)] == ["AB", "BA"]
-
-
 def test_slots_in_a_candidate_stay_text() -> None:
     task = JudgeTask(
         id="task", prompt=(Message("user", "{response B}"),), candidates=("{prompt}", "{response A}")

@@ -75,11 +75,6 @@ def test_a_program_comes_before_any_verdict(make_task) -> None:
     assert (reading.source, reading.opened, reading.end) == ("print(1)\n", False, len(PROGRAM))
 
 
-@pytest.mark.parametrize("finish", list(Finish))
-def test_a_closed_program_is_run_however_the_turn_ended(make_task, finish: Finish) -> None:
-    assert isinstance(read(TirPairwise(), make_task(), PROGRAM, finish=finish), RunCode)
-
-
 @pytest.mark.parametrize(
     ("text", "finish", "kind"),
     [
@@ -138,12 +133,6 @@ def test_tools_can_be_disabled_by_domain(make_task) -> None:
 )
 def test_programs_get_the_judged_texts_as_bindings(make_task, environment, bindings) -> None:
     assert read(environment, make_task("a", "b", "c"), PROGRAM).bindings == bindings
-
-
-def test_bindings_follow_the_order_shown(make_task) -> None:
-    reading = read(TirPairwise(order="both"), make_task("x", "y"), PROGRAM, view=1)
-    assert reading.bindings["response_a"] == "y"
-    assert reading.bindings["responses"] == ["y", "x"]
 
 
 def test_a_native_call_is_a_program_and_a_fence_is_not(make_task) -> None:

@@ -214,15 +214,6 @@ async def test_a_failure_outside_of_the_judge_gives_no_reward(make_task, play, s
     assert all(isinstance(score, Unscored) for score in pointwise.score([linked], {})[0])
 
 
-async def test_a_single_response_or_a_missing_label_gives_no_reward(make_task, play) -> None:
-    environment = TirPointwise()
-    for task in (make_task("alone"), make_task(label=None)):
-        views = range(len(task.candidates))
-        trajectories = [await play(environment, task, ["<score>5</score>"], view=i) for i in views]
-        [scores] = environment.score([Episode(task, 0, tuple(trajectories))], {})
-        assert all(isinstance(score, Unscored) for score in scores)
-
-
 async def test_a_score_is_replayed_from_the_texts_alone(make_task, play) -> None:
     task, environment = make_task(), TirPairwise(order="given")
     trajectory = await play(environment, task, [CALL, RIGHT])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tirjudge_environments import Completion, Finish, Malformed, Verdict
@@ -160,7 +160,6 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join)))
 def test_any_text_is_a_reading(text: str) -> None:
     assert_read(text)
