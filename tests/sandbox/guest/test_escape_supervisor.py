@@ -192,19 +192,3 @@ asyncio.run(main())
 async def test_a_host_that_was_started_with_closed_streams():
     host = await asyncio.create_subprocess_exec(sys.executable, "-c", CLOSED.format(LOCAL[0]), cwd=REPOSITORY)
     assert await host.wait() == 0
-
-
-async def test_many_workers_lost_at_once_are_replaced():
-    async with PLACEMENTS[LOCAL[0]]() as box:
-        for _ in range(3):
-            running, processes = await begun(box)
-            os.kill(template(processes), signal.SIGKILL)
-            assert (await running).status is Status.SANDBOX_FAILED
-        assert (await box.run(QUICK, Limits())).stdout == "on\n"
-
-
-async def test_many_clients_of_one_worker():
-    async with PLACEMENTS[LOCAL[0]]() as box:
-        programs = [Program(source=f"print({n})" if n % 3 else "1 / 0") for n in range(120)]
-        ran = await asyncio.gather(*(box.run(program, Limits()) for program in programs))
-    assert [one.stdout for one in ran] == [f"{n}\n" if n % 3 else "" for n in range(120)]

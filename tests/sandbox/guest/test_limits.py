@@ -14,38 +14,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MIB = 1 << 20
 
 
-async def test_wall_time(run):
-    execution = await run("print('before', flush=True)\nimport time; time.sleep(60)", wall_seconds=0.3)
-    assert execution.status is Status.WALL_LIMIT
-    assert execution.stdout == "before\n"
-    assert 0.3 <= execution.wall_seconds < 5
-
-
 async def test_cpu_time(run):
     execution = await run("while True: pass", cpu_seconds=0.3)
     assert execution.status is Status.CPU_LIMIT
     assert 0.3 <= execution.cpu_seconds < 1
 
 
-async def test_sleeping_costs_no_cpu_time(run):
-    execution = await run("import time; time.sleep(0.6)", cpu_seconds=0.5)
-    assert execution.status is Status.OK
-
-
 async def test_memory(run):
     execution = await run("x = bytearray(256 << 20)", memory_bytes=128 * MIB)
     assert (execution.status, execution.exit_code) == (Status.ERROR, 1)
     assert execution.stderr.splitlines()[-1] == "MemoryError"
-
-
-async def test_hardly_any_memory(run):
-    execution = await run("print(1)", memory_bytes=1, stdin="x" * 1000)
-    assert execution.status in (Status.OK, Status.ERROR)
-    assert execution.stdout == "1\n" or "MemoryError" in execution.stderr
-
-
-async def test_memory_below_the_limit(run):
-    assert (await run("x = bytearray(100 << 20)", memory_bytes=128 * MIB)).status is Status.OK
 
 
 COUNT_THREADS = """
@@ -64,10 +42,6 @@ except RuntimeError as error:
 async def test_as_many_threads_as_allowed(run, limits, most):
     execution = await run(COUNT_THREADS, **limits)
     assert (execution.status, execution.stdout) == (Status.OK, f"{most} can't start new thread\n")
-
-
-async def test_threads_are_counted_as_processes_where_those_are_allowed(run):
-    assert (await run(COUNT_THREADS, processes=3)).stdout == "3 can't start new thread\n"
 
 
 async def test_the_stacks_of_threads_count_as_memory(run):
@@ -115,15 +89,6 @@ except BlockingIOError:
     assert (await run(source, processes=3)).stdout == "3\n"
 
 
-async def test_output_is_cut_at_the_cap(run):
-    execution = await run("while True: print('x' * 999)", output_bytes=50_000)
-    assert execution.status is Status.OUTPUT_LIMIT
-    assert execution.truncated
-    assert len(execution.stdout) == execution.kept_bytes == 50_000
-    assert execution.cut_bytes > 0
-    assert execution.cpu_seconds < 5
-
-
 async def test_output_of_both_streams_counts_together(run):
     source = "import sys\nfor _ in range(10): print('x' * 99); print('y' * 99, file=sys.stderr)"
     execution = await run(source, output_bytes=1500)
@@ -137,11 +102,6 @@ async def test_output_exactly_at_the_cap_is_not_truncated(run):
     execution = await run("print('x' * 999)", output_bytes=1000)
     assert (execution.status, execution.truncated, len(execution.stdout)) == (Status.OK, False, 1000)
     assert (execution.kept_bytes, execution.cut_bytes) == (1000, 0)
-
-
-async def test_output_below_the_cap_is_not_truncated(run):
-    execution = await run("print('x' * 3_000_000)", output_bytes=4_000_000)
-    assert (execution.status, len(execution.stdout)) == (Status.OK, 3_000_001)
 
 
 @pytest.mark.parametrize(

@@ -9,38 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_sandbox import Limits, Program, Status
+from tirjudge_sandbox import Program, Status
 from tirjudge_sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_output_and_exit_code(run):
-    execution = await run("import sys; print('out'); print('err', file=sys.stderr)")
-    assert (execution.status, execution.exit_code) == (Status.OK, 0)
-    assert (execution.stdout, execution.stderr) == ("out\n", "err\n")
-
-
 ENDINGS = {
-    "sys.exit": "import sys; sys.exit(3)",
-    "os._exit": "import os; print('lost'); os._exit(3)",
-    "exit": "exit(4)",
-    "message": "raise SystemExit('no good')",
-    "none": "raise SystemExit",
-    "negative": "import sys; sys.exit(-1)",
-    "large": "import sys; sys.exit(256 + 7)",
     "uncaught": "1/0",
     "chained": "try:\n  {}['a']\nexcept KeyError as e:\n  raise ValueError('second') from e",
     "group": "raise ExceptionGroup('many', [ValueError(1), TypeError(2)])",
     "deep": "def f(n): return f(n + 1)\nf(0)",
     "syntax": "x = 1\nif x\n  print(x)",
     "indentation": "if 1:\nprint()",
-    "atexit": "import atexit; atexit.register(print, 'last'); print('first')",
     "atexit after error": "import atexit; atexit.register(print, 'last'); 1/0",
-    "hook": "import sys; sys.excepthook = lambda *a: print('mine', a[0]); 1/0",
-    "unclosed file": "f = open(1, 'w', closefd=False); f.write('kept')",
-    "del": "class A:\n  def __del__(self): print('gone')\na = A()",
-    "input": "print(input() + input())",
     "end of input": "input(); input(); input()",
     "stdin lines": "import sys; print([line for line in sys.stdin])",
     "stdin bytes": "import sys; print(sys.stdin.buffer.read())",
@@ -49,7 +31,6 @@ ENDINGS = {
     "pickle": "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))))",
     "asyncio": "import asyncio\nasync def f(): await asyncio.sleep(0); return 5\nprint(asyncio.run(f()))",
     "wrapped stdout": "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint('wrapped')",
-    "closed stdout": "import sys; print('before'); sys.stdout.close()",
     "bytes literal": "print(b'\\xff')",
     "warning": "import warnings; warnings.warn('careful', stacklevel=1)",
 }
@@ -133,28 +114,6 @@ with concurrent.futures.ThreadPoolExecutor() as pool:
     assert (await run(source)).stdout == "[1, 2, 4, 8, 16]\n3\n"
 
 
-async def test_threads_behave_where_they_are_allowed(run):
-    source = """
-import threading, time
-threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()
-print('main')
-"""
-    execution = await run(source, processes=1)
-    assert (execution.stdout, execution.exit_code) == ("main\nthread\n", 0)
-
-
-async def test_traceback_shows_only_the_program(run):
-    execution = await run("def f():\n    raise KeyError('here')\n\nf()")
-    assert _without_carets(execution.stderr) == [
-        "Traceback (most recent call last):",
-        '  File "<program>", line 4, in <module>',
-        "    f()",
-        '  File "<program>", line 2, in f',
-        "    raise KeyError('here')",
-        "KeyError: 'here'",
-    ]
-
-
 SOURCES = {
     "byte order mark": ("\ufeffprint('fine')", "fine\n", 0),
     "lone surrogate": ("print('\ud800')", "SyntaxError", 1),
@@ -182,21 +141,6 @@ async def test_bindings_are_defined_before_the_first_line(run):
     bindings = {"text": "\ud800 \u00e9", "number": 1.5, "nested": {"list": [1, None, True]}}
     execution = await run("print(ascii(text), number, nested)", bindings=bindings)
     assert execution.stdout == "'\\ud800 \\xe9' 1.5 {'list': [1, None, True]}\n"
-
-
-async def test_bindings_that_are_not_json_are_refused(run):
-    with pytest.raises(TypeError):
-        await run("pass", bindings={"f": object()})
-
-
-async def test_files_go_in_and_come_back(run):
-    source = "import helper, os\nos.makedirs('out/deep')\nopen('out/deep/x', 'wb').write(helper.data)"
-    execution = await run(
-        source,
-        files={"helper.py": b"data = open('in/put', 'rb').read() * 2", "in/put": b"\x00\xff"},
-        fetch=("out/deep/x", "missing", "in/put"),
-    )
-    assert execution.files == {"out/deep/x": b"\x00\xff\x00\xff", "in/put": b"\x00\xff"}
 
 
 IMPOSSIBLE = {
@@ -234,13 +178,6 @@ async def test_the_largest_possible_inputs_arrive(run):
         await run(depth, bindings={"nested": [nested]})
 
 
-async def test_bindings_that_contain_themselves_are_refused(run):
-    itself: list[object] = []
-    itself += [itself, itself]
-    with pytest.raises(ValueError, match="500 levels"):
-        await run("pass", bindings={"itself": itself})
-
-
 @pytest.mark.parametrize("name", ["wall_seconds", "cpu_seconds", "memory_bytes", "processes", "output_bytes"])
 async def test_a_limit_beyond_what_the_machine_has_is_no_limit(run, name):
     execution = await run("print('ran')", **{name: 1 << 61})
@@ -263,23 +200,7 @@ async def test_limits_must_be_positive_and_finite(run, name):
             await run("pass", **{name: value})
 
 
-async def test_every_run_of_a_program_gives_the_same_output():
-    source = "import random, numpy\nprint(random.random(), numpy.random.rand(), list({'a', 'b'}), hash('x'))"
-    async with LocalSandbox(capacity=2) as box:
-        first, second, other = [
-            (await box.run(Program(source=source, seed=seed), Limits(disk_bytes=disk))).stdout
-            for seed, disk in ((7, 1 << 20), (7, 1 << 21), (8, 1 << 21))
-        ]
-    assert first == second != other
-
-
 async def test_missing_preload_modules_are_skipped():
     async with LocalSandbox(capacity=1, preload=("no_such_module", "no_such.module", "fractions")) as box:
         ran = await box.run(Program(source="import sys; print('fractions' in sys.modules)"))
         assert ran.stdout == "True\n"
-
-
-async def test_numpy_and_sympy_work():
-    source = "import numpy, sympy\nx = sympy.Symbol('x')\nprint(sympy.integrate(2 * x, x), numpy.eye(1)[0])"
-    async with LocalSandbox(capacity=1) as box:
-        assert (await box.run(Program(source=source))).stdout == "x**2 [1.]\n"

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import struct
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from tirjudge_sandbox import Isolation, Limits, Program, Status
 from tirjudge_sandbox.guest import scratch, wire
-from tirjudge_sandbox.guest.wire import Ending, Job, Payload
+from tirjudge_sandbox.guest.wire import Ending, Payload
 from tirjudge_sandbox.workers.worker import Worker
 
 quick = settings(
@@ -25,7 +24,6 @@ quick = settings(
 )
 few = settings(quick, max_examples=60)
 
-counts = st.integers(0, 2**63 - 1)
 seconds = st.floats(0, 1e12, allow_subnormal=False)
 statuses = st.one_of(
     st.integers(0, 255).map(lambda code: code << 8),
@@ -39,28 +37,6 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=10,
 )
-
-
-@quick
-@given(st.builds(Job, seconds, seconds, counts, counts, counts, counts, st.booleans()))
-def test_a_job_arrives_as_it_was_sent(job):
-    assert Job.unpack(job.pack()) == job
-
-
-@quick
-@given(st.binary(max_size=wire.RECORD_BYTES))
-def test_bytes_that_are_not_a_job_are_an_error_and_no_crash(record):
-    try:
-        assert isinstance(Job.unpack(record), Job)
-    except struct.error:
-        assert len(record) != len(Job(0, 0, 0, 0, 0, 0, False).pack())
-
-
-@quick
-@given(endings)
-def test_an_ending_arrives_as_it_was_sent(ending):
-    assert len(ending.pack()) <= wire.RECORD_BYTES
-    assert Ending.unpack(ending.pack()) == ending
 
 
 nearly_endings = st.builds(

@@ -68,25 +68,14 @@ async def ran(answer: Callable[[asyncio.StreamWriter], Any], patience: float = 5
         return await box.run(Program(source="print('fine')", fetch=("asked",)), LIMITS)
 
 
-async def test_an_honest_answer_is_read() -> None:
-    found = await ran(lambda writer: writer.write(http(result(files={"asked": "YQ=="}))))
-    assert (found.status, found.stdout, found.files) == (Status.OK, "fine\n", {"asked": b"a"})
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"stdout": "x" * 1001}, "more output than the limit of 1000 bytes"),
         ({"files": {"../../etc/evil": "YQ=="}}, "a file that was not asked for: '../../etc/evil'"),
         ({"files": {"asked": "QUFB" * 500}}, "more files than the limit of 1000 bytes"),
-        ({"signal": 9999}, "signal is 9999"),
         ({"exit_code": -1}, "exit_code is -1"),
         ({"wall_seconds": float("nan")}, "wall_seconds"),
-        ({"cpu_seconds": -1.0}, "cpu_seconds is -1.0"),
-        ({"max_rss_bytes": -1}, "max_rss_bytes is -1"),
-        ({"cut_bytes": -1}, "cut_bytes is -1"),
-        ({"exit_code": "none"}, "exit_code: Input should be a valid integer"),
-        ({"files": {"asked": "no base64!"}}, "must be base64"),
     ],
     ids=lambda value: None if isinstance(value, dict) else value[:20],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import socket
@@ -163,19 +162,6 @@ def test_answers_that_nobody_reads_are_dropped_beyond_a_bound() -> None:
         assert len(httpx.get(f"{url}/10").content) == 10 * MIB
 
 
-def test_files_of_many_mebibytes_arrive_as_they_are_written() -> None:
-    """They are encoded apart from the event loop, by code of their own."""
-    name = 'a"é\n\\'
-    source = f"open({name!r}, 'wb').write(bytes(range(256)) * 16385); open('b', 'w').close(); print(3)"
-    with serving() as served:
-        answer = served.post("/v1/run", {"source": source, "fetch": [name, "b", "c"]}).json()
-        small = served.post("/v1/run", {"source": "print(3)", "fetch": ["c"]}).json()
-    files = {path: base64.b64decode(content, validate=True) for path, content in answer["files"].items()}
-    assert files == {name: bytes(range(256)) * 16385, "b": b""}
-    assert answer.keys() == small.keys()
-    assert (answer["status"], answer["stdout"], answer["isolation"]) == ("ok", "3\n", small["isolation"])
-
-
 def test_callers_have_places_of_their_own() -> None:
     """One may take three of four places, whatever names it chooses, and as many turns as each other one."""
     tokens = "first-caller-0123456789", "other-caller-0123456789"
@@ -231,16 +217,10 @@ def test_the_command_serves_and_ends_whatever_callers_do(
     ("host", "address"),
     [
         ("127.0.0.1", "loopback"),
-        ("127.9.8.7", "loopback"),
-        ("::1", "loopback"),
         ("::ffff:127.0.0.1", "loopback"),
         ("10.1.2.3", "10.1.2.3"),
-        ("::ffff:10.1.2.3", "10.1.2.3"),
         ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::"),
         ("2001:db8:1:2:bbbb::9", "2001:db8:1:2::"),
-        ("2001:db8:1:3::1", "2001:db8:1:3::"),
-        ("fe80::1%eth0", "fe80::"),
-        ("testclient", "testclient"),
     ],
 )
 def test_a_caller_is_one_address_however_many_it_has(host: str, address: str) -> None:

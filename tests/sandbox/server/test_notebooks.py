@@ -41,11 +41,6 @@ def test_the_official_clients_own_example(served: Served) -> None:
     assert error["traceback"][-1].endswith("RuntimeError: error message")
 
 
-def test_cells_after_an_error_are_run(served: Served) -> None:
-    answer = ran(served, "1/0", "print(2)")
-    assert (answer.status, answer.cells[1].stdout) == ("Success", "2\n")
-
-
 def test_files_go_in_and_come_back(served: Served) -> None:
     files = {"in": base64.b64encode(b"\xff\x00").decode()}
     answer = ran(
@@ -79,12 +74,7 @@ def test_a_kernel_that_dies_is_a_failure_that_says_so(served: Served) -> None:
     ("fields", "named"),
     [
         ({"cells": ["x" * 1001]}, ["body", "cells", 0]),
-        ({"cells": ["\ud800"]}, ["body", "cells", 0]),
-        ({"cells": []}, None),
         ({"total_timeout": 1000}, ["body", "total_timeout"]),
-        ({"cell_timeout": -1}, ["body", "cell_timeout"]),
-        ({"memory_limit_MB": 1 << 20}, ["body", "memory_limit_MB"]),
-        ({"kernel": "bash"}, ["body", "kernel"]),
         ({"fetch_files": ["../x"]}, ["body", "fetch_files"]),
     ],
     ids=str,

@@ -82,11 +82,7 @@ def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
     code, said = refused("--host", "0.0.0.0", TIRJUDGE_SANDBOX_TOKEN="")
     assert (code, "at least 16" in said) == (2, True)
     code, said = refused("--host", "0.0.0.0")
-    assert (code, said) == (
-        2,
-        "tirjudge sandbox: 0.0.0.0 can be reached from other machines: that needs a token: "
-        "set TIRJUDGE_SANDBOX_TOKEN or --token-file, or keep the default --host\n",
-    )
+    assert (code, "--token-file" in said) == (2, True)
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
     with Server("--host", "0.0.0.0", "--token-file", str(file)) as running:

@@ -12,7 +12,6 @@ import pytest
 from tests.sandbox.targets import HOARDERS, MIB
 from tirjudge_sandbox import Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.workers import memory_group
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
 
 QUICK = Program(source="print('ran')")
@@ -88,28 +87,3 @@ def test_groups_of_killed_hosts_are_removed(before: set[Path]) -> None:
     assert again is not None
     asyncio.run(again.remove())
     assert not abandoned.exists()
-
-
-@pytest.mark.parametrize(
-    ("membership", "made"),
-    [
-        ("4:memory:/a\n0::/\n", "memory/a"),
-        ("0::/user.slice/run.scope\n", "user.slice"),
-        ("4:cpu,cpuacct:/a\n0::/a/b\n", "a"),
-        ("0::/\n", None),
-    ],
-    ids=["version 1", "version 2", "version 2 beside version 1", "a container of version 2"],
-)
-def test_a_group_is_made_where_its_files_appear(
-    membership: str, made: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder in which the kernel makes no files is no control group: nothing of it remains."""
-    if made is not None:
-        (tmp_path / made).mkdir(parents=True)
-    tried: list[Path] = []
-    mkdir = Path.mkdir
-    monkeypatch.setattr(memory_group, "_ROOT", tmp_path)
-    monkeypatch.setattr(Path, "mkdir", lambda path: (tried.append(path.parent), mkdir(path))[1])
-    assert MemoryGroup.create(membership) is None
-    assert (tmp_path / made in tried) if made else not tried
-    assert not list(tmp_path.glob("**/tirjudge-*"))

@@ -242,6 +242,7 @@ def test_the_doctor_suggests_remedies():
     assert advice[-1].endswith("--allow-weak-isolation")
 
 
+@pytest.mark.slow
 @root_only
 def test_all_limits_hold_in_an_unprivileged_user_namespace():
     tests = str(HERE / "guest" / "test_limits.py")

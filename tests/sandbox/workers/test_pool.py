@@ -62,34 +62,6 @@ def template_of(processes: set[int]) -> int:
     return next(pid for pid in processes if len(descendants(pid)) == 1)
 
 
-async def test_a_closed_sandbox_refuses_programs():
-    with pytest.raises(RuntimeError, match="async with"):
-        await LocalSandbox(preload=()).run(Program(source=""))
-
-
-async def test_capacity_and_order():
-    slow = Program(source="import time; time.sleep(0.35)")
-    async with LocalSandbox(capacity=2, preload=(), spare=0) as box:
-        await asyncio.gather(*(box.run(slow) for _ in range(2)))
-        queued = [ran.queued_seconds for ran in await asyncio.gather(*(box.run(slow) for _ in range(6)))]
-    assert queued[2:] == sorted(queued[2:])
-    # The third waited for one of the first two to end, and the fifth for two rounds.
-    assert queued[2] >= 0.3
-    assert queued[4] >= 0.6
-
-
-async def test_a_client_with_many_programs_delays_another_by_one():
-    ended: list[str] = []
-    async with LocalSandbox(capacity=1, preload=()) as box:
-
-        async def run(client: str) -> None:
-            await box.run(Program(source="", client=client))
-            ended.append(client)
-
-        await asyncio.gather(*map(run, "aaaaaaaab"))
-    assert ended.index("b") <= 2
-
-
 async def test_a_short_program_need_not_wait_for_long_ones(monkeypatch):
     """One more program runs while all of `capacity` are long, but not two, and not afterwards."""
     sleep, quick = (
@@ -119,17 +91,6 @@ async def test_a_short_program_need_not_wait_for_long_ones(monkeypatch):
         assert {task.result().status for task in many} == {Status.OK}
 
 
-async def test_no_place_is_lent_where_it_is_not_wanted():
-    sleep = Program(source="import time; time.sleep(0.5)")
-    async with LocalSandbox(capacity=1, preload=(), spare=0) as box:
-        first = asyncio.ensure_future(box.run(sleep))
-        await asyncio.sleep(0)
-        assert (await box.run(Program(source=""))).status is Status.OK
-        assert first.done()
-    with pytest.raises(ValueError, match="spare must be at least 0, not -1"):
-        LocalSandbox(spare=-1)
-
-
 async def test_a_worker_is_replaced_after_so_many_programs():
     async with LocalSandbox(capacity=1, preload=(), programs_per_worker=3) as box:
         for _ in range(7):
@@ -137,18 +98,6 @@ async def test_a_worker_is_replaced_after_so_many_programs():
         stats = box.stats()
         assert (stats.started, stats.recycled, stats.lost, stats.programs) == (3, 2, 0, 7)
         assert len(started()) == 2
-
-
-async def test_statistics_count_running_and_waiting_programs():
-    async with LocalSandbox(capacity=1, preload=(), spare=0) as box:
-        tasks = [asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)"))) for _ in "123"]
-        await until(lambda count: count > 2)
-        stats = box.stats()
-        assert (stats.capacity, stats.running, stats.queued, stats.workers) == (1, 1, 2, 1)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        assert (box.stats().running, box.stats().queued, box.stats().failing) == (0, 0, 0)
 
 
 async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(monkeypatch):
@@ -170,13 +119,6 @@ async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(m
         assert (box.stats().failing, box.stats().started) == (0, 2)
 
 
-async def test_queueing_does_not_count_against_the_wall_limit():
-    async with LocalSandbox(capacity=1, preload=()) as box:
-        slow = Program(source="import time; time.sleep(0.5)")
-        ran = await asyncio.gather(*(box.run(slow, Limits(wall_seconds=1.4)) for _ in range(3)))
-    assert [execution.status for execution in ran] == [Status.OK] * 3
-
-
 async def test_a_waiting_program_can_be_cancelled():
     async with LocalSandbox(capacity=1, preload=()) as box:
         first = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(0.5)")))
@@ -185,19 +127,6 @@ async def test_a_waiting_program_can_be_cancelled():
         second.cancel()
         third = await box.run(Program(source="print(3)"))
         assert ((await first).status, second.cancelled(), third.stdout) == (Status.OK, True, "3\n")
-
-
-async def test_a_worker_killed_mid_run_costs_one_program():
-    async with LocalSandbox(capacity=2, preload=()) as box:
-        slow = Program(source="import time; time.sleep(1); print('done')")
-        lost = asyncio.ensure_future(box.run(slow))
-        first = await until(lambda count: count > 2)
-        kept = asyncio.ensure_future(box.run(slow))
-        os.kill(template_of(first), signal.SIGKILL)
-        assert (await lost).status is Status.SANDBOX_FAILED
-        assert "lost" in (await lost).detail
-        assert (await kept).stdout == "done\n"
-        assert (await box.run(slow)).stdout == "done\n"
 
 
 async def test_a_worker_killed_while_idle_costs_nothing():
@@ -234,13 +163,6 @@ async def test_no_descriptor_is_kept():
         for source in ("print(1)", "1/0", "while True: print(1)", "import time; time.sleep(9)"):
             await box.run(Program(source=source, fetch=("x",)), Limits(wall_seconds=0.3, output_bytes=1000))
         assert os.listdir("/proc/self/fd") == before
-
-
-async def test_sizes_of_the_working_folder_do_not_multiply_workers():
-    async with LocalSandbox(capacity=2, preload=(), spare=0) as box:
-        for size in (1 << 20, 1 << 21, 1 << 22):
-            await asyncio.gather(*(box.run(Program(source=""), Limits(disk_bytes=size)) for _ in range(3)))
-        assert len(started()) == 2 * 2
 
 
 WITH_FILES = """
