@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.tirjudge.endpoint_server import serving
-from tests.training.hub import Hub
-from tests.training.table6 import SOURCES
 from tests.training.teachers import native
-from tirjudge.storage.run_folder import DiskFull, disk_full_errors
 
 Run = Callable[..., list[str]]
 
@@ -115,39 +112,3 @@ def test_training_resumes_from_the_last_complete_checkpoint(
     ]
     (undisturbed,) = on_small_disk(TUNE, str(tiny_model), "64m")
     assert float(resumed) == pytest.approx(float(undisturbed), abs=1e-9)
-
-
-def test_other_errors_are_not_changed(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), disk_full_errors(tmp_path):
-        (tmp_path / "none").read_text()
-    with pytest.raises(RuntimeError, match=r"^shapes differ$"), disk_full_errors(tmp_path):
-        raise RuntimeError("shapes differ")
-    with pytest.raises(DiskFull, match="no space left to write here: free some"), disk_full_errors(tmp_path):
-        raise OSError(122, "Disk quota exceeded", "here")
-
-
-BUILD = """
-import os
-os.environ["TIRJUDGE_HUB_MIRROR"] = sys.argv[2]
-from tirjudge_training.recipe_file import MIXTURES, load
-from tirjudge_training.corpora.build import build
-from tirjudge_training.corpora.config import CorpusConfig
-asked = ["decontaminate.against=[]", "scale=0.5"]
-config = load(CorpusConfig, "tir", asked, home=MIXTURES)
-config = config.model_copy(update={"sources": {"safe-rlhf": config.sources["safe-rlhf"]}})
-
-def work(run):
-    report = build(config, FOLDER / "corpus", command="", say=lambda line: None)
-    print(sum(report["safe-rlhf"]["made"].values()), len(list((FOLDER / "corpus" / "data").iterdir())))
-"""
-
-
-def test_a_corpus_appears_completely_or_not_at_all(on_small_disk: Run, tmp_path: Path) -> None:
-    dataset, part, row = SOURCES["safe-rlhf"]
-    Hub(tmp_path / "hub").add(dataset, {part: [row(number) for number in range(1000)]})
-    *full, made = on_small_disk(BUILD, str(tmp_path / "hub"), "24k", "64k", "4m")
-    assert len(full) == 2
-    for line in full:
-        assert line.startswith(f"DiskFull: no space left to write {tmp_path}/disk")
-        assert line.endswith("free some, and run the same command again to resume")
-    assert made == "500 1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ from tirjudge_training.heldout import (
 )
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.rl.run import checkpoints_kept
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.stages.selection import Selection
@@ -154,17 +152,3 @@ def test_a_resumed_stage_validates_only_steps_that_are_missing(run: Run) -> None
     assert validated(run) == counts
     names = {folder.name for folder in (run.path / "rl" / SNAPSHOTS).iterdir()}
     assert names == {f"step-{step}" for step in best_steps(counts)[:2]}
-
-
-def test_without_validation_tasks_the_last_weights_are_selected(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "rl" / "model").mkdir(parents=True)
-    (tmp_path / "rl" / "model" / "config.json").touch()
-    stage = Selection(name="select", stage="rl", candidates=3)
-    with RunFolder(tmp_path / stage.name) as folder:
-        stage.work(folder, replace(run, path=tmp_path))
-    assert (tmp_path / "select" / "model" / "config.json").exists()
-
-
-def test_the_number_of_checkpoints_is_known_in_advance() -> None:
-    config = RlConfig(steps=1, checkpoint_every=10, keep_checkpoints=5)
-    assert [checkpoints_kept(config, steps) for steps in (10, 35, 90)] == [1, 4, 5]

@@ -7,6 +7,8 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.training.forked import tirjudge
 from tests.training.miniature import MINI, assignments
 from tirjudge.storage.run_folder import read_lines
@@ -52,6 +54,7 @@ def train(folder: Path, *interrupt_at: str) -> tuple[int, str]:
     return code, said
 
 
+@pytest.mark.slow
 def test_an_interrupted_stage_says_where_the_same_command_goes_on(tmp_path: Path) -> None:
     code, said = train(tmp_path / "run", r"warmup: sft 1/\d")
     assert code == 130, said
@@ -68,13 +71,3 @@ def test_an_interrupted_stage_says_where_the_same_command_goes_on(tmp_path: Path
     assert re.search(r"rl: interrupted after step [12] of 4, which has a checkpoint; .* there\n$", said), said
     done = len(list(read_lines(tmp_path / "run" / "rl" / "metrics.jsonl")))
     assert f"after step {done} of 4" in said, "no row is lost"
-
-
-def test_an_interrupt_without_a_checkpoint_says_what_is_lost(tmp_path: Path) -> None:
-    code, said = train(
-        tmp_path / "run", r"warmup: sft 1/\d", "writing a checkpoint after the step in progress"
-    )
-    assert code == 130, said
-    assert "Traceback" not in said
-    assert "warmup: interrupted before its first checkpoint; the same command starts this stage again" in said
-    assert not list(tmp_path.glob("run/warmup/checkpoints/*/complete"))

@@ -1,9 +1,8 @@
-"""LoRA: the adapted policy samples, processes and kills do not change the result, and adapters are merged."""
+"""LoRA: the adapted policy samples, adapters are merged or kept, and a later stage goes on with them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tests.training.conftest import ENVIRONMENTS, source
-from tests.training.forked import in_two_processes
 from tirjudge.cli import app
 from tirjudge.models import weights_sha256
 from tirjudge.models.resolve import read_note
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training import model_folder
-from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
@@ -27,7 +24,7 @@ from tirjudge_training.sft import Sample, SftConfig, train_sft
 
 LORA = LoraConfig(rank=4, alpha=8)
 RL = RlConfig(
-    steps=3,
+    steps=2,
     groups=4,
     samples=4,
     micro_batch=2,
@@ -40,72 +37,42 @@ SFT = SftConfig(batch=4, micro_batch=2, learning_rate=1e-2, checkpoint_every=1)
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-class Interrupted(Exception):
-    pass
-
-
 def main(start: Path, folder: Path) -> None:
-    """Run RL and SFT in all launched processes; with several, each is interrupted once and resumes."""
-    processes = Processes.launched()
+    """Run RL and SFT with an adapter that is merged at the end."""
     for name, stage in {"rl": reinforced, "sft": fine_tuned}.items():
-        if processes.world > 1:
-            with pytest.raises(Interrupted):
-                stage(start, folder / name, processes, interrupt)
-        model = stage(start, folder / name, processes, lambda line: None)
-        model_folder.save(folder / name / "model", model, start=str(start), processes=processes)
+        model = stage(start, folder / name)
+        model_folder.save(folder / name / "model", model, start=str(start))
 
 
-def interrupt(line: str) -> None:
-    """Interrupt after the first checkpoint."""
-    if line.startswith(("rl 3/3", "sft 10/")):
-        raise Interrupted
+def reinforced(start: Path, folder: Path) -> Any:
+    with RunFolder(folder) as run:
+        options = {"environments": ENVIRONMENTS, "source": source, "seed": 1, "say": lambda line: None}
+        return train_rl(start, run, RL, lora=LORA, **options)
 
 
-def reinforced(start: Path, folder: Path, processes: Processes, say: Callable[[str], None]) -> Any:
-    with processes.folder(folder) as run:
-        return train_rl(
-            start,
-            run,
-            RL,
-            lora=LORA,
-            environments=ENVIRONMENTS,
-            source=source,
-            seed=1,
-            say=say,
-            processes=processes,
-        )
+def samples(count: int) -> list[Sample]:
+    return [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(count)]
 
 
-def fine_tuned(start: Path, folder: Path, processes: Processes, say: Callable[[str], None]) -> Any:
-    samples = [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(48)]
-    with processes.folder(folder) as run:
-        return train_sft(start, run, SFT, samples, lora=LORA, seed=1, say=say, processes=processes)
+def fine_tuned(start: Path, folder: Path, lora: LoraConfig = LORA, count: int = 16, **options: Any) -> Any:
+    with RunFolder(folder) as run:
+        return train_sft(start, run, SFT, samples(count), lora=lora, seed=1, say=lambda line: None, **options)
 
 
 @pytest.fixture(scope="module")
-def runs(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Run the same configurations in this process and in two."""
-    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
-    main(roomy_model, one)
-    in_two_processes(main, roomy_model, two, folder=two)
-    return one, two
+def trained(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    main(roomy_model, folder)
+    return folder
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", ["rl", "sft"])
-def test_two_interrupted_processes_end_with_the_weights_of_one(stage: str, runs: tuple[Path, Path]) -> None:
-    alone, shared = (load_file(folder / stage / "model" / "model.safetensors") for folder in runs)
-    assert all(torch.allclose(alone[name], shared[name], rtol=0, atol=1e-5) for name in alone)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["rl", "sft"])
 def test_the_saved_model_is_the_start_and_what_the_adapter_adds(
-    stage: str, runs: tuple[Path, Path], roomy_model: Path
+    stage: str, trained: Path, roomy_model: Path
 ) -> None:
     """Every adapted matrix of the saved model changed within the adapter's rank, and nothing else changed."""
     before, after = (
-        load_file(folder / "model.safetensors") for folder in (roomy_model, runs[0] / stage / "model")
+        load_file(folder / "model.safetensors") for folder in (roomy_model, trained / stage / "model")
     )
     assert before.keys() == after.keys()
     for name, weight in before.items():
@@ -116,22 +83,19 @@ def test_the_saved_model_is_the_start_and_what_the_adapter_adds(
             assert not moved.any(), name
 
 
-@pytest.mark.slow
-def test_the_adapted_policy_samples_and_stays_close_to_the_start(runs: tuple[Path, Path]) -> None:
-    for folder in runs:
-        first, *later = read_lines(folder / "rl" / "metrics.jsonl")
-        assert first["kl"] == 0, "a new adapter changes nothing, and its model is the reference"
-        assert all(row["kl"] > 1e-4 for row in later)
-        assert all(0 < row["sampler_gap"] < 1e-5 for row in (first, *later))
+def test_the_adapted_policy_samples_and_stays_close_to_the_start(trained: Path) -> None:
+    first, *later = read_lines(trained / "rl" / "metrics.jsonl")
+    assert first["kl"] == 0, "a new adapter changes nothing, and its model is the reference"
+    assert all(row["kl"] > 1e-4 for row in later)
+    assert all(0 < row["sampler_gap"] < 1e-5 for row in (first, *later))
 
 
-@pytest.mark.slow
-def test_checkpoint_and_model_give_the_same_verdicts(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_checkpoint_and_model_give_the_same_verdicts(trained: Path, tmp_path: Path) -> None:
     """`tirjudge judge` reads both the checkpoint's adapter and the merged weights."""
-    stage = runs[0] / "rl"
-    verdicts = [judged(stage / part, tmp_path) for part in ("checkpoints/checkpoint-3", "model")]
+    stage = trained / "rl"
+    verdicts = [judged(stage / part, tmp_path) for part in ("checkpoints/checkpoint-2", "model")]
     assert verdicts[0] == verdicts[1]
-    adapter, whole = (model_folder.load(stage / part)[0] for part in ("checkpoints/checkpoint-3", "model"))
+    adapter, whole = (model_folder.load(stage / part)[0] for part in ("checkpoints/checkpoint-2", "model"))
     for name, weight in whole.state_dict().items():
         assert torch.allclose(adapter.state_dict()[name], weight, rtol=0, atol=1e-6), name
 
@@ -141,10 +105,8 @@ def adapters(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
     """Train an adapter in two stages, the second of which goes on with the first one's."""
     folder, start, written = tmp_path_factory.mktemp("adapters"), roomy_model, []
     lora = LORA.model_copy(update={"merge": False})
-    samples = [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(16)]
     for name in ("first", "second"):
-        with RunFolder(folder / name) as run:
-            model = train_sft(start, run, SFT, samples, lora=lora, seed=1, say=lambda line: None)
+        model = fine_tuned(start, folder / name, lora)
         model_folder.save(
             folder / name / "model", model, start=str(start), lora=lora, note={"prompts": "smol"}
         )
@@ -193,11 +155,7 @@ def test_a_later_stage_goes_on_with_the_adapter(adapters: list[Path], roomy_mode
 
 def test_frozen_weights_in_bfloat16_leave_the_adapter_in_float32(roomy_model: Path, tmp_path: Path) -> None:
     lora = LORA.model_copy(update={"merge": False})
-    samples = [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(16)]
-    with RunFolder(tmp_path) as run:
-        model = train_sft(
-            roomy_model, run, SFT, samples, lora=lora, dtype="bfloat16", seed=1, say=lambda line: None
-        )
+    model = fine_tuned(roomy_model, tmp_path, lora, dtype="bfloat16")
     kinds = {weight.requires_grad: weight.dtype for weight in model.parameters()}
     assert kinds == {True: torch.float32, False: torch.bfloat16}
     moved = [weight for name, weight in model.named_parameters() if ".lora_B." in name]

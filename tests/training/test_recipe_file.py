@@ -56,11 +56,8 @@ def test_an_empty_assignment_takes_an_optional_key_out(tmp_path: Path) -> None:
     ("assignment", "line"),
     [
         ("rl.learning_rat=1", "unknown key 'rl.learning_rat'; the nearest known one is 'rl.learning_rate'"),
-        ("warmup.lmit=1", "unknown key 'warmup.lmit'; the nearest known one is 'warmup.limit'"),
         ("rl.learning_rate=fast", "rl.learning_rate: Input should be a valid number"),
-        ("seed.x=1", "'seed' is a value, not a table"),
         ("seed", "write it as key=value"),
-        ("=1", "write it as key=value"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(recipe: str, assignment: str, line: str) -> None:
@@ -85,17 +82,7 @@ def test_a_recipe_overrides_the_one_it_extends(recipe: str, tmp_path: Path) -> N
     assert config == Outer(seed=4, rl=Inner(learning_rate=2e-4, limit=6), warmup=Inner(limit=2))
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ('extends = "none.toml"', "none.toml': neither a file nor a name that --list prints"),
-        ('extends = "self.toml"', "self.toml: extends itself"),
-        ("extends = 3", "self.toml: extends: write the name of a recipe"),
-    ],
-)
-def test_an_impossible_extends_is_named(tmp_path: Path, text: str, line: str) -> None:
-    (tmp_path / "self.toml").write_text(text)
-    with pytest.raises(BadRecipe) as error:
+def test_a_recipe_that_extends_itself_is_named(tmp_path: Path) -> None:
+    (tmp_path / "self.toml").write_text('extends = "self.toml"')
+    with pytest.raises(BadRecipe, match=r"self\.toml: extends itself"):
         load(Outer, str(tmp_path / "self.toml"))
-    assert line in str(error.value)
-    assert "\n" not in str(error.value)

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, serving
-from tests.training.hub import Hub, Part
+from tests.training.hub import Hub
 from tests.training.table6 import SOURCES, TABLE_6, TOTAL, answer, fill, question
 from tirjudge.cli import app
 from tirjudge.data.rows import Row
@@ -218,13 +218,9 @@ def test_fewer_rows_than_wanted_are_kept_and_reported(hub: Hub, tmp_path: Path) 
     assert 0 < len(found) < 1000
 
 
-@pytest.mark.parametrize("part", [None, ("default", "test")])
-def test_a_missing_dataset_or_split_is_reported(
-    part: Part | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Either the whole dataset or only the split that is read is missing."""
+def test_a_missing_split_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, _, row = SOURCES["safe-rlhf"]
-    Hub(tmp_path).add(dataset, {} if part is None else {part: [row(0)]})
+    Hub(tmp_path).add(dataset, {("default", "test"): [row(0)]})
     monkeypatch.setenv(MIRROR, str(tmp_path))
     result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"])
     assert result.exit_code == 3
@@ -234,35 +230,28 @@ def test_a_missing_dataset_or_split_is_reported(
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("source", "changed", "named"),
     [
-        ({"overall_preference": None}, "overall_preference: Input should be a valid integer"),
-        ({"overall_preference": 7}, "overall_preference: Input should be less than or equal to 3"),
-        ({"context": [{"role": "tool", "content": ""}]}, "context.0.role: Input should be 'system', 'user'"),
+        ("help-steer-3", {"overall_preference": 7}, "preference/train, row 0: overall_preference"),
+        ("help-steer-3", {"context": [{"role": "tool", "content": ""}]}, "row 0: context.0.role"),
+        ("safe-rlhf", {"prompt": None}, "default/train, row 0: prompt: no such column"),
     ],
 )
-def test_a_changed_schema_is_reported_with_dataset_row_and_column(
-    change: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_changed_schema_is_reported_with_row_and_column(
+    source: str,
+    changed: dict[str, object],
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, part, row = SOURCES["help-steer-3"]
-    changed = [row(0), row(1), row(2) | change]
-    Hub(tmp_path).add("nvidia/HelpSteer3", {part: changed})
+    """None: the column has another name."""
+    dataset, part, row = SOURCES[source]
+    only = {name: value for name, value in (row(0) | changed).items() if value is not None}
+    Hub(tmp_path).add(dataset, {part: [only]})
     monkeypatch.setenv(MIRROR, str(tmp_path))
-    result = build(tmp_path / "out", without=[name for name in SOURCES if name != "help-steer-3"])
+    result = build(tmp_path / "out", without=[name for name in SOURCES if name != source])
     assert result.exit_code == 3
-    assert f"tirjudge data: nvidia/HelpSteer3, preference/train, row 2: {message}" in result.output
-
-
-def test_a_renamed_column_is_reported_with_the_existing_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, part, row = SOURCES["safe-rlhf"]
-    renamed = {("question" if name == "prompt" else name): value for name, value in row(0).items()}
-    Hub(tmp_path).add("PKU-Alignment/PKU-SafeRLHF", {part: [renamed]})
-    monkeypatch.setenv(MIRROR, str(tmp_path))
-    result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"])
-    assert result.exit_code == 3
-    assert "default/train, row 0: prompt: no such column; the row has question, response_0" in result.output
+    assert named in result.output
 
 
 def test_missing_generators_are_reported_before_anything_is_read(tmp_path: Path) -> None:
@@ -282,3 +271,19 @@ def test_inspect_counts_rows_and_lists_faults(hub: Hub, tmp_path: Path) -> None:
     bad = tirjudge("inspect", tmp_path / "bad.jsonl")
     assert bad.exit_code == 1
     assert "1 rows cannot be read: no responses" in bad.output
+
+
+def test_data_inspect_prints_json(tmp_path: Path) -> None:
+    pair = {"id": "a", "prompt": "Name a prime.", "responses": ["2", "4 or 6"], "label": 0, "domain": "math"}
+    rows = [pair, pair | {"id": "b", "label": 1}, pair | {"id": "c", "responses": "2"}]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ran = tirjudge("inspect", tmp_path / "rows.jsonl", "--json")
+    found = json.loads(ran.stdout)
+    assert (ran.exit_code, found["rows"], found["domains"]) == (1, 2, {"math": 2})
+    assert found["labels"] == [
+        {"responses": 2, "label": 0, "rows": 1},
+        {"responses": 2, "label": 1, "rows": 1},
+    ]
+    # Three words of the prompt and four of the responses.
+    assert found["words"]["100 %"] == 7
+    assert list(found["faults"].values()) == [1]

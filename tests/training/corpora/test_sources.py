@@ -66,11 +66,6 @@ def test_final_answers_are_compared_as_mathematics() -> None:
     assert FinalAnswers("\\frac12").sort([*right, "I do not know.", *wrong]) == (right, wrong)
 
 
-def test_an_unreadable_gold_answer_is_refused() -> None:
-    with pytest.raises(ValueError, match="a gold answer that math-verify cannot parse"):
-        FinalAnswers("")
-
-
 @pytest.mark.parametrize(
     ("solution", "boxed"),
     [

@@ -134,20 +134,6 @@ def test_rm_r1_has_the_rows_of_its_table_5(hub: Hub, tmp_path: Path) -> None:
     }
 
 
-def test_rows_reserved_for_the_teacher_are_not_used_by_rl(hub: Hub, tmp_path: Path) -> None:
-    """A small version of RM-R1's 8,700 teacher rows and 64,000 RL rows."""
-    add_rm_r1(hub)
-    assert build(tmp_path, "rm-r1").exit_code == 1, "there are fewer than 8,000 rows of code"
-    config = DataConfig(train=tmp_path / "rm-r1", reserved=8)
-    data = RowData(config, {"judge": EnvironmentConfig(name="rm-r1")})
-    taught = {formatted.task.id for formatted in data.prompts(None, 0)}
-    rows = data.source(0)
-    trained = {row.task.id for place in range(data.steps(4, 1)[1]) if (row := rows(place)) is not None}
-    assert len(taught) == 8
-    assert not taught & trained
-    assert len(taught | trained) + len(data.validation(100)) == 32
-
-
 def wild_chat(hub: Hub) -> None:
     def row(text: str, **more: Any) -> dict[str, Any]:
         turns = [*user(text), {"role": "assistant", "content": "ChatGPT's"}]

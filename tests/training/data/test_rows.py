@@ -18,7 +18,6 @@ from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.run.run import data_of
 
 JUDGES = {name: EnvironmentConfig(name=f"tir-{name}") for name in ("pairwise", "pointwise", "listwise")}
-NO_ROWS = "neither a file nor a finished folder of them"
 PAIRS = {"pairs": EnvironmentConfig(name="tir-pairwise")}
 
 
@@ -172,9 +171,7 @@ def test_a_share_of_the_tasks_has_no_tools(tmp_path: Path) -> None:
     [
         ("{", "rows.jsonl:3: not JSON"),
         ({"prompt": "p", "responses": ["a", "b"]}, "rows.jsonl:3: no label"),
-        ({"prompt": "", "chosen": "a", "rejected": "b"}, "rows.jsonl:3: the prompt is empty"),
         (row(0), "rows.jsonl:3: a second row with the id 'r0'"),
-        (row(9, rejected=["b", "c"]), "rows.jsonl:3: no judge accepts it: a pair has two responses"),
         (row(9, environment="pair"), "rows.jsonl:3: no judge 'pair'; there are pairs"),
     ],
 )
@@ -211,30 +208,14 @@ def test_reserved_rows_are_only_used_by_the_teacher(tmp_path: Path) -> None:
         opened(path, reserved=60)
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
-        ("rows.jsonl", f"no rows at rows.jsonl, {NO_ROWS}"),
-        (
-            "data/j1",
-            f"no rows at data/j1, {NO_ROWS}: `tirjudge data build j1` makes them",
-        ),
-    ],
-)
 def test_missing_rows_are_reported_before_a_model_is_loaded(
-    path: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data" / "j1" / "work").mkdir(parents=True)  # left by an interrupted build
-    recipe = load(Recipe, "j1-8b", [f"data.train={path}", "model.base=/nowhere"])
-    with pytest.raises(FileNotFoundError) as error:
+    recipe = load(Recipe, "j1-8b", ["data.train=data/j1", "model.base=/nowhere"])
+    with pytest.raises(FileNotFoundError, match="`tirjudge data build j1` makes them"):
         data_of(recipe)
-    assert str(error.value) == line
-
-
-def test_too_few_rows_to_split_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no rows are left to train on"):
-        opened(write(tmp_path / "rows.jsonl", [row(0)]))
 
 
 def test_rows_with_equal_gold_scores_are_used(tmp_path: Path) -> None:

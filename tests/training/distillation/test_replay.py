@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.training.conftest import tokenizer_of_words
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.records.episodes import read_trajectory, trajectory_record
 from tirjudge.rollout import Rollout
 from tirjudge_environments import (
     Budget,
-    ChatEncoder,
     Completion,
     Environment,
     Finish,
@@ -30,7 +28,6 @@ from tirjudge_environments import (
 from tirjudge_environments.types import Episode
 from tirjudge_sandbox import Sandbox, open_sandbox
 from tirjudge_training.distillation.teacher_dialogues import convert_dialogue
-from tirjudge_training.sft import IGNORED, Sample
 
 TASK = JudgeTask(
     id="t", prompt=(Message("user", "Say two words."),), candidates=("one", "two words"), label=1
@@ -103,13 +100,6 @@ async def test_every_call_of_one_turn_gets_a_turn_of_its_own(sandbox: Sandbox) -
     assert reward(form) == 0.1, "a failed program leaves a tenth of the reward"
 
 
-async def test_hidden_reasoning_is_dropped(sandbox: Sandbox) -> None:
-    dialogue = await led(
-        sandbox, calling("I count.", COUNT, reasoning="Hm, words.\n"), VERDICT, protocol="tool"
-    )
-    assert text(await convert_dialogue(dialogue, STUDENT, TASK)) == FORM
-
-
 @pytest.mark.parametrize(
     "turn",
     [
@@ -132,20 +122,3 @@ async def test_a_dialogue_without_a_verdict_stays_without_one(sandbox: Sandbox) 
     form = await convert_dialogue(spent, STUDENT, TASK)
     assert "The budget of 3 programs is spent: this one was not run." in text(form)
     assert reward(form) == 0.1
-
-
-async def test_only_the_models_own_tokens_are_learned(sandbox: Sandbox) -> None:
-    """Prompt and outputs are masked, and every segment is encoded as in the student's RL rollouts."""
-    tokenizer = tokenizer_of_words()
-    encoder = ChatEncoder(tokenizer)
-    form = await convert_dialogue(
-        await led(sandbox, calling("I count.", COUNT), VERDICT, protocol="tool"), STUDENT, TASK
-    )
-    sample = Sample.written(form, encoder, tokenizer.eos_token_id)
-    learned = [token for token in sample.labels if token != IGNORED]
-    assert encoder.decode(learned) == f"I count.\n```python\n{COUNT}\n```\n{VERDICT}"
-    assert learned[-1] == tokenizer.eos_token_id
-    assert all(label in (IGNORED, token) for token, label in zip(sample.ids, sample.labels, strict=True))
-    prompt = encoder.prompt(form.prompt)
-    assert list(sample.ids[: len(prompt)]) == prompt
-    assert encoder.decode(sample.ids[len(prompt) :]) == FORM

@@ -40,7 +40,6 @@ from tirjudge_training.run.plan import NoRows
 from tirjudge_training.run.preflight import check
 from tirjudge_training.run.run import _done as run_stage
 from tirjudge_training.run.run import data_of
-from tirjudge_training.sft import Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import Run, Size, Stage
 from tirjudge_training.weight_sync import same_process
 
@@ -121,24 +120,6 @@ def test_policy_and_trainer_compute_in_bfloat16_over_float32_weights(
     assert any(not before[name].equal(after[name]) for name in before)
 
 
-def test_fine_tuning_computes_in_bfloat16_too(
-    tiny_model: Path, tmp_path: Path, as_on_a_gpu: None, products: set[tuple[bool, torch.dtype]]
-) -> None:
-    samples = [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(16)]
-    config = SftConfig(batch=4, micro_batch=2, learning_rate=1e-3)
-    with RunFolder(tmp_path) as run:
-        model = train_sft(tiny_model, run, config, samples, seed=0, say=lambda line: None)
-    assert products == {(True, torch.bfloat16)}
-    assert model.is_activation_checkpointing
-    assert model.dtype == torch.float32
-
-
-def test_a_cpu_computes_in_the_weights_own_precision(tiny_model: Path) -> None:
-    assert device.current_device() == Device("cpu", autocast=None, checkpointing=False)
-    with Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig()) as found:
-        assert found.generator.precision == "float32"
-
-
 def test_a_model_that_vllm_samples_stays_off_the_gpu(
     tiny_model: Path, as_on_a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,29 +197,20 @@ def test_a_stage_returns_freed_ram_to_the_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_a_model_is_freed_with_its_engine(tiny_model: Path) -> None:
+def test_an_engine_frees_its_cache_before_training_and_its_model_when_it_is_closed(tiny_model: Path) -> None:
     """Checkpoints are evaluated one after another, with memory for one."""
     assert sampled_from(tiny_model)() is None
 
 
 def sampled_from(folder: Path) -> weakref.ref[Any]:
     with Engine.load(str(folder), ENVIRONMENTS, RolloutConfig(max_tokens=20)) as found:
-        sample(found)
-        return weakref.ref(found.generator._network)  # type: ignore[attr-defined]
-
-
-def sample(found: Engine) -> None:
-    found.refresh()
-    formatted = source(0, 0, 0)
-    found.run(found.rollouts(0)[formatted.format].group(formatted.task, 4))
-
-
-def test_the_kv_cache_is_freed_before_training(tiny_model: Path) -> None:
-    with Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig(max_tokens=20)) as found:
-        sample(found)
+        found.refresh()
+        formatted = source(0, 0, 0)
+        found.run(found.rollouts(0)[formatted.format].group(formatted.task, 4))
         assert cached()
         found.rest()
         assert not cached()
+        return weakref.ref(found.generator._network)  # type: ignore[attr-defined]
 
 
 def cached() -> int:

@@ -142,24 +142,7 @@ def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     return one, two, left
 
 
-ENDS = """
-import atexit
-import torch
-from tirjudge_training.distributed.processes import Processes, SharedRows
-
-atexit.register(lambda: print("open" if torch.distributed.is_initialized() else "closed"))
-processes = Processes.launched()
-assert processes.apart().every(processes.rank) == [0, 1]
-"""
-
-
-def test_a_launched_process_closes_its_groups_before_the_interpreter_ends(tmp_path: Path) -> None:
-    (tmp_path / "ends.py").write_text(ENDS)
-    command = [sys.executable, *TORCHRUN, str(tmp_path / "ends.py")]
-    ran = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert ran.stdout.split() == ["closed", "closed"]
-
-
+@pytest.mark.slow
 def test_stages_of_two_processes_leave_the_files_of_one_also_when_killed(
     runs: tuple[Path, Path, Path],
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.training.forked import in_two_processes
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.distributed.task_queue import Outcome, take_turns
 
 PIECES, LONG, SHORT = 8, 0.6, 0.02
@@ -71,26 +71,6 @@ def test_a_fast_process_takes_the_work_of_a_slow_one(found: dict[str, Any]) -> N
     assert found["idle"][0] < FIXED / 2, "one of two processes waits for at most one long piece"
     assert found["same"]
     assert found["exchanged"], "training exchanges values at the same time"
-
-
-async def test_a_piece_begins_when_parts_of_others_have_ended() -> None:
-    """Each piece has two parts, of one and of three turns of the loop; three parts may run at once."""
-    most, now, begun = 0, 0, list[int]()
-
-    async def piece(number: int, part_done: Callable[[], None]) -> None:
-        nonlocal most, now
-        begun.append(number)
-        now += 2
-        most = max(most, now)
-        for turns in (1, 3):
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            now -= 1
-            part_done()
-
-    outcome = await take_turns(5, piece, parts=2, at_once=3, processes=ALONE)
-    assert begun == list(outcome.results) == list(range(5))
-    assert most == 4, "the second piece begins while one more part may run, the third does not"
 
 
 async def test_an_error_ends_the_rest() -> None:

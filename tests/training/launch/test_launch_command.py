@@ -14,7 +14,6 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from tests.training.launch.judged_pairs import MINI, write_recipe
-from tests.training.miniature import RECIPES
 from tirjudge_environments.adapters.dialogues import read_stored_task
 from tirjudge_training.cli import train
 from tirjudge_training.launch import verl_stage
@@ -129,13 +128,9 @@ def test_a_falling_learning_rate_is_megatrons(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--recipe", "rm-r1-instruct-32b-x"], "no recipe 'rm-r1-instruct-32b-x'"),
-        (["--recipe", "ablations/rm-r1-instruct-32b-answer-only"], "this recipe's method has no RL stage"),
         (["--recipe", "judgelrm-7b"], "rl.sigma: verl divides by n - 1"),
         (["--recipe", "rationale-14b"], "meta_judge: verl's agent loop asks no other model"),
-        (["--recipe", str(RECIPES / "mini-arms.toml")], "compares several arms"),
         (["--recipe", "tir-judge-zero-8b", "--nodes", "2"], "give its --address HOST:PORT"),
-        (["--recipe", "tir-judge-zero-8b", "--set", "rl.stepz=1"], "unknown key 'rl.stepz'"),
     ],
 )
 def test_a_recipe_that_verl_cannot_train_is_one_line(words: list[str], message: str, tmp_path: Path) -> None:
@@ -149,8 +144,6 @@ def test_a_recipe_that_verl_cannot_train_is_one_line(words: list[str], message: 
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ({}, "verl is not installed: `pip install 'tirjudge[verl]'`"),
-        ({"verl": "0.8.0"}, "verl 0.8.0 is installed, and this needs 0.9.1 or later, below 0.10"),
         ({"verl": "0.9.1", "trl": "1.16.0"}, "verl 0.9.1 fails beside trl 1.16.0"),
         ({"verl": "0.9.1", "trl": "0.27.0"}, "verl's trainer needs TransferQueue, vllm"),
     ],
@@ -170,7 +163,6 @@ def test_an_environment_without_verl_is_one_line(
     ("words", "code", "message"),
     [
         (["--address", "127.0.0.1:1"], 2, "--address 127.0.0.1:1: no Ray cluster answers there"),
-        (["--address", "ray://head:10001"], 2, "Ray's client protocol is not supported"),
         ([], 1, "training takes 1 x 8 GPUs (--nodes, --gpus-per-node), and this machine has 0"),
     ],
 )

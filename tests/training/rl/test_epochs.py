@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from tirjudge_training import model_folder
-from tirjudge_training.data.base import DataConfig
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.run.run import counted, data_of
 
 LENGTHS = [10 * number for number in range(1, 41)]
@@ -71,11 +69,6 @@ def test_an_epoch_shows_every_training_row_once(
     assert all(count <= math.ceil(epochs) for count in Counter(sampled).values())
 
 
-def test_a_number_of_steps_is_not_changed(rows: Path) -> None:
-    planned = recipe(rows, {"name": "rm-r1"}, {"steps": 7})
-    assert counted(planned, data_of(planned)) is planned
-
-
 def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) -> None:
     """The tiny tokenizer has one token per byte, so a row's length is known."""
     judge = {"name": "rm-r1", "options": {"style": "reasoning"}}
@@ -92,20 +85,3 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
     kept = {formatted.task.id for formatted in data_of(limited).prompts(None, 0)}
     assert kept == {name for name, size in sizes.items() if size <= limit}
     assert data_of(limited).counts() == {"judge": {"rows": 19, "too_long": 38 - 19}}
-
-
-def test_no_row_with_a_short_enough_prompt_is_an_error(rows: Path, tiny_model: Path) -> None:
-    limited = recipe(rows, {"name": "rm-r1"}, {"steps": 1}, tiny_model, max_prompt_tokens=1)
-    with pytest.raises(BadRecipe, match="no rows are left to train on"):
-        data_of(limited)
-
-
-@pytest.mark.parametrize("rl", [{}, {"steps": 1, "epochs": 1}])
-def test_a_run_has_steps_or_epochs(rl: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="set either steps or epochs"):
-        Recipe.model_validate({"rl": rl})
-
-
-def test_the_limit_counts_tokens() -> None:
-    with pytest.raises(ValueError, match="greater than 0"):
-        DataConfig(max_prompt_tokens=0)

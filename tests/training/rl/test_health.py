@@ -53,12 +53,6 @@ def poison(engine: Engine) -> None:
         engine.model.model.norm.weight[0] = math.nan
 
 
-def forget_programs(engine: Engine) -> None:
-    """Zero the output weights of the two tokens that are programs."""
-    with torch.no_grad():
-        engine.model.lm_head.weight[256:258] = 0.0
-
-
 def break_sandbox(engine: Engine) -> None:
     engine._sandbox = TimedSandbox(BrokenSandbox(), generating=lambda: 0.0)
 
@@ -81,30 +75,8 @@ def spoil_rewards(engine: Engine) -> None:
     engine.environments = {name: Spoilt(environment) for name, environment in engine.environments.items()}
 
 
-@pytest.fixture(scope="module")
-def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("healthy")
-    train_and_save(tiny_model, folder, CONFIG)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("fault", "line"),
-    [
-        (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are NaN"),
-        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls per response, down"),
-        (break_sandbox, r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"),
-        (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: check the environ"),
-    ],
-)
-def test_an_unhealthy_run_stops_and_resumes_when_the_cause_is_gone(
-    fault: Callable[[Engine], None],
-    line: str,
-    healthy: Path,
-    tiny_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def train_with(fault: Callable[[Engine], None], start: Path, folder: Path, line: str) -> RuntimeError:
+    """Train with a fault from the second step on, and return the error that stops the run."""
     steps = []
 
     class Faulty(Engine):
@@ -118,19 +90,38 @@ def test_an_unhealthy_run_stops_and_resumes_when_the_cause_is_gone(
                 fault(self)
             return super().rollouts(seed)
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rl_run, "Engine", Faulty)
         with pytest.raises(RuntimeError, match=line) as stopped:
-            train_and_save(tiny_model, tmp_path, CONFIG)
+            train_and_save(start, folder, CONFIG)
     assert "\n" not in str(stopped.value)
-    if isinstance(stopped.value, Unhealthy):
-        stop = {"step": 2, "event": "stopped", "about": str(stopped.value)}
-        assert list(read_lines(tmp_path / "events.jsonl")) == [stop]
-    assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-1"
+    assert checkpoints.latest(folder / "checkpoints") == folder / "checkpoints" / "checkpoint-1"
+    return stopped.value
 
-    train_and_save(tiny_model, tmp_path, CONFIG)
-    assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0, 1, 2]
-    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, healthy))
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are NaN"),
+        (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: check the environ"),
+    ],
+)
+def test_an_unhealthy_run_stops(
+    fault: Callable[[Engine], None], line: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    train_with(fault, tiny_model, tmp_path, line)
+
+
+def test_a_stopped_run_resumes_when_the_cause_is_gone(tiny_model: Path, tmp_path: Path) -> None:
+    healthy, sick = tmp_path / "healthy", tmp_path / "sick"
+    train_and_save(tiny_model, healthy, CONFIG)
+    line = r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"
+    stopped = train_with(break_sandbox, tiny_model, sick, line)
+    stop = {"step": 2, "event": "stopped", "about": str(stopped)}
+    assert list(read_lines(sick / "events.jsonl")) == [stop]
+    train_and_save(tiny_model, sick, CONFIG)
+    assert [row["step"] for row in read_lines(sick / "metrics.jsonl")] == [0, 1, 2]
+    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (sick, healthy))
     assert all(resumed[name].equal(expected[name]) for name in expected)
 
 
@@ -156,10 +147,6 @@ def test_programs_that_disappear_stop_a_run_within_three_batches() -> None:
     assert reason is not None
     assert reason.startswith("rl stopped at step 4: tool use has collapsed: 0.00 calls per response")
     assert stopped([row(step, each) for step, each in enumerate(calls)], tool_use=0) is None
-
-
-def test_tool_use_of_a_judge_without_tools_is_not_checked() -> None:
-    assert stopped([row(step, 0.0) for step in range(8)]) is None
 
 
 def test_a_short_dip_in_tool_use_or_sandbox_failures_does_not_stop_a_run() -> None:
@@ -196,8 +183,7 @@ def test_a_resumed_run_knows_the_earlier_batches() -> None:
         health.trained(row(3, 0.0))
 
 
-@pytest.mark.parametrize("name", ["loss", "grad_norm", "sampler_gap"])
-@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize(("name", "value"), [("grad_norm", math.nan), ("sampler_gap", math.inf)])
 def test_a_metric_that_is_not_finite_is_named(name: str, value: float) -> None:
     with pytest.raises(Unhealthy, match=f"{name} is {value}"):
         Health(HealthConfig()).trained(row(0, 0.0) | {name: value})
@@ -215,7 +201,5 @@ def test_the_command_prints_the_reason_and_exits_with_1(
     app.command("train")(cli.train)
     result = CliRunner().invoke(app, ["--recipe", "smol", "--output", str(tmp_path)])
     assert result.exit_code == 1
-    assert result.stderr == (
-        "tirjudge train: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "
-        "the same command resumes from the last checkpoint\n"
-    )
+    assert result.stderr.startswith("tirjudge train: rl stopped at step 7: loss is nan")
+    assert result.stderr.count("\n") == 1

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.training.conftest import ENVIRONMENTS, train_and_save
+from tests.training.conftest import train_and_save
 from tests.training.forked import in_two_processes, killed
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import JudgeTask, Message
@@ -27,7 +27,6 @@ from tirjudge_training.model_folder import network, quiet_peft
 from tirjudge_training.rl import engine
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.sampling import BatchSampler
 from tirjudge_training.rl.stream import STREAM, RowStream
 from tirjudge_training.weight_sync.same_process import CopyPolicy
 
@@ -245,29 +244,3 @@ async def test_a_stage_that_goes_on_with_an_adapter_samples_from_merged_weights(
         assert torch.allclose(policy._copy(ids).logits, trained, atol=1e-4)
         assert not torch.allclose(stale, trained, atol=1e-2)
     await policy.close()
-
-
-def test_without_importance_weights_and_with_an_engine_that_sleeps_it_is_refused() -> None:
-    with pytest.raises(ValueError, match="off_policy needs importance_cap, which weights its samples"):
-        RlConfig(steps=1, off_policy=True)
-    sleeping = {
-        "off_policy": True,
-        "importance_cap": 2.0,
-        "generator": "vllm",
-        "vllm": {"enable_sleep_mode": True},
-    }
-    with pytest.raises(ValueError, match="off_policy samples while vLLM would sleep"):
-        RlConfig(steps=1, **sleeping)
-
-
-def test_a_sampler_that_shares_the_weights_is_refused(tiny_model: Path) -> None:
-    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32")
-    shared = engine.Engine(
-        model,
-        AutoTokenizer.from_pretrained(tiny_model),
-        ENVIRONMENTS,
-        budget=CONFIG.budget,
-        sampling=CONFIG.sampling,
-    )
-    with pytest.raises(ValueError, match="open the Engine with off_policy=True"):
-        BatchSampler(shared, RowStream(row, per_pass=9), CONFIG, seed=0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from tirjudge_environments import (
     Completion,
     Episode,
@@ -16,7 +14,6 @@ from tirjudge_environments import (
     TirPairwise,
     Trajectory,
 )
-from tirjudge_environments.programs.outputs import most_counted
 from tirjudge_sandbox import Sandbox, open_sandbox
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts
 from tirjudge_training.rl.metrics import program_metrics
@@ -70,22 +67,3 @@ async def test_the_shares_of_programs_and_of_right_verdicts() -> None:
     }
     unlabelled = replace(rollouts, formatted=FormattedTask("pairs", replace(TASK, label=None)))
     assert program_metrics([unlabelled]) == {}
-
-
-@pytest.mark.parametrize(
-    ("output", "responses", "position"),
-    [
-        ("A 1 of 2\nB 2 of 2\n", 2, 1),
-        ("A 1\nB 0\nC 3\nD 2\n", 4, 2),
-        ("A 2 of 2\nB 2 of 2\n", 2, None),
-        ("checked\n58 31\n", 2, 0),
-        ("[1, 2, 3]", 2, None),
-        ("True False", 2, None),
-        ("", 2, None),
-        ("-1.5 -2", 2, 0),
-    ],
-)
-def test_the_response_that_a_program_counts_most_for(
-    output: str, responses: int, position: int | None
-) -> None:
-    assert most_counted(output, responses) == position

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import ENVIRONMENTS
-from tests.training.forked import killed
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.run import train_rl
-from tirjudge_training.rl.stream import STREAM, RowStream
+from tirjudge_training.rl.stream import RowStream
 
 ROWS, EPOCHS = 7, 2
 
@@ -111,16 +109,6 @@ def test_two_epochs_sample_every_row_twice_replacements_included(whole: Path) ->
     assert (seen[-1], metrics(whole)[-1]["rows/passes"]) == (EPOCHS * ROWS, EPOCHS)
     assert len(seen) < CONFIG.steps, "replacements use rows up, so that fewer batches are made"
     assert (whole / "checkpoints" / f"checkpoint-{len(seen)}").is_dir(), "the last step has a checkpoint"
-
-
-@pytest.mark.parametrize("kill_at", ["rl 4/7"])
-def test_a_killed_run_draws_the_rows_of_an_uninterrupted_one(
-    kill_at: str, whole: Path, tiny_model: Path, tmp_path: Path
-) -> None:
-    assert killed(train, tiny_model, tmp_path, kill_at) == -signal.SIGKILL
-    train(tiny_model, tmp_path)
-    assert rows_of(tmp_path) == rows_of(whole)
-    assert list(read_lines(tmp_path / STREAM)) == list(read_lines(whole / STREAM))
 
 
 def test_a_run_that_had_seen_all_rows_makes_no_further_step(whole: Path, tiny_model: Path) -> None:

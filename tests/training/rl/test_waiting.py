@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from types import SimpleNamespace
 
 import pytest
 
@@ -88,24 +86,6 @@ async def test_waiting_is_the_time_of_programs_without_generation(clock: Clock) 
     assert sandbox.seconds == 5 + 1
 
 
-def test_a_generators_busy_time_includes_the_current_call(clock: Clock) -> None:
-    generator = BusyClock()
-    assert generator.seconds == 0
-    with generator.working():
-        clock.now = 3
-        assert generator.seconds == 3
-        with generator.working():
-            clock.now = 5
-        assert generator.seconds == 5
-        assert generator.running == 1
-    clock.now = 9
-    assert generator.seconds == 5
-    with suppress(KeyError), generator.working():
-        clock.now = 10
-        raise KeyError
-    assert generator.seconds == 6
-
-
 def test_the_phases_of_a_batch_add_up(clock: Clock) -> None:
     timer = PhaseTimer()
     for part, end in {"refresh": 1, "rollout": 8, "logprobs": 10, "record": 11, "train": 16}.items():
@@ -117,34 +97,3 @@ def test_the_phases_of_a_batch_add_up(clock: Clock) -> None:
     assert found["cpu_seconds/rollout"] == 7, "two processes that each took half of the time"
     shares = shares_of_time(found | {"seconds/generating": 4, "seconds/waiting": 2})
     assert shares == {"share/generation": 4 / 16, "share/sandbox": 2 / 16, "share/training": (2 + 5) / 16}
-
-
-def test_each_phase_has_its_own_peak_of_gpu_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulated torch counters: the peak of training does not include that of sampling before it."""
-    import torch
-
-    counter = SimpleNamespace(held=0, peak=0)
-
-    def allocate(gib: float) -> None:
-        counter.held += int(gib * 2**30)
-        counter.peak = max(counter.peak, counter.held)
-
-    played = {
-        "is_available": lambda: True,
-        "reset_peak_memory_stats": lambda: setattr(counter, "peak", counter.held),
-        "max_memory_allocated": lambda: counter.peak,
-        "mem_get_info": lambda: (3 * 2**30, 80 * 2**30),
-    }
-    for name, call in played.items():
-        monkeypatch.setattr(torch.cuda, name, call)
-    allocate(30)
-    allocate(-28)
-    profiling.forget_peak()
-    allocate(5)
-    allocate(-5)
-    assert profiling.gpu_peak("rollout") == {"gib/gpu_rollout": 7.0}
-    allocate(2.5)
-    assert profiling.gpu_peak("train") == {"gib/gpu_train": 4.5}
-    held = profiling.memory_in_use()
-    assert held["gib/gpu_used"] == 77.0
-    assert 0 < held["gib/process"] < 1000

@@ -73,16 +73,6 @@ def test_the_right_letter_is_learned_in_the_order_shown(roomy_model: Path, tmp_p
     assert losses[-1] < losses[0]
 
 
-def test_an_answer_that_the_judge_cannot_parse_is_refused(roomy_model: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, roomy_model, "answers.text=[[{letter}]]")
-    assert done.exit_code == 1
-    assert "answers.text: the judge does not read" in done.stderr
-    counted, begins, refused = done.stderr.splitlines()
-    assert counted.split(" ", 1)[1].startswith("7 training rows; 0 with a prompt of more than")
-    assert begins.endswith("answers: stage 1 of 2")
-    assert refused.startswith("tirjudge train: ")
-
-
 def test_a_recipe_without_rollouts_needs_no_sandbox(
     roomy_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

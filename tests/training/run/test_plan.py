@@ -15,12 +15,11 @@ from tirjudge.cli import app
 from tirjudge.console_text import span
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
-from tirjudge_training.recipe import Rates, Recipe
+from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
 from tirjudge_training.run import model_size
 from tirjudge_training.run.plan import NoRows, plan
 from tirjudge_training.run.run import data_of
-from tirjudge_training.stages.base import Size
 from tirjudge_training.weight_sync.base import Sampler
 
 
@@ -45,24 +44,6 @@ def test_the_plan_lists_every_stage_with_its_size(tmp_path: Path) -> None:
     assert found["rl-1"][1:4] == ["10 batches of 4 x 8", "320 to 1,280", "320"]
     assert found["heldout-base"][2] == "8", "two pairs, two lists and two singles of two views"
     assert list(tmp_path.iterdir()) == [], "a plan must write nothing"
-
-
-def test_finished_stages_cost_nothing(tmp_path: Path) -> None:
-    recipe = load(Recipe, MINI, assignments())
-    (tmp_path / "rl").mkdir()
-    (tmp_path / "rl" / "done.json").write_text("{}")
-    found = table(lines(recipe, tmp_path))
-    assert found["rl"][-1] == "done"
-    assert found["heldout-rl"][-1] != "done"
-
-
-def test_seconds_are_tokens_over_rates() -> None:
-    rates = Rates(prompt_tokens=100, response_tokens=50, sampled_per_second=10, trained_per_second=30)
-    size = Size("", sampled=40, resampled=80, trained=20, spared=10)
-    # 40 x 50 / 10 sampled, 20 x 150 / 30 trained
-    assert rates.seconds(size, devices=2) == ((200 + 50) / 2, (600 + 100) / 2)
-    assert rates.seconds(size, devices=1) == (200 + 50, 600 + 100)
-    assert Rates().seconds(size, devices=1) is None
 
 
 QWEN3_8B = {

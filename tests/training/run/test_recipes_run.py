@@ -22,41 +22,13 @@ from tirjudge_environments import Message, Prompt
 from tirjudge_training.cli import train
 
 
-def rows(folder: Path, *, tie: bool) -> Path:
+def rows(folder: Path) -> Path:
     """Five pairs with gold scores, of which one is held back for validation, and one with a long prompt."""
-    path, scores = folder / "rows.jsonl", [8, 8 if tie else 7]
+    path, scores = folder / "rows.jsonl", [8, 7]
     prompts = (*(f"q{n}" for n in range(5)), "long " * 2000)
     lines = ({"prompt": one, "responses": ["a", "b"], "gold_scores": scores} for one in prompts)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
-
-
-@pytest.mark.parametrize(
-    ("recipe", "tie", "steps"),
-    [
-        pytest.param("judgelrm-7b", True, 2, id="judgelrm, which learns from ties too"),
-        pytest.param("j1-8b", False, 4, id="j1, whose pairs are two views each"),
-        pytest.param("rm-r1-distilled-7b", False, 2, id="rm-r1"),
-    ],
-)
-def test_a_recipe_of_a_paper_runs_for_an_epoch(
-    recipe: str, tie: bool, steps: int, roomy_model: Path, tmp_path: Path
-) -> None:
-    words = ["--recipe", recipe, "--model", str(roomy_model), "--data", str(rows(tmp_path, tie=tie))]
-    for assignment in ONE_BATCH:
-        words += ["--set", assignment]
-    app = typer.Typer()
-    app.command()(train)
-    result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
-    assert result.exit_code == 0, result.stderr
-    assert "4 training rows; 1 with a prompt of more than data.max_prompt_tokens = 8,000 are left out" in (
-        result.stderr
-    )
-    (counts,) = json.loads((tmp_path / "run" / "rows.json").read_text()).values()
-    assert counts == {"rows": 4, "too_long": 1}
-    assert len(list(read_lines(tmp_path / "run" / "rl" / "metrics.jsonl"))) == steps
-    episodes = list(read_lines(tmp_path / "run" / "rl" / "episodes.jsonl"))
-    assert all(one["reward"]["total"] is not None for episode in episodes for one in episode["trajectories"])
 
 
 PROMPT = Prompt(messages=(Message("user", "Which?"),))
@@ -77,7 +49,7 @@ def test_a_mode_that_contradicts_the_judge_is_refused_before_the_run(
 ) -> None:
     """JudgeLRM's turn begins with `<think>`, and the recipe for Qwen2.5 turns the thinking off."""
     model = thinking_model(roomy_model, tmp_path / "base")
-    words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path, tie=False))]
+    words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path))]
     app = typer.Typer()
     app.command()(train)
     result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
@@ -98,7 +70,7 @@ def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
         "--model",
         str(model),
         "--data",
-        str(rows(tmp_path, tie=False)),
+        str(rows(tmp_path)),
     ]
     for assignment in (*ONE_BATCH, f"model.enable_thinking={str(enable_thinking).lower()}"):
         words += ["--set", assignment]

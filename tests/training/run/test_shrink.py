@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
 from tests.training.forked import in_two_processes
@@ -115,16 +114,6 @@ def test_every_recipe_can_be_shrunk(name: str, tmp_path: Path) -> None:
     assert data_path(small.data.train).exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_the_model_has_two_layers_of_the_architecture(name: str, trained: Path) -> None:
-    model = trained / name / "rl" / "model"
-    config = json.loads((model / "config.json").read_text())
-    kind, tied = ARCHITECTURES[name]
-    assert (config["architectures"], config["num_hidden_layers"]) == ([kind], 2)
-    assert ("lm_head.weight" not in load_file(model / "model.safetensors")) == tied
-
-
 def typed(*words: str) -> Result:
     app = typer.Typer()
     app.command()(train_command)
@@ -138,9 +127,3 @@ def test_the_shrink_option_of_the_command(tmp_path: Path, monkeypatch: pytest.Mo
     assert ran.exit_code == 0, ran.stderr
     assert ran.stdout.strip() == "runs/judgelrm-3b-0-shrunk/rl/model"
     assert (tmp_path / ran.stdout.strip() / "model.safetensors").exists()
-
-
-def test_an_unavailable_base_model_is_reported_in_one_line(tmp_path: Path) -> None:
-    ran = typed("--recipe", "j1-8b", "--shrink", "--model", "./nothing", "--output", str(tmp_path / "run"))
-    assert ran.exit_code == 2
-    assert ran.stderr == "tirjudge train: no model './nothing': there is no such file or folder\n"

@@ -16,8 +16,6 @@ from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.model_folder import load_tokenizer
-from tirjudge_training.recipe import Recipe
-from tirjudge_training.recipe_file import BadRecipe, load
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.sft import IGNORED
 from tirjudge_training.stages.base import Run
@@ -108,31 +106,33 @@ def written(sample: Mapping[str, Any], tokenizer: Any) -> str:
     return "".join(parts).removesuffix(tokenizer.eos_token)
 
 
-def test_the_verdict_follows_what_the_program_printed(roomy_model: Path, tmp_path: Path) -> None:
-    found = hold(ROWS, roomy_model, tmp_path / "run")
-    (pair,), (several,) = found["pair"], found["list"]
+@pytest.fixture(scope="module")
+def held(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return hold(ROWS, roomy_model, tmp_path_factory.mktemp("held") / "run")
+
+
+def test_the_verdict_follows_what_the_program_printed(held: dict[str, list[str]]) -> None:
+    (pair,), (several,) = held["pair"], held["list"]
     for text in (pair, several):
         program, verdict = text.split("|")
         assert program == f"```python\n{COUNT}\n```\n"
         letter = verdict[len("Response ")]
         assert verdict == f"Response {letter} keeps 2 of 2.\n<preference>{letter}</preference>"
-    good, bad = (text.split("|")[1] for text in found["single"])
+    good, bad = (text.split("|")[1] for text in held["single"])
     assert good == "It keeps 2 of 2.\n<score>10</score>"
     assert bad == "It keeps 0 of 2.\n<score>1</score>"
 
 
-def test_general_rows_get_a_verdict_without_a_program(roomy_model: Path, tmp_path: Path) -> None:
-    (text,) = hold(ROWS, roomy_model, tmp_path / "run")["general"]
+def test_general_rows_get_a_verdict_without_a_program(held: dict[str, list[str]]) -> None:
+    (text,) = held["general"]
     assert "```" not in text
     assert text in {
         f"Response {letter} is better.\n<preference>{letter}</preference>" for letter in ("A", "B")
     }
 
 
-def test_what_the_sandbox_does_not_confirm_is_not_learned(roomy_model: Path, tmp_path: Path) -> None:
-    found = hold(ROWS, roomy_model, tmp_path / "run")
-    assert found["false"] == []
-    assert found["broken"] == []
+def test_what_the_sandbox_does_not_confirm_is_not_learned(held: dict[str, list[str]]) -> None:
+    assert held["false"] == held["broken"] == []
 
 
 def test_without_tools_the_counts_are_stated_or_left_out(roomy_model: Path, tmp_path: Path) -> None:
@@ -180,12 +180,6 @@ def test_the_plan_trains_on_the_dialogues_of_the_chosen_families(roomy_model: Pa
     (held,) = re.findall(r" (\d+) demonstrated dialogues", planned)
     assert 0 < int(held) <= 10, "half of the rows have the family, and some are kept for validation"
     assert f" at most {held} samples " in planned
-
-
-def test_the_method_needs_rows_to_demonstrate() -> None:
-    line = "training method .demonstrations.: it needs rows to demonstrate: name them in data.demonstrations"
-    with pytest.raises(BadRecipe, match=line):
-        load(Recipe, "smol", ["method=demonstrations", "data.demonstrations="])
 
 
 def test_families_choose_and_leave_out_rows(roomy_model: Path, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from pydantic import ValidationError
 from safetensors.torch import load_file
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -30,7 +29,6 @@ from tirjudge.generation import GeneratorFailed, weight_stream
 from tirjudge.generation.vllm import SharedTensor
 from tirjudge.generation.vllm_worker import open_shared
 from tirjudge.generation.weight_stream import WeightReceiver, WeightSender
-from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.run import preflight
 from tirjudge_training.weight_sync import vllm_servers
 from tirjudge_training.weight_sync.vllm_servers import EXTENSION, INCOMPLETE, WeightServer, send_weights
@@ -53,7 +51,6 @@ class Vllm:
         self.most = 0
         """Tensors that were held at once, as received."""
         self.fails_at: str | None = None
-        self.absent = False
 
     async def info(self, request: Request) -> Response:
         assert request.query_params["config_format"] == "json"
@@ -72,8 +69,6 @@ class Vllm:
 
     def receive(self, host: str, port: int, token: str) -> Response:
         """Receive weights as a worker does, until this server fails."""
-        if self.absent:
-            return Response("no such method", 500)
         cpu = torch.device("cpu")
         with WeightReceiver(host, port, token, device=cpu, dtype=torch.bfloat16) as weights:
             for name, tensor in weights:
@@ -192,14 +187,9 @@ def test_tensors_stream_to_all_servers_in_their_type_and_a_stranger_gets_none(
     assert sorted(groups) == ([0, 1, 2] if gpus else [])
 
 
-@pytest.mark.parametrize(
-    ("absent", "fails_at", "reason"), [(True, None, "no such method"), (False, "a", "out of memory")]
-)
-def test_a_server_that_fails_in_a_sync_is_one_line_and_no_server_generates(
-    absent: bool, fails_at: str | None, reason: str
-) -> None:
+def test_a_server_that_fails_in_a_sync_is_one_line_and_no_server_generates() -> None:
     failing, whole, gathered = Vllm(), Vllm(), []
-    failing.absent, failing.fails_at = absent, fails_at
+    failing.fails_at = "a"
 
     def weights() -> Iterator[tuple[str, torch.Tensor]]:
         for name in "abcdefgh":
@@ -208,7 +198,7 @@ def test_a_server_that_fails_in_a_sync_is_one_line_and_no_server_generates(
 
     with failing.up() as one, whole.up() as two, pytest.raises(GeneratorFailed) as failed:
         send_weights([one, two], weights(), CPU, "first")
-    assert re.fullmatch(f".*{one.url}.*{reason}.*generate nothing.*", str(failed.value)), "one line"
+    assert re.fullmatch(f".*{one.url}.*out of memory.*generate nothing.*", str(failed.value)), "one line"
     assert "".join(gathered) == "abcdefgh", "every process takes part in gathering"
     for vllm in (failing, whole):
         assert vllm.holds == INCOMPLETE
@@ -267,24 +257,6 @@ def test_a_server_without_the_development_routes_is_refused() -> None:
     assert f"no route {route}: start it with VLLM_SERVER_DEV_MODE=1" in str(refused.value)
 
 
-def test_a_servers_message_is_shown_as_one_printable_line() -> None:
-    vllm = Vllm()
-    vllm.reload = Response("shape [2]\n\x1b[2Jmismatch " + "x" * 1000, 500)
-    with vllm.up() as server, pytest.raises(GeneratorFailed) as refused:
-        server.load(WEIGHTS, "first")
-    message = str(refused.value)
-    assert "500: shape [2] \\x1b[2Jmismatch" in message
-    assert message.isprintable()
-    assert len(message) < 400
-
-
-def test_a_cache_that_cannot_be_cleared_is_a_failure() -> None:
-    vllm = Vllm()
-    vllm.forgets = False
-    with vllm.up() as server, pytest.raises(GeneratorFailed, match="of the old weights are still cached"):
-        server.load(WEIGHTS, "first")
-
-
 async def test_other_weights_are_detected() -> None:
     vllm = Vllm()
     with vllm.up() as server:
@@ -293,27 +265,6 @@ async def test_other_weights_are_detected() -> None:
         with pytest.raises(GeneratorFailed, match="it was restarted"):
             await server.require("first")
         await server.close()
-
-
-def test_an_unreachable_server_is_reported_in_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(GeneratorFailed, match=rf"http://127\.0\.0\.1:{port}: .*refused"):
-        WeightServer(f"http://127.0.0.1:{port}/v1").check()
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"generator": "vllm-server"},
-        {"server": {"urls": ("http://localhost:8000",)}},
-        {"generator": "vllm-server", "server": {"urls": ()}},
-        {"generator": "vllm-server", "server": {"urls": ("localhost:8000",)}},
-    ],
-)
-def test_the_generator_and_its_addresses_require_each_other(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="server"):
-        RolloutConfig.model_validate(settings)
 
 
 @pytest.mark.parametrize(
