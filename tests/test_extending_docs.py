@@ -260,29 +260,16 @@ def test_the_attacks_are_listed_and_attack(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("code", "line"),
-    [
-        (
-            ("upper()", "uper()"),
-            "attack 'capitals' failed: AttributeError: 'str' object has no attribute 'uper'",
-        ),
-        (("target.response.upper()", "7"), "attack 'capitals' returned int, and no text"),
-        (('"capitals"', '"chatml"'), "2 attacks or families of attacks are called 'chatml'"),
-        (('"flattery"', '"f"'), "family of attacks 'flattery': its entry point names no Family called"),
-        (("Attack,", "Attaque,"), "family of attacks 'flattery': cannot import house.flattery:FLATTERY"),
-    ],
-)
-def test_a_faulty_family_is_one_line(tmp_path: Path, code: tuple[str, str], line: str) -> None:
+def test_a_faulty_attack_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "site" / "house" / "flattery.py"
-    assert code[0] in file.read_text()
-    file.write_text(file.read_text().replace(*code))
+    assert "target.response.upper()" in file.read_text()
+    file.write_text(file.read_text().replace("target.response.upper()", "7"))
     rows = write_lines(tmp_path / "rows.jsonl", {"prompt": "p", "responses": ["x", "y"], "label": 0})
     words = ["attack", str(rows), "--attack", "flattery", "--no-tools", "--output", str(tmp_path / "o")]
     words += ["--generator", "always", "--model", "<preference>A</preference>"]
     done = CliRunner().invoke(app, words)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
-    assert done.stderr.startswith(f"tirjudge attack: {line}")
+    assert "'capitals' returned int" in done.stderr
 
 
 async def test_the_sandbox_runs_a_program_after_its_prelude() -> None:

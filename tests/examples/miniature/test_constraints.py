@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from random import Random
 
 import pytest
 
-from examples.miniature.constraints import CHECKABLE, FAMILIES, HELD_OUT, MANNERS, TRAIN, Slots
-from examples.miniature.constraints.words import FUNCTION_WORDS, HELD_OUT_WORDS, TRAIN_WORDS
+from examples.miniature.constraints import CHECKABLE, FAMILIES, HELD_OUT, TRAIN, Slots
+from examples.miniature.constraints.words import HELD_OUT_WORDS, TRAIN_WORDS
 
 CASES = [
     ("contains", Slots("river"), "By the River.", "By the lake."),
@@ -60,20 +59,6 @@ def test_writer_keeps_or_breaks_as_asked(name: str, split) -> None:
         assert not constraint.holds(constraint.write(rng, split, good=False))
 
 
-@pytest.mark.parametrize("family", CHECKABLE, ids=lambda family: family.name)
-def test_the_slots_can_be_parsed_out_of_every_wording(family) -> None:
-    """Every wording holds one quoted word and one number at most, so that a judge's program can find them."""
-    for split in (TRAIN, HELD_OUT):
-        for seed in range(40):
-            constraint = family.draw(Random(seed), split)
-            assert re.findall(r'"(.*?)"', constraint.text) == [constraint.slots.word] * bool(
-                constraint.slots.word
-            )
-            assert re.findall(r"\d+", constraint.text) == [str(constraint.slots.number)] * bool(
-                constraint.slots.number
-            )
-
-
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_the_splits_share_no_wording(family) -> None:
     """No word of one split contains a word of the other."""
@@ -89,16 +74,3 @@ def test_the_splits_share_no_word_letter_or_threshold() -> None:
     drawn = [{split.number(Random(seed), 2, 50) for seed in range(500)} for split in (TRAIN, HELD_OUT)]
     assert drawn[0] | drawn[1] == set(range(2, 51))
     assert not drawn[0] & drawn[1]
-
-
-def test_no_keyword_is_part_of_another() -> None:
-    """Keywords are searched as substrings (as IFEval does), so one must not be part of another."""
-    words = (*TRAIN_WORDS, *HELD_OUT_WORDS, *FUNCTION_WORDS)
-    hidden = [(a, b) for a in (*TRAIN_WORDS, *HELD_OUT_WORDS) for b in words if a != b and a in b]
-    assert hidden == []
-
-
-def test_a_family_for_readers_has_no_program() -> None:
-    assert {family.domain for family in MANNERS} == {"safety", "helpfulness"}
-    with pytest.raises(ValueError, match="'refusal' is decided by reading"):
-        FAMILIES["refusal"].program("pairwise")

@@ -14,13 +14,11 @@ from examples.miniature.warmup_corpus import (
     CorpusConfig,
     corpus,
     dialogues,
-    program_example,
     reading_example,
 )
-from tirjudge_environments import ChatEncoder, StopReason, Trajectory
+from tirjudge_environments import StopReason, Trajectory
 from tirjudge_environments.types import By
 from tirjudge_sandbox import Status, open_sandbox
-from tirjudge_training.sft import IGNORED, Sample
 
 PERFECT = Habits(careful=1, careless=1, crash=0, misread=0, needless=0)
 
@@ -48,28 +46,6 @@ async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> N
             assert trajectory.segments[1].text == f"```output\n{output}\n```\n"
 
 
-async def test_labels_are_on_the_models_own_tokens_only(tokenizer) -> None:
-    encoder = ChatEncoder(tokenizer)
-    for trajectory in await taught(tokenizer, CorpusConfig(text_only=0), 20):
-        sample = Sample.of(trajectory)
-        assert len(sample.ids) == len(sample.labels)
-        written = [label for label in sample.labels if label != IGNORED]
-        own = [i for s in trajectory.segments if s.by is By.MODEL for i in s.ids or ()]
-        assert written == own
-        assert written[-1] == tokenizer.eos_token_id
-        assert "```output" not in encoder.decode(written)
-        assert all(a == b for a, b in zip(sample.ids, sample.labels, strict=True) if b != IGNORED)
-
-
-async def test_the_teachers_error_rates_in_dialogues_are_the_configured_ones(tokenizer) -> None:
-    config = CorpusConfig(text_only=0.25, habits=Habits(crash=0.2))
-    trajectories = await taught(tokenizer, config, 400)
-    statuses = Counter(call.outcome.status for t in trajectories for call in t.calls)
-    assert set(statuses) == {Status.OK, Status.ERROR}
-    assert statuses[Status.ERROR] / statuses.total() == pytest.approx(0.2, abs=0.07)
-    assert sum(not t.prompt.stop for t in trajectories) / 400 == pytest.approx(0.25, abs=0.07)
-
-
 @pytest.mark.parametrize("family", CHECKABLE, ids=lambda family: family.name)
 def test_the_teachers_share_of_right_programs_is_the_configured_one(family) -> None:
     programs = Counter(program(Random(i), Habits(), family, "pairwise") for i in range(300))
@@ -77,13 +53,6 @@ def test_the_teachers_share_of_right_programs_is_the_configured_one(family) -> N
     assert programs[family.program("pairwise")] / 300 == pytest.approx(0.92 * share, abs=0.1)
     if family.name in MISCONCEPTIONS:
         assert programs.most_common(1)[0][0].count(MISCONCEPTIONS[family.name]) == 1
-
-
-def test_a_program_example_asks_for_a_program() -> None:
-    for index in range(20):
-        question, answer = program_example(PERFECT, index, 0)
-        shown = question.split("Write a ")[1].removesuffix(" check.")
-        assert answer in {f"```python\n{family.program(shown)}\n```\n" for family in CHECKABLE}
 
 
 def test_a_reading_example_gives_the_verdict_of_an_output() -> None:

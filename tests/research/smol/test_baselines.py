@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -52,32 +51,11 @@ def test_surface_features_learn_a_family_from_the_words_of_the_prompt():
     assert sum(baselines.chosen(rows(40, 1), choices)) >= 38
 
 
-def test_surface_features_cannot_tell_equal_responses_apart():
-    same = [row | {"responses": [row["responses"][0]] * 2} for row in rows(40, 1)]
-    assert set(surface.fitted_on_training(rows(120, 0), same)) == {0}
-
-
 def test_cross_validation_does_not_see_the_labels_of_its_fold():
     draw = Random(3)
     coin = [row | {"responses": ["a b c", "a b c d"], "label": draw.randrange(2)} for row in rows(200, 2)]
     right = sum(baselines.chosen(coin, surface.cross_validated(coin)))
     assert 70 <= right <= 130
-
-
-def test_the_loss_of_the_regression_has_its_minimum_where_it_was_fitted():
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    inputs = rng.normal(size=(300, 2))
-    targets = (inputs @ np.array([2.0, -1.0]) + rng.logistic(size=300) > 0).astype(float)
-    weights = surface.fit(inputs, targets, 1.0)
-
-    def loss(at: Any) -> float:
-        logits = inputs @ at
-        return float(np.logaddexp(0, logits).sum() - targets @ logits + 0.5 * at @ at)
-
-    assert all(loss(weights) <= loss(weights + step) for step in 0.05 * np.vstack([np.eye(2), -np.eye(2)]))
-    assert math.isclose(weights[0] / weights[1], -2.0, rel_tol=0.5)
 
 
 def test_literals_are_substituted_by_their_place_in_the_prompt():
@@ -101,35 +79,6 @@ async def test_the_nearest_program_decides_in_the_sandbox():
         found = [await credit(nearest, row, sandbox) for row in rows(12, 5)]
     assert [value for value, end in found if end == "decided"].count(1.0) >= 10
     assert {end for _, end in found} <= {"decided", "tie"}
-
-
-async def test_the_program_of_a_single_response_runs_once_for_each():
-    program = COMMAS.replace(LINES, "print(sum(check(response)), 'of', 1)")
-    single = [
-        row | {"environment": "tir-pointwise", "demonstration": {"program": program}}
-        for row in rows(40, 0)
-        if "commas" in row["prompt"]
-    ]
-    asked = [row for row in rows(12, 5) if "commas" in row["prompt"]]
-    async with open_sandbox() as sandbox:
-        assert [await credit(Nearest(single), row, sandbox) for row in asked] == [(1.0, "decided")] * len(
-            asked
-        )
-
-
-async def test_a_program_that_fails_counts_one_half():
-    broken = [row | {"demonstration": {"program": "1 / 0"}} for row in rows(4, 0)]
-    async with open_sandbox() as sandbox:
-        assert await credit(Nearest(broken), rows(1, 1)[0], sandbox) == (0.5, "error")
-
-
-def test_equal_lengths_count_one_half():
-    pairs = [
-        {"responses": ["ab", "cd"], "label": 0},
-        {"responses": ["ab", "c"], "label": 0},
-        {"responses": ["ab", "c"], "label": 1},
-    ]
-    assert baselines.longer(pairs) == [0.5, 1.0, 0.0]
 
 
 def test_the_command_measures_all_baselines(

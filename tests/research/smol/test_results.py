@@ -9,12 +9,11 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
-from xml.dom.minidom import parseString
 
 import numpy as np
 import pytest
 
-from research.smol import curves, differences, judging, mistakes, results
+from research.smol import differences, judging, mistakes, results
 from research.smol.sources import read_lines
 from research.smol.summary import accuracy, summary
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -82,28 +81,6 @@ async def test_withheld_and_swapped_outputs_reach_a_judge_who_follows_them(tmp_p
     assert all(one["calls_per_verdict"] == 1.0 and one["program_errors"] == 0.0 for one in numbers.values())
 
 
-def labelled_follower(context: Context) -> str:
-    """Do as `follower`, with the output of the demonstrated programs: a line such as `B 1 of 1` for each."""
-    if not context.segments:
-        return (
-            "```python\nprint('checked 2')\nfor name, r in zip('AB', responses):\n"
-            "    print(name, int(',' not in r), 'of', 1)\n```\n"
-        )
-    counts = re.search(r"A (\d) of 1\nB (\d) of 1", context.segments[-1].text)
-    best = "B" if counts and counts[1] < counts[2] else "A"
-    return f"Response {best} keeps it.\n<preference>{best}</preference>"
-
-
-async def test_counts_under_letters_are_swapped_and_read_like_a_row_of_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setitem(globals(), "follower", labelled_follower)
-    numbers = {name: summary(await judged(tmp_path, name, order="given")) for name in judging.CONDITIONS}
-    found = {name: (one["accuracy"], one["program_separates"]) for name, one in numbers.items()}
-    assert found == {"shown": (1.0, 12), "withheld": (0.5, 0), "swapped": (0.0, 12)}
-    assert (numbers["swapped"]["program_right"], numbers["shown"]["program_right"]) == (0.0, 1.0)
-
-
 async def test_both_orders_are_compared(tmp_path: Path):
     found = summary(await judged(tmp_path, "withheld", order="both"))
     # Without outputs the judge always says A, so its choice changes with the order.
@@ -131,13 +108,6 @@ async def test_a_difference_is_of_one_of_three_measures(
         assert np.mean([*by_prompt.values()]) == measured[name]
 
 
-async def test_a_row_without_a_line_counts_as_wrong(tmp_path: Path):
-    rows = await judged(tmp_path, "shown", order="given")
-    rows[0] = (rows[0][0], None)
-    found = summary(rows)
-    assert (found["n"], found["without_verdict"], found["accuracy"]) == (12, 1, 11 / 12)
-
-
 async def test_tables_split_by_constraints_and_families(tmp_path: Path):
     rows = await judged(tmp_path, "shown", order="given")
     found = results.tables({"broken": rows, "repaired": rows[:6]})
@@ -155,14 +125,6 @@ async def test_tables_split_by_constraints_and_families(tmp_path: Path):
     assert "- shown_chars: 160\n- seed: 0\n" in text
     assert "- headline, the worse of broken and repaired: 100.0" in text
     assert "| broken | 12 | 100.0 [75.8, 100.0] | 0.0 | 1.00 | 0.0 | 0 | 12 (100.0, 100.0) |  |" in text
-
-
-async def test_a_condition_never_resumes_another_ones_file(tmp_path: Path):
-    await judged(tmp_path, "withheld", order="given")
-    (tmp_path / "withheld.jsonl").rename(tmp_path / "swapped.jsonl")
-    (tmp_path / "withheld.jsonl.settings.json").rename(tmp_path / "swapped.jsonl.settings.json")
-    with pytest.raises(ValueError, match="was begun with other settings"):
-        await judged(tmp_path, "swapped", order="given")
 
 
 @pytest.mark.slow
@@ -206,14 +168,6 @@ def test_a_set_that_was_not_judged_at_all_is_an_error_and_not_a_zero(tmp_path: P
             output.touch()
         with pytest.raises(SystemExit, match="not judged, since `tirjudge judge` ended with exit code 2"):
             judging.judge_set("broken", file, output, "mini", further=["--no-such-option"])
-
-
-def test_options_of_the_command_line_are_those_of_the_engine():
-    assert results.judge_options(["--no-tools", "--max-tokens=40", "--order=both"]) == {
-        "tools": False,
-        "max_tokens": 40,
-        "order": "both",
-    }
 
 
 def test_holm_adjusts_as_in_the_textbook():
@@ -271,47 +225,3 @@ async def test_mistakes_are_shown_with_program_output_and_cause(tmp_path: Path):
     assert "PROMPT: Say " in text
     assert "[program] print(*[int(',' not in r) for r in responses])" in text
     assert re.search(r"label ([AB]), verdict (?!\1)[AB]", text)
-
-
-def stage(folder: Path, rows: list[dict[str, Any]], done: dict[str, Any] | None) -> Path:
-    folder.mkdir()
-    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    (folder / "config.toml").write_text("")
-    if done is not None:
-        (folder / "done.json").write_text(json.dumps(done))
-    return folder
-
-
-def test_curves_and_costs_of_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    rows = [
-        {
-            "step": step,
-            "loss": 1 / (step + 1),
-            "reward/correct": step / 10,
-            "grad_norm": math.nan,
-            "tokens/generated": 100,
-            "tokens/trained": 260,
-            "gib/process": 3.5 + step / 10,
-        }
-        for step in range(5)
-    ]
-    run = tmp_path / "run"
-    run.mkdir()
-    stage(run / "rl", rows, {"steps": 5, "seconds": 36.0, "cpu_seconds": 72.0})
-    stage(run / "warmup", [{"step": 1, "loss": 2.0, "num_tokens": 500.0}], None)
-    found = curves.cost(run / "rl")
-    assert (found["tokens_per_second"], found["peak_gib"]) == (1800 / 36.0, 3.9)
-    assert (found["hours"], found["cpu_hours"]) == (0.01, 0.02)
-    (run / "rl" / "done.json").rename(tmp_path / "done.json")
-    assert [curves.cost(run / name)["steps"] for name in ("rl", "warmup")] == [5, 1], "unfinished"
-    (tmp_path / "done.json").rename(run / "rl" / "done.json")
-    monkeypatch.setattr("sys.argv", ["curves", str(run), "--output", str(tmp_path / "pictures")])
-    curves.main()
-    assert "| rl | 5 | 0.01 | 0.02 | 500 | 1300 | 50 | 3.90 |" in capsys.readouterr().out
-    picture = parseString((tmp_path / "pictures" / "rl.svg").read_text())
-    titles = [node.firstChild.data for node in picture.getElementsByTagName("text")]
-    assert {"loss", "share of right verdicts", "memory, GiB", "run: rl"} <= set(titles)
-    # The values and their running mean, in three panels.
-    assert len(picture.getElementsByTagName("polyline")) == 6

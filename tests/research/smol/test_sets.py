@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from research.smol import code_pairs, ifeval_pairs, sets, sources, splits
-from research.smol.breaks import BREAKS
 from tests.ifeval_registry import registry as registry
 from tirjudge_environments.instruction_checks import IFEVAL
 from tirjudge_environments.tasks import read_task
@@ -121,17 +120,6 @@ def test_exactly_one_constraint_is_broken_and_the_answers_are_gpt_4s():
         assert answers[row["prompt"]] not in row["responses"]
 
 
-def test_every_family_has_an_editor_that_breaks_it():
-    assert set(BREAKS) == set(IFEVAL)
-
-
-@needs_data
-@pytest.mark.slow
-def test_positions_are_drawn():
-    labels = [row["label"] for row in islice(ifeval_pairs.broken_pairs("test"), 60)]
-    assert 18 <= sum(labels) <= 42
-
-
 def test_mutants_differ_from_the_program_in_one_place():
     source = "def f(x):\n    if x < 3:\n        return x + 1\n    return True"
     found = list(code_pairs.mutants(source, Random(0)))
@@ -195,14 +183,3 @@ def test_the_script_writes_the_same_rows_again(tmp_path: Path):
     file = tmp_path / "first" / "no-program.test.jsonl"
     assert first["files"][file.name]["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
     assert all(row["set"] == "no-program" and row["split"] == "test" for row in sources.read_lines(file))
-
-
-@needs_data
-def test_sets_are_limited_to_rows_of_a_group_of_families(tmp_path: Path):
-    """The 444 natural pairs are all of IFBench's, and 177 of JudgeBench's 350 are in this half."""
-    files = sets.write(tmp_path, ["natural", "rm-bench", "judgebench"], ["ifbench", "unknown"])["files"]
-    assert sum(one["rows"] for one in files.values()) == 444
-    assert sorted(file.stem for file in tmp_path.glob("*.jsonl")) == ["natural.development", "natural.test"]
-    kinds = sorted({row["families"][0] for row in sets.judgebench("test")})
-    some = sets.write(tmp_path, ["judgebench"], kinds[:1])["files"]["judgebench.test.jsonl"]["rows"]
-    assert 0 < some < 177

@@ -43,11 +43,6 @@ async def test_dialogues_of_both_labels_come_before_the_prompt():
     assert "Say 9 without" in messages[4].content
 
 
-def test_a_choice_that_depends_on_the_order_alone_counts_one_half():
-    rows = [row(number, number % 2) for number in range(4)]
-    assert forced_choices(lambda prompt: 1.0, rows) == [0.5] * 4
-
-
 def test_a_choice_is_the_response_that_both_orders_together_prefer():
     def prefers_no_comma(prompt: str) -> float:
         return 2.0 if prompt.index("right") < prompt.index("wrong,") else -1.0

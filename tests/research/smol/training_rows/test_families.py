@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from research.smol.training_rows.families.base import Constraint, CountFamily
+from research.smol.training_rows.families.base import Constraint
 from research.smol.training_rows.families.registry import FAMILIES, Form, choose, worded, wordings
 from research.smol.training_rows.prompts import joined
 from research.smol.training_rows.rows import PAIRWISE, POINTWISE, Draft, confirmed, program
 from research.smol.training_rows.writing import Pen, compose
-from tirjudge_environments.instruction_checks import IFEVAL, followed, open_verifier
+from tirjudge_environments.instruction_checks import IFEVAL
 
 REQUEST = "Write a blog post about houseplants."
 VOCABULARY = [
@@ -113,43 +113,6 @@ def test_edits_follow_and_break_the_constraint_and_the_program_agrees(name: str)
     agreed = confirmed(drafts, lambda line: None)
     # The program counts sentences, words in capitals and languages in its own, simpler way.
     assert sum(agreed) >= 0.75 * len(drafts), name
-
-
-def test_a_relation_gives_the_same_bounds_in_prompt_verifier_and_program() -> None:
-    family = FAMILIES["length_constraints:number_words"]
-    assert isinstance(family, CountFamily)
-    text = " ".join(["word"] * 20)
-    for relation, n, b, holds in [
-        *((">=", 20, 0, True), (">=", 21, 0, False), (">", 19, 0, True), (">", 20, 0, False)),
-        *(("<=", 20, 0, True), ("<=", 19, 0, False), ("<", 21, 0, True), ("<", 20, 0, False)),
-        *(("..", 10, 20, True), ("..", 10, 19, False), ("..", 21, 30, False)),
-    ]:
-        given = {"relation": relation, "n": n, "b": b}
-        assert all(check.holds(text) for check in family.checks(given)) == holds
-        assert family.holds(text, given) == holds
-        assert eval(family.expression(given), {"re": re, "r": text}) == holds
-
-
-def test_verifiers_get_the_arguments_of_the_prompt() -> None:
-    """An independent reading of the arguments gives the same results as the family's own verifiers."""
-    names = {
-        "keywords:existence": lambda given: {"keywords": given["words"]},
-        "keywords:forbidden_words": lambda given: {"forbidden_words": given["words"]},
-        "startend:end_checker": lambda given: {"end_phrase": given["phrase"]},
-        "combination:repeat_prompt": lambda given: {"prompt_to_repeat": REQUEST},
-        "detectable_content:postscript": lambda given: {"postscript_marker": given["marker"]},
-        "punctuation:no_comma": lambda given: {},
-        "detectable_format:title": lambda given: {},
-        "detectable_format:json_format": lambda given: {},
-        "combination:two_responses": lambda given: {},
-    }
-    for name, arguments in names.items():
-        for seed in range(6):
-            constraint, text, one = drawn(name, seed)
-            check = open_verifier(name, **arguments(constraint.given))
-            for keep in (True, False):
-                response = constraint.edit(text, keep, one)
-                assert followed([check], response).strict == (constraint.verified(response),)
 
 
 def test_prompts_hold_the_request_and_all_wordings() -> None:

@@ -6,11 +6,8 @@ import gzip
 import json
 from pathlib import Path
 
-import pytest
-
 from research.smol.training_rows.__main__ import main
-from research.smol.training_rows.families.registry import FAMILIES
-from research.smol.training_rows.generator import Generator, compressed, drawn_families
+from research.smol.training_rows.generator import Generator, compressed
 from tests.research.smol.training_rows.sources import BENCHMARK_PROMPT, write_sources
 
 
@@ -55,15 +52,6 @@ def test_held_out_rows_share_no_request_with_the_other_files(tmp_path: Path) -> 
     assert not any("add_20" in prompt for prompt in trained | held)
 
 
-def test_families_that_are_left_out_appear_nowhere(tmp_path: Path) -> None:
-    without = tuple(drawn_families(20, 1))
-    rows = generator(tmp_path, without=without).make("train", 60)
-    found = {name for row in rows for name in row.families}
-    assert found - {"mbpp", "general"} <= set(FAMILIES) - set(without)
-    assert drawn_families(5, 1) == drawn_families(5, 1)
-    assert drawn_families(5, 1) != drawn_families(5, 2)
-
-
 def test_a_benchmark_prompt_of_a_source_is_dropped_and_counted(tmp_path: Path) -> None:
     made = generator(tmp_path)
     assert made.report.shared["self-instruct"].total() == 1
@@ -83,29 +71,3 @@ def test_the_command_writes_three_files_and_a_card(tmp_path: Path) -> None:
     assert "Apache-2.0" in card
     assert "CC BY 4.0" in card
     assert "--seed 0 --scale 0.006" in card
-
-
-@pytest.mark.parametrize("broken", ["missing", "benchmarks", "mbpp.jsonl", "family"])
-def test_a_bad_input_gives_one_line(tmp_path: Path, broken: str, capsys: pytest.CaptureFixture[str]) -> None:
-    sources = write_sources(tmp_path)
-    words = ["--sources", str(sources), "--output", str(tmp_path / "out")]
-    if broken == "missing":
-        words[1] = str(tmp_path / "nowhere")
-    elif broken == "benchmarks":
-        (tmp_path / "benchmarks" / "ifeval" / "input_data.jsonl").unlink()
-    elif broken == "mbpp.jsonl":
-        (sources / "mbpp" / "mbpp.jsonl").write_text("{not json\n")
-    else:
-        words += ["--without", "punctuation:no_semicolon"]
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
-    assert len(lines) == 1
-    assert not (tmp_path / "out").exists()
-    assert {
-        "missing": "nowhere",
-        "benchmarks": "--benchmarks",
-        "mbpp.jsonl": "line 1",
-        "family": "no_semicolon",
-    }[broken] in lines[0]
