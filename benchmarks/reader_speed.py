@@ -5,6 +5,7 @@ python -m benchmarks.reader_speed
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 
@@ -47,6 +48,9 @@ LIST = JudgeTask(id="list", prompt=(Message("user", "q"),), candidates=("a", "b"
 
 def main() -> None:
     """Print one line per judge and per parser of the rationale judge."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     for name in environment_names():
         report(name, reader(open_environment(name)))
     report("decomposition", read_decomposition)

@@ -131,8 +131,8 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
     from tirjudge_training.rl.config import RlConfig
     from tirjudge_training.rl.dynamic_sampling import Batch, Group
     from tirjudge_training.rl.engine import Engine
-    from tirjudge_training.rl.grpo import build_trainer
     from tirjudge_training.rl.sampling import GenerationBatch
+    from tirjudge_training.rl.trainer import build_trainer
 
     def trajectory(number: int, one: Rollout) -> Trajectory:
         segments = tuple(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from pydantic import BaseModel
 
 from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, stop
 from tirjudge.storage.resume import OtherSettings
@@ -235,10 +236,15 @@ def _out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
-def _list_recipes(*, as_json: bool) -> None:
-    from tirjudge_training.recipe import Recipe
+class _Listed(BaseModel):
+    """The keys of a recipe that a list shows; reading all keys would import the whole training."""
 
-    recipes = {name: load(Recipe, name) for name in shipped()}
+    description: str
+    run: str | None = None
+
+
+def _list_recipes(*, as_json: bool) -> None:
+    recipes = {name: load(_Listed, name) for name in shipped()}
     if as_json:
         records = [
             {"name": name, "description": recipe.description, "run": recipe.run}

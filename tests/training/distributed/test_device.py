@@ -32,7 +32,7 @@ from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
-from tirjudge_training.rl import engine, grpo
+from tirjudge_training.rl import engine, trainer
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine, RolloutConfig, pool_options
 from tirjudge_training.rl.run import train_rl
@@ -61,7 +61,7 @@ HALF = Device("cpu", autocast="bfloat16", checkpointing=True)
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (device, model_folder, same_process, grpo, sft):
+    for module in (device, model_folder, same_process, trainer, sft):
         monkeypatch.setattr(module, "current_device", lambda: HALF)
 
 

@@ -15,10 +15,10 @@ from tirjudge_training.data.rows import RowData
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
+from tirjudge_training.rl.config import ScreenConfig
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.rl.screening import ScreenConfig, teaching_rows
 from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.screen import Screen
+from tirjudge_training.stages.screen import Screen, teaching_rows
 
 SCREENING = [("known", 8, 8), ("also known", 8, 8), ("mixed", 3, 8), ("hopeless", 0, 8), ("unscored", 0, 0)]
 

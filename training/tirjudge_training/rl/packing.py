@@ -1,14 +1,135 @@
-"""Packing: the rows of a forward pass in one sequence without padding, under a budget of tokens."""
+"""The rows of a forward pass: padding, length buckets, packs under a token budget, each process's share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 from tirjudge_training.cpu_forward import IGNORED
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.rl.batching import cut
+from tirjudge_training.rl.trl_rollout import Row
+
+T = TypeVar("T")
+
+
+def without_left_padding(row: Row) -> Row:
+    """Return the row with all of the prompt except its first token moved into the completion, masked.
+
+    TRL pads prompts on the left without passing position ids, and rotary embeddings at shifted positions
+    round differently: logprobs then differ from the sampler's by about 1e-5 in float32. Prompts that all have
+    one token are not padded.
+    """
+    # One token has to stay: TRL takes the logits of the first completion token from it.
+    moved = row.prompt_ids[1:]
+    return replace(
+        row,
+        prompt_ids=row.prompt_ids[:1],
+        completion_ids=moved + row.completion_ids,
+        mask=(0,) * len(moved) + row.mask,
+        logprobs=(0.0,) * len(moved) + row.logprobs,
+    )
+
+
+def written_tokens(rows: Sequence[Row], width: int, device: Any) -> Any:
+    """Return 1 for the tokens that the model wrote, `[rows, width]`, of rows `without_left_padding`."""
+    import torch
+
+    masks = [without_left_padding(row).mask for row in rows]
+    return torch.tensor([[*mask, *[0] * (width - len(mask))] for mask in masks], device=device)
+
+
+def prompt_order(row: Row) -> tuple[int, tuple[int, ...], int]:
+    """Return a key that puts rows of one prompt together, short prompts first."""
+    return len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)
+
+
+def length_buckets(
+    inputs: dict[str, Any], parts: int, *, every: bool = False, by_prompt: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Split a TRL batch into `parts` parts by length, each with its tensors cut to its longest row.
+
+    With `by_prompt` the rows of one prompt stay together, in parts that compute each prompt once.
+
+    The tensors are `[rows, completion tokens]`. Rows that do not count are dropped, or, with `every`, kept
+    with their first token: TRL gathers one number per row, so all processes need the same number of rows in
+    each part. A part without rows becomes one masked token, since a loss must depend on the model and every
+    process must make the same number of forward passes.
+    """
+    # A filler has no token that counts, and neither has a rollout of program output alone.
+    counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1)
+    lengths, full = inputs["completion_mask"].sum(1) * counting, inputs["completion_mask"].shape[1]
+    order = _prompts(inputs, lengths) if by_prompt else lengths.argsort(stable=True)
+    for rows in (order if every else order[counting[order]]).tensor_split(parts):
+        if len(rows):
+            yield cut(inputs, rows, full, lengths[rows].max().clamp(min=1))
+        else:
+            blank = cut(inputs, slice(0, 1), full, 1)
+            yield blank | {"tool_mask": blank["tool_mask"] * 0}
+
+
+def _prompts(inputs: dict[str, Any], lengths: Any) -> Any:
+    """Return the order of the rows that puts those of one prompt together, short prompts first."""
+    ids, starts = inputs["completion_ids"].tolist(), (inputs["tool_mask"].cumsum(1) == 0).sum(1).tolist()
+    keys = [
+        (start, row[:start], length) for row, start, length in zip(ids, starts, lengths.tolist(), strict=True)
+    ]
+    return lengths.new_tensor(sorted(range(len(keys)), key=keys.__getitem__))
+
+
+def cut(inputs: dict[str, Any], rows: Any, full: int, longest: Any) -> dict[str, Any]:
+    """Return some rows of a TRL batch, with tensors of `full` completion tokens cut to `longest`."""
+    return {name: _cut(tensor, rows, full, longest) for name, tensor in inputs.items()}
+
+
+def _cut(tensor: Any, rows: Any, full: int, longest: Any) -> Any:
+    if tensor.dim() == 0:  # a count over the batch
+        return tensor
+    part = tensor[rows]
+    # Tensors of another width hold prompts, which are not padded, or one value per row.
+    return part[:, :longest] if part.dim() == 2 and part.shape[1] == full else part
+
+
+def shard_batch(
+    rows: Sequence[T],
+    *,
+    steps: int,
+    processes: Processes,
+    seed: int,
+    order_by: Callable[[T], Any] | None = None,
+) -> list[T]:
+    """Return this process's share of a generation batch, in an order that undoes TRL's own shuffle.
+
+    The batch is shuffled and cut into `steps` optimizer steps, and each step into one share per process: a
+    step has the same rows for any number of processes. TRL shuffles a process's rows with `torch.randperm`;
+    calling `seed_shuffle(seed)` right before makes that the permutation that is undone here. The number of
+    rows must be a multiple of steps times processes. `order_by` orders the rows of each optimizer step, so
+    that its micro-batches hold neighbours in this order.
+    """
+    import torch
+
+    def order(count: int) -> list[int]:
+        permutation = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        return permutation.tolist()
+
+    each = len(rows) // (steps * processes.world)
+    mixed = [rows[i] for i in order(len(rows))]
+    if order_by is not None:
+        size = each * processes.world
+        mixed = [row for i in range(0, len(mixed), size) for row in sorted(mixed[i : i + size], key=order_by)]
+    starts = [(step * processes.world + processes.rank) * each for step in range(steps)]
+    wanted = [row for start in starts for row in mixed[start : start + each]]
+    # The inverse of the permutation that TRL is about to apply.
+    placed = dict(zip(order(len(wanted)), wanted, strict=True))
+    return [placed[i] for i in range(len(wanted))]
+
+
+def seed_shuffle(seed: int) -> None:
+    """Seed torch so that TRL's next shuffle is the one that `shard_batch` undoes."""
+    import torch
+
+    torch.manual_seed(seed)
 
 
 def packs(lengths: Sequence[int], budget: int) -> list[list[int]]:
