@@ -1,18 +1,13 @@
 """Accepted rows, and the messages for rows that are not tasks."""
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.tasks import Columns, RowError, read_task
-
-DATA = Path(
-    os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[2] / ".." / "shared" / "benchmarks")
-)
 
 
 def task(row: dict[str, Any], *columns: str, labels: dict[str, str] | None = None) -> JudgeTask:
@@ -155,10 +150,7 @@ def test_an_invalid_mapping_is_refused(assignment: str) -> None:
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"no benchmark data at {path}; set TIRJUDGE_BENCHMARK_DATA")
-    text = path.read_text(encoding="utf-8")
+    text = benchmark_file(name).read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = (
         json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
     )

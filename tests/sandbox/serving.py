@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -68,3 +69,11 @@ def serving(
 
     with loopback(opened(), port, limits=settings.intake.connections) as url:
         yield Served(url, box)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until the condition holds."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end, "the condition did not become true within 60 seconds"
+        time.sleep(0.02)

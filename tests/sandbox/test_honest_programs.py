@@ -22,7 +22,7 @@ SANDBOXES: dict[str, Callable[[], Sandbox]] = {
     "docker": lambda: DockerSandbox(capacity=2),
     **{name: place for name, place in PLACEMENTS.items() if name in ("userns", "own-uid", "plain")},
 }
-EVERY = 5
+EVERY = 10
 LIMITS = Limits(wall_seconds=60)
 """The CPU time decides, since the machine may be busy."""
 
@@ -34,7 +34,7 @@ LIMITS = Limits(wall_seconds=60)
     [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in SANDBOXES],
 )
 async def test_honest_programs(placement, step, request):
-    """Of the programs that need nothing special, `make test` tries every fifth, and `make soak` all."""
+    """Of the programs that need nothing special, `make test` tries every tenth, and `make soak` all."""
     if placement == "docker":
         request.getfixturevalue("docker_image")
     light = placement not in ("policy", "docker")

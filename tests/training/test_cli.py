@@ -7,11 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.training.miniature import MINI, inputs
-from tirjudge_training.cli import train
+from tests.training.train_command import train
 from tirjudge_training.recipe_file import shipped
 from tirjudge_training.run import preflight
 
@@ -26,16 +25,10 @@ SMALL = {
 }
 
 
-def run(*words: str) -> Result:
-    app = typer.Typer()
-    app.command()(train)
-    return CliRunner().invoke(app, words)
-
-
 def small(folder: Path, **more: object) -> Result:
     values = {**inputs(), **SMALL, **more}
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    return run("--recipe", MINI, "--output", str(folder), *settings)
+    return train("--recipe", MINI, "--output", str(folder), *settings)
 
 
 @pytest.mark.slow
@@ -81,7 +74,7 @@ def test_a_model_is_trained_and_measured(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(words: tuple[str, ...], line: str) -> None:
-    result = run(*words)
+    result = train(*words)
     assert result.exit_code == 2
     assert line in result.stderr
     assert result.stderr.count("\n") == 1
@@ -110,10 +103,10 @@ def test_a_sandbox_without_its_engine_is_reported_before_any_training(
 
 
 def test_the_shipped_recipes_are_valid_and_listed() -> None:
-    result = run("--list")
+    result = train("--list")
     assert result.exit_code == 0
     assert [line.split(":")[0] for line in result.stdout.splitlines()] == list(shipped())
     assert "smol" in shipped()
-    records = json.loads(run("--list", "--json").stdout)
+    records = json.loads(train("--list", "--json").stdout)
     assert [record["name"] for record in records] == list(shipped())
     assert {record["name"]: record["run"] for record in records}["tir-judge-zero-8b"] == "never"

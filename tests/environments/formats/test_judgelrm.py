@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge_environments import (
     Budget,
     Episode,
@@ -31,9 +30,6 @@ from tirjudge_environments.formats.judgelrm import (
     length_reward,
 )
 
-BENCHMARKS = Path(
-    os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / ".." / "shared" / "benchmarks")
-)
 AB, BA = View("AB", (0, 1)), View("BA", (1, 0))
 
 
@@ -204,9 +200,7 @@ def test_a_single_response_has_one_score(make_task) -> None:
 
 
 def test_published_transcripts_of_the_3b_model_give_the_published_verdicts(make_task) -> None:
-    path = BENCHMARKS / "judgelrm" / "results_judgelrm3b.json"
-    if not path.exists():
-        pytest.skip(f"no benchmark data at {path}; set TIRJUDGE_BENCHMARK_DATA")
+    path = benchmark_file("judgelrm/results_judgelrm3b.json")
     judge, verdicts, differ = JudgeLrmPair(), Counter(), []
     for row in json.loads(path.read_text()):
         # The file keeps the text after the thinking. Its 0 is a tie, 1 the first response, 2 the second.

@@ -7,12 +7,12 @@ The reader is tried on the authors' transcripts, the paper's answers, and any te
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge_environments import (
     Completion,
     Episode,
@@ -28,9 +28,6 @@ from tirjudge_environments import (
 from tirjudge_environments.formats.rm_r1 import RmR1
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-DATA = Path(
-    os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / ".." / "shared" / "benchmarks")
-)
 AB, BA = View("AB", (0, 1)), View("BA", (1, 0))
 TASK = JudgeTask(id="t", prompt=(Message("user", "Q"),), candidates=("one", "two"), label=0)
 EVAL = "<eval><quote_A>x</quote_A><summary_B>y</summary_B></eval>"
@@ -137,9 +134,7 @@ def test_thoughts_and_missing_parts_are_left_out() -> None:
 
 @pytest.mark.parametrize("name", ["rmb-bon-harmlessness", "rmb-pairwise-helpfulness"])
 def test_published_transcripts_are_read_as_their_authors_read_them(name: str) -> None:
-    path = DATA / "rm-r1" / "deepseek-distilled-qwen-32b" / f"{name}-transcripts.json"
-    if not path.is_file():
-        pytest.skip(f"no benchmark data at {path}; set TIRJUDGE_BENCHMARK_DATA")
+    path = benchmark_file(f"rm-r1/deepseek-distilled-qwen-32b/{name}-transcripts.json")
     for row in json.loads(path.read_text()):
         chosen, rejected = row["text_chosen"][-1]["content"], row["text_rejected"][-1]["content"]
         task = JudgeTask(id="t", prompt=(Message("user", "Q"),), candidates=(chosen, rejected), label=0)

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
 from tests.ifeval_registry import registry as registry
+from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge_environments.instruction_checks import IFEVAL, followed, open_verifier, verifiers_of
-
-DATA = (
-    Path(
-        os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / ".." / "shared" / "benchmarks")
-    )
-    / "ifeval"
-)
 
 
 @pytest.fixture
 def rows() -> list[dict[str, Any]]:
     """Return IFEval's 541 prompts with GPT-4's answers as `response`."""
-    if not DATA.exists():
-        pytest.skip(f"no benchmark data at {DATA}; set TIRJUDGE_BENCHMARK_DATA")
     answers = {row["prompt"]: row["response"] for row in _lines("responses-gpt4.jsonl")}
     return [row | {"response": answers[row["prompt"]]} for row in _lines("input_data.jsonl")]
 
 
 def _lines(name: str) -> Iterator[dict[str, Any]]:
-    with (DATA / name).open(encoding="utf-8") as lines:
+    with benchmark_file(f"ifeval/{name}").open(encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests import served_command
 from tests.loopback import loopback
-from tests.sandbox.serving import serving
+from tests.sandbox.serving import serving, until
 from tests.served_command import ServedCommand
 from tirjudge_sandbox.server.connections import ConnectionLimits, address_of
 from tirjudge_sandbox.server.guard import Access, App, Receive, Scope, Send
@@ -65,13 +65,6 @@ def closed(connection: socket.socket, within: float) -> bool:
     except ConnectionResetError:
         pass
     return True
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def settings(requests: int = 256, access: Access | None = None, **limits: float) -> ServerSettings:

@@ -7,13 +7,13 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
-from tests.sandbox.serving import Served, serving
+from tests.sandbox.serving import Served, serving, until
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.settings import ServerSettings
@@ -125,10 +125,10 @@ def test_a_body_that_does_not_arrive_is_given_up(served: Served) -> None:
 
 def test_a_request_above_the_limit_is_told_to_retry(served: Served) -> None:
     with _together(*(_slow(served) for _ in range(3))):
-        _until(lambda: served.stats().running + served.stats().queued == 3)
+        until(lambda: served.stats().running + served.stats().queued == 3)
         response = asked(served)
         assert (response.status_code, response.headers["retry-after"]) == (429, "1")
-    _until(lambda: served.stats().running + served.stats().queued == 0)
+    until(lambda: served.stats().running + served.stats().queued == 0)
     assert asked(served).status_code == 200
 
 
@@ -144,13 +144,13 @@ def test_the_bytes_of_held_bodies_are_limited(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
         connection.sendall(_head(length=4096) + body)
         beside = {**PROGRAM, "stdin": " " * 3000}
-        _until(lambda: served.post("/run_code", beside, headers=_headers()).status_code == 429)
+        until(lambda: served.post("/run_code", beside, headers=_headers()).status_code == 429)
 
 
 def test_a_caller_that_hangs_up_has_its_program_killed(served: Served) -> None:
     with _together(_slow(served)):
-        _until(lambda: served.stats().running == 1)
-    _until(lambda: served.stats().running == 0)
+        until(lambda: served.stats().running == 1)
+    until(lambda: served.stats().running == 0)
     assert asked(served).json()["run_result"]["stdout"] == "1\n"
 
 
@@ -216,10 +216,3 @@ def _together(*connections: socket.socket) -> Iterator[None]:
         for connection in connections:
             stack.enter_context(connection)
         yield
-
-
-def _until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)

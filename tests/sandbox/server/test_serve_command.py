@@ -6,8 +6,6 @@ import os
 import re
 import signal
 import socket
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import httpx
 import pytest
 
 from tests.command import tirjudge
+from tests.sandbox.serving import until
 from tests.served_command import ServedCommand
 
 TOKEN = "0123456789abcdef"
@@ -49,11 +48,11 @@ def test_accepted_requests_are_finished_before_the_shutdown() -> None:
         assert running.greeting.startswith(f"tirjudge sandbox: {running.url} runs 1 programs at once in `")
         source = "import time; time.sleep({}); print(1)"
         asked = [threads.submit(running.run, source.format(6))]
-        _until(lambda: running.number("tirjudge_sandbox_running") == 1)
+        until(lambda: running.number("tirjudge_sandbox_running") == 1)
         asked += [threads.submit(running.run, source.format(3)) for _ in range(2)]
         # One of them passes through the spare place.
-        _until(lambda: running.number("tirjudge_sandbox_running") == 2)
-        _until(lambda: running.number("tirjudge_sandbox_queued") == 1)
+        until(lambda: running.number("tirjudge_sandbox_running") == 2)
+        until(lambda: running.number("tirjudge_sandbox_queued") == 1)
         assert running.end() == (0, "tirjudge sandbox: ended\n")
         assert [answer.result()["run_result"]["stdout"] for answer in asked] == ["1\n"] * 3
         with pytest.raises(httpx.ConnectError):
@@ -65,7 +64,7 @@ def test_killed_workers_cost_failures_and_no_wrong_results() -> None:
         source = "import time; time.sleep(0.2); print({} * 2)"
         asked = [threads.submit(running.run, source.format(n)) for n in range(16)]
         for _ in range(2):
-            _until(lambda: running.number("tirjudge_sandbox_running") >= 2)
+            until(lambda: running.number("tirjudge_sandbox_running") >= 2)
             _kill_a_worker(running.process.pid)
         answers = [answer.result() for answer in asked]
         for n, answer in enumerate(answers):
@@ -111,10 +110,3 @@ def test_wrong_usage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
 def _kill_a_worker(server: int) -> None:
     children = Path(f"/proc/{server}/task/{server}/children")
     os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
-
-
-def _until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, "the condition did not become true within 60 seconds"
-        time.sleep(0.05)

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.training.miniature import MINI, MODEL, inputs
+from tests.training.train_command import train
 from tirjudge.generation.endpoint import http
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training.cli import train
 from tirjudge_training.run import preflight
 
 SMALL = {
@@ -47,17 +46,11 @@ def lucky(body: dict[str, Any]) -> dict[str, Any]:
     return chat("The first.\n<preference>A</preference>" if pair else "Fine.\n<score>7</score>")
 
 
-def run(*words: str) -> Result:
-    app = typer.Typer()
-    app.command("train")(train)
-    return CliRunner().invoke(app, words)
-
-
 def distill(folder: Path, url: str, *words: str, model: str = MODEL, **more: object) -> Result:
     settings = {**inputs(), **SMALL, **more}
     settings = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     teacher = ("--distill", "--teacher", "gemini", "--teacher-base-url", url, "--model", model)
-    return run("--recipe", MINI, "--output", str(folder), *teacher, *settings, *words)
+    return train("--recipe", MINI, "--output", str(folder), *teacher, *settings, *words)
 
 
 @pytest.mark.slow
@@ -182,7 +175,7 @@ def test_bad_input_gets_one_line_and_leaves_no_files(
     whole = words if "--distill" in words else (
         "--distill", "--teacher", "m", "--teacher-base-url", server.url, *words
     )  # fmt: skip
-    result = run("--output", str(out), *whole)
+    result = train("--output", str(out), *whole)
     assert result.exit_code == 2, result.stderr
     assert result.stderr.startswith("tirjudge train: ")
     assert line in result.stderr

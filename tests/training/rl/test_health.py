@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-import typer
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 from tests.training.conftest import train_and_save
+from tests.training.train_command import train
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Environment, Reward
 from tirjudge_sandbox import Execution, Limits, Program, Status
-from tirjudge_training import cli
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.rl import run as rl_run
 from tirjudge_training.rl.config import RlConfig
@@ -197,9 +195,7 @@ def test_the_command_prints_the_reason_and_exits_with_1(
 
     # The command imports it when it needs it.
     monkeypatch.setattr(run, "train", sick)
-    app = typer.Typer()
-    app.command("train")(cli.train)
-    result = CliRunner().invoke(app, ["--recipe", "smol", "--output", str(tmp_path)])
+    result = train("--recipe", "smol", "--output", str(tmp_path))
     assert result.exit_code == 1
     assert result.stderr.startswith("tirjudge train: rl stopped at step 7: loss is nan")
     assert result.stderr.count("\n") == 1

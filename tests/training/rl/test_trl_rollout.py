@@ -6,7 +6,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import pytest
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
@@ -68,13 +67,3 @@ def test_any_grpo_trainer_trains_a_judge(
     assert len(logs) == 2
     assert any(row["grad_norm"] > 0 for row in logs)
     assert all(0 <= row["reward"] <= 1 for row in logs)
-
-
-def test_two_tasks_with_one_id_are_refused(environments: dict[str, Environment]) -> None:
-    class Formats:
-        """Everything that the constructor reads."""
-
-    formats: Any = Formats()
-    formats.environments = environments
-    with pytest.raises(ValueError, match="two tasks with the id '1'"):
-        JudgeRolloutFunc(formats, "tir-pairwise", [task("1"), task("1")])

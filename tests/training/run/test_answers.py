@@ -7,14 +7,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.training.train_command import train
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import ChatEncoder, open_environment
 from tirjudge_environments.tasks import read_task
-from tirjudge_training.cli import train
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
@@ -41,9 +40,7 @@ def run(folder: Path, model: Path, *settings: str) -> Result:
     words = ["--recipe", RECIPE, "--model", str(model), "--data", str(rows(folder))]
     for setting in ("data.max_prompt_tokens=8000", "sft.batch=2", *settings):
         words += ["--set", setting]
-    app = typer.Typer()
-    app.command()(train)
-    return CliRunner().invoke(app, [*words, "--output", str(folder / "run")])
+    return train(*words, "--output", str(folder / "run"))
 
 
 def test_the_right_letter_is_learned_in_the_order_shown(roomy_model: Path, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.training.miniature import MINI, RECIPES, inputs
-from tests.training.test_cli import SMALL, run
+from tests.training.test_cli import SMALL
+from tests.training.train_command import train
 from tirjudge_training.heldout import Answer, summary
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms
@@ -34,17 +35,17 @@ def test_an_arm_overrides_keys_of_the_recipe() -> None:
 
 def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
     words = ("--recipe", FURTHER, "--set", "data.heldout=", "--plan")
-    planned = run(*words, "--arm", "sft", "--arm", "rl")
+    planned = train(*words, "--arm", "sft", "--arm", "rl")
     assert planned.exit_code == 0, planned.stderr
     assert [line for line in planned.stdout.splitlines() if line.startswith("arm ")] == [
         "arm rl:",
         "arm sft:",
     ]
-    bad = run(*words, "--arm", "srt")
+    bad = train(*words, "--arm", "srt")
     assert bad.exit_code == 2
     assert "--arm" in bad.stderr
     assert bad.stderr.strip().endswith("has no arm 'srt'; its arms are rl, sft, rejection, rounds, form")
-    assert "has no arm 'sft'; it has none" in run("--recipe", "smol", "--arm", "sft").stderr
+    assert "has no arm 'sft'; it has none" in train("--recipe", "smol", "--arm", "sft").stderr
 
 
 def test_arms_that_start_elsewhere_keep_their_own_model_and_rows() -> None:
@@ -102,7 +103,7 @@ def test_two_arms_share_a_warm_up_and_are_in_one_table(tmp_path: Path) -> None:
     small = {**inputs(), **SMALL, **shown, **tuned}
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in small.items())
     (tmp_path / "two.toml").write_text(f"extends = {json.dumps(MINI)}\n{lines}{arms}")
-    runs = [run("--recipe", str(tmp_path / "two.toml"), "--output", str(tmp_path / "run")) for _ in "12"]
+    runs = [train("--recipe", str(tmp_path / "two.toml"), "--output", str(tmp_path / "run")) for _ in "12"]
     assert [one.exit_code for one in runs] == [0, 0], runs[0].stderr
     progress = [line.split(" ", 1)[1] for line in runs[0].stderr.splitlines()]
     assert "a/warmup: stage 2 of 5" in progress

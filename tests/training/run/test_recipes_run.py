@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from tests.training.conftest import CHAT
 from tests.training.one_batch import ONE_BATCH
+from tests.training.train_command import train
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import ModelNote, read_note
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Message, Prompt
-from tirjudge_training.cli import train
 
 
 def rows(folder: Path) -> Path:
@@ -50,9 +48,7 @@ def test_a_mode_that_contradicts_the_judge_is_refused_before_the_run(
     """JudgeLRM's turn begins with `<think>`, and the recipe for Qwen2.5 turns the thinking off."""
     model = thinking_model(roomy_model, tmp_path / "base")
     words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path))]
-    app = typer.Typer()
-    app.command()(train)
-    result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
+    result = train(*words, "--output", str(tmp_path / "run"))
     assert result.exit_code == 2
     assert "the judge's turn begins with <think>, but the chat template closes the thinking" in result.stderr
     assert result.stderr.count("\n") == 1
@@ -74,9 +70,7 @@ def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
     ]
     for assignment in (*ONE_BATCH, f"model.enable_thinking={str(enable_thinking).lower()}"):
         words += ["--set", assignment]
-    app = typer.Typer()
-    app.command()(train)
-    result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
+    result = train(*words, "--output", str(tmp_path / "run"))
     assert result.exit_code == 0, result.stderr
     trained = Path(result.stdout.strip())
     assert read_note(str(trained)) == ModelNote(enable_thinking=enable_thinking)

@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
+from tests.training import train_command
 from tests.training.forked import in_two_processes
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training.cli import train as train_command
 from tirjudge_training.data.base import data_path
 from tirjudge_training.distributed.device import MACHINE
 from tirjudge_training.distributed.processes import Processes
@@ -114,16 +112,10 @@ def test_every_recipe_can_be_shrunk(name: str, tmp_path: Path) -> None:
     assert data_path(small.data.train).exists()
 
 
-def typed(*words: str) -> Result:
-    app = typer.Typer()
-    app.command()(train_command)
-    return CliRunner().invoke(app, words)
-
-
 def test_the_shrink_option_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shrunk run has a folder of its own next to that of the real run."""
     monkeypatch.chdir(tmp_path)
-    ran = typed("--recipe", "judgelrm-3b", "--shrink")
+    ran = train_command.train("--recipe", "judgelrm-3b", "--shrink")
     assert ran.exit_code == 0, ran.stderr
     assert ran.stdout.strip() == "runs/judgelrm-3b-0-shrunk/rl/model"
     assert (tmp_path / ran.stdout.strip() / "model.safetensors").exists()
