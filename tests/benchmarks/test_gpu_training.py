@@ -14,9 +14,6 @@ from examples.miniature.model import build_model
 from tirjudge.models import resolve_model
 
 SMALL = ["--groups", "2", "--steps", "2", "--set", "rl.max_tokens=80", "--set", "heldout.max_tokens=16"]
-FROM_SCRATCH = [*SMALL, "--parameters", "1M", "--samples", "24"]
-"""Random weights write no programs."""
-TAUGHT = [*SMALL, "--model", resolve_model("mini")]
 
 
 def test_parameters_are_counted_as_torch_counts_them() -> None:
@@ -25,11 +22,8 @@ def test_parameters_are_counted_as_torch_counts_them() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [FROM_SCRATCH, TAUGHT], ids=["from scratch", "a model that is there"])
-def test_all_numbers_are_there_and_agree(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words, "--output", str(tmp_path)]) == 0
+def test_all_numbers_are_there_and_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--model", resolve_model("mini"), "--output", str(tmp_path)]) == 0
     found = json.loads((tmp_path / RESULT).read_text())
     assert found["machine"]["training"] == found["machine"]["sampling"] == "float32"
     assert found["batches"] == 1, "the first of the two is no measurement"
@@ -49,11 +43,9 @@ def test_all_numbers_are_there_and_agree(
     in_training = one["trained, tokens per second of training"] * one["share of time, training"]
     assert in_training * one["seconds per batch"] == pytest.approx(second["tokens/trained"])
     assert one["gib/process"] > 0.1
-    taught = "--model" in words
-    assert (one["programs per rollout"] > 0.5) == taught
-    assert (second["seconds/programs"] > 0) == taught
-    assert taught or one["share of time, sandbox"] == 0, "who runs no program waits for none"
-    assert found["parameters"] == (918_912 if taught else shape(parameters("1M")).parameters)
+    assert one["programs per rollout"] > 0.5
+    assert second["seconds/programs"] > 0
+    assert found["parameters"] == 918_912
     printed = capsys.readouterr().out
     assert all(name in printed for name in found["summary"])
 

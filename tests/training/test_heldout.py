@@ -18,7 +18,6 @@ from tirjudge_training.heldout import (
     Answer,
     ValidationConfig,
     best_steps,
-    lines,
     measure,
     summary,
 )
@@ -61,13 +60,6 @@ def test_accuracy_is_over_scored_answers() -> None:
     assert found["families"]["starts"]["accuracy"]["n"] == 1
     assert found["families"]["ends"]["accuracy"]["rate"] == 0.5
     assert found["domains"]["safety"]["accuracy"]["count"] == 1
-
-
-def test_the_printed_line_has_count_and_interval() -> None:
-    assert lines(summary(ANSWERS)) == [
-        "tir-pairwise: 66.7% [20.8%, 93.9%], n = 3; program errors 33.3% [6.1%, 79.2%], n = 3; "
-        "1.00 calls per verdict"
-    ]
 
 
 WEIGHTS = "model.safetensors"

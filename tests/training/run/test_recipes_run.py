@@ -1,4 +1,4 @@
-"""The recipes of the papers run as commands, with a tiny model, a few rows and one small batch."""
+"""The thinking mode of a recipe, from the command to the rollouts, the model folder and the judge."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.training.conftest import CHAT
 from tests.training.one_batch import ONE_BATCH
@@ -55,28 +53,20 @@ def test_a_mode_that_contradicts_the_judge_is_refused_before_the_run(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("enable_thinking", [True, False])
 def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
-    enable_thinking: bool, roomy_model: Path, tmp_path: Path
+    roomy_model: Path, tmp_path: Path
 ) -> None:
     model = thinking_model(roomy_model, tmp_path / "base")
-    words = [
-        "--recipe",
-        "rm-r1-distilled-7b",
-        "--model",
-        str(model),
-        "--data",
-        str(rows(tmp_path)),
-    ]
-    for assignment in (*ONE_BATCH, f"model.enable_thinking={str(enable_thinking).lower()}"):
+    words = ["--recipe", "rm-r1-distilled-7b", "--model", str(model), "--data", str(rows(tmp_path))]
+    for assignment in (*ONE_BATCH, "model.enable_thinking=false"):
         words += ["--set", assignment]
     result = train(*words, "--output", str(tmp_path / "run"))
     assert result.exit_code == 0, result.stderr
     trained = Path(result.stdout.strip())
-    assert read_note(str(trained)) == ModelNote(enable_thinking=enable_thinking)
+    assert read_note(str(trained)) == ModelNote(enable_thinking=False)
     episodes = read_lines(tmp_path / "run" / "rl" / "episodes.jsonl")
     found = {one["prefill"] for episode in episodes for one in episode["trajectories"]}
-    assert found == {"<think>\n" if enable_thinking else ""}
+    assert found == {""}
 
     # Judging with the folder uses the same prompts, unless the caller says otherwise.
     async def opening(**options: Any) -> str:
@@ -84,7 +74,5 @@ def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
         async with JudgeEngine(config) as engine:
             return engine.rollout("rm-r1")._generator.encoder.opening(PROMPT)
 
-    assert asyncio.run(opening()) == ("<think>\n" if enable_thinking else "")
-    assert asyncio.run(opening(enable_thinking=not enable_thinking)) == (
-        "" if enable_thinking else "<think>\n"
-    )
+    assert asyncio.run(opening()) == ""
+    assert asyncio.run(opening(enable_thinking=True)) == "<think>\n"
