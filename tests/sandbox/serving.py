@@ -76,4 +76,4 @@ def until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end, "the condition did not become true within 60 seconds"
-        time.sleep(0.02)
+        time.sleep(0.01)
