@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import BatchResult, Plan, Progress, ProgressLine, judge_rows
-from tirjudge.judging.judge_engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights
+from tirjudge.judging.judge_engine import JudgeEngine, Kind, kind_for
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.questions import Conversation, Criteria, numbered, question, truncated
@@ -91,7 +91,7 @@ class Judge:
             self.options,
             generator=generator,
             sandbox=sandbox,
-            around=self._metered,
+            spending=self.spending,
             api_key=api_key,
         )
         self._groups: GroupJudge | None = None
@@ -272,11 +272,6 @@ class Judge:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.close)
-
-    def _metered(self, generator: Generator) -> Generator:
-        # Digest the weights only for a cache: that reads every file of the model.
-        weights = local_weights(self.options) if self.options.cache else ""
-        return MeteredCache(self.options, self.spending, weights)(generator)
 
     async def _await(self, work: Work[T]) -> T:
         """Run work in the judge's own event loop."""

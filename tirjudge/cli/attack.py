@@ -17,7 +17,7 @@ from tirjudge.cli.judge import BatchRun
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,
-    RunnerOptions,
+    RunOptions,
     SplitOption,
     SubsetOption,
     label_values,
@@ -71,7 +71,7 @@ def attack(
     subset: SubsetOption = None,
     split: SplitOption = None,
     *,
-    options: RunnerOptions,
+    options: RunOptions,
 ) -> None:
     """Attack the verdicts of a judge and count the verdicts that flip. The same command resumes.
 
@@ -136,7 +136,7 @@ def chosen_attacks(families: Sequence[Family], names: Sequence[str]) -> tuple[At
     return tuple(dict.fromkeys(found))
 
 
-def _with_fixed_order(options: RunnerOptions) -> tuple[RunnerOptions, bool]:
+def _with_fixed_order(options: RunOptions) -> tuple[RunOptions, bool]:
     """Return options under which a row and its attacks are shown in the same order, and whether to draw it.
 
     The formats draw a random order by the row's id, which an attacked row does not share.
@@ -163,7 +163,7 @@ def _print_attacks(families: Sequence[Family], as_json: bool) -> None:
 
 
 def _print_flips(
-    tally: FlipTally, families: Sequence[Family], results: Path, options: RunnerOptions, *, as_json: bool
+    tally: FlipTally, families: Sequence[Family], results: Path, options: RunOptions, *, as_json: bool
 ) -> None:
     """Print plain lines, which programs can read too."""
     found = list(by_family(tally, families))

@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tirjudge.cli.options import (
+    RUNNER,
     ColumnOption,
     LabelsOption,
-    RowOptions,
+    RunOptions,
     SplitOption,
     SubsetOption,
     label_values,
@@ -31,7 +32,7 @@ from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import EngineRows, Tally, TooManyFailures
-from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.judge_engine import JudgeEngine, local_note, local_weights, view_tokens
 from tirjudge.judging.options import ABSTENTION
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
@@ -47,7 +48,7 @@ DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
     "tirjudge bon candidates.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge bon candidates.jsonl --no-judge --n 8",
 )
-@takes_options("bon", without=ABSTENTION)
+@takes_options("bon", without=(*ABSTENTION, *RUNNER))
 def bon(
     file: Annotated[
         str,
@@ -106,7 +107,7 @@ def bon(
     subset: SubsetOption = None,
     split: SplitOption = None,
     *,
-    options: RowOptions,
+    options: RunOptions,
 ) -> None:
     """Let a judge select the best of N candidates. The same command resumes an interrupted run.
 
@@ -117,6 +118,8 @@ def bon(
     named = [*(method or ()), *(name for name in DEFAULT_METHODS if getattr(options, name))]
     if no_judge and named:
         raise ValueError("--no-judge and a method exclude each other")
+    if options.runner != "local":
+        raise ValueError("tirjudge bon judges on this machine only: leave out runner")
     names = () if no_judge else dict.fromkeys(named or DEFAULT_METHODS)
     columns, meaning, target = (
         Columns.parse(column or ()),
@@ -163,7 +166,7 @@ class BonRun:
     rows: RowSource
     output: Path
     """File of judgments; grades, picks, calls, failures and settings are in files next to it."""
-    options: RowOptions
+    options: RunOptions
     methods: Mapping[str, Method]
     """Methods by name; without any no judge is opened."""
     check: CheckName
@@ -259,9 +262,10 @@ class BonRun:
                 overwrite=options.overwrite,
             ) as spending,
         ):
-            around = MeteredCache(options, spending, weights)
             display.spending = spending
-            async with JudgeEngine(options, around=around, on_retry=display.retried) as engine:
+            async with JudgeEngine(
+                options, spending=spending, weights=weights, on_retry=display.retried
+            ) as engine:
                 display.say(introduction(EngineRows(engine), options, spending.price))
                 yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
 

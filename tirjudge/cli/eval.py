@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tirjudge.cli.options import RunnerOptions, takes_options
+from tirjudge.cli.options import RunOptions, takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, output_file, say
 from tirjudge.cli.score import FullOption, JsonOption, MetaJudgeOption, MetaJudgeUrlOption, ProtocolOption
 from tirjudge.console_text import printable
@@ -67,7 +67,7 @@ def evaluate(
     meta_judge: MetaJudgeOption = "",
     meta_judge_url: MetaJudgeUrlOption = "",
     *,
-    options: RunnerOptions,
+    options: RunOptions,
 ) -> None:
     """Judge a benchmark and score the verdicts. The same command resumes an interrupted run.
 
@@ -99,7 +99,7 @@ def evaluate(
 
 def run_benchmark(
     name: str,
-    options: RunnerOptions,
+    options: RunOptions,
     *,
     parts: Sequence[str],
     data: Iterable[str],
@@ -193,7 +193,7 @@ def _by_part(data: Iterable[str], parts: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _ordered(options: RunnerOptions, kind: Kind | None, benchmark: Benchmark) -> RunnerOptions:
+def _ordered(options: RunOptions, kind: Kind | None, benchmark: Benchmark) -> RunOptions:
     """Return the options with the order of the benchmark's own rule, unless one was chosen."""
     if options.order is None and "order" in environment_options(_format(options, kind)):
         return options.model_copy(update={"order": benchmark.order})

@@ -29,7 +29,6 @@ from tirjudge.cli.output import (
     say,
     stop,
 )
-from tirjudge.cli.row_text import print_row, row_line
 from tirjudge.console_text import Interval, printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
@@ -45,6 +44,7 @@ from tirjudge.judging.reproduction import (
     verdicts,
 )
 from tirjudge.records.judged_row import RecordedRow, is_truncated, read_result_rows
+from tirjudge.records.text import print_row, row_line
 from tirjudge.report.rows import Texts
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge.storage.run_folder import read_lines, write_atomically

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,
-    RunnerOptions,
+    RunOptions,
     SplitOption,
     SubsetOption,
     label_values,
@@ -43,7 +43,7 @@ from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, EngineRows, Plan, RowJudge, Tally, TooManyFailures
-from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.judge_engine import JudgeEngine, local_note, local_weights, view_tokens
 from tirjudge.judging.options import endpoint_key
 from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard
@@ -65,7 +65,7 @@ class BatchRun:
     command: str
     """The command's name after `tirjudge`."""
     rows: RowSource
-    options: RunnerOptions
+    options: RunOptions
     plan: Plan
     output: Path
     """The result file, or `-`: standard output, which no run resumes."""
@@ -75,7 +75,8 @@ class BatchRun:
     """Print the summary as JSON."""
     quiet: bool = False
     """Leave standard output to the caller: the summary goes to standard error."""
-    _wrapped: MeteredCache = field(init=False)
+    _weights: str = ""
+    """See `local_weights`."""
     _cached: int = 0
     """Calls that a cache answered."""
 
@@ -89,19 +90,18 @@ class BatchRun:
         options.check_runner()
         # These refuse bad options, which should not leave an empty result file; weights take the longest.
         options.abstention()
-        price, weights = options.price(), local_weights(options)
+        price, self._weights = options.price(), local_weights(options)
         with ExitStack() as stack:
             results: ResultFile | ResultStream
             if self.output == STANDARD_OUTPUT:
                 results, calls = stack.enter_context(ResultStream()), None
             else:
-                settings = self._settings(weights)
+                settings = self._settings()
                 results = stack.enter_context(ResultFile(self.output, settings, overwrite=options.overwrite))
                 calls = self.output.with_name(self.output.name + ".calls.jsonl")
             spending = stack.enter_context(
                 Spending(calls, price=price, limit=options.max_cost, overwrite=options.overwrite)
             )
-            self._wrapped = MeteredCache(options, spending, weights)
             return self._judge(results, spending)
 
     def _judge(self, results: ResultFile | ResultStream, spending: Spending) -> bool:
@@ -161,7 +161,7 @@ class BatchRun:
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         on_ray = self.options.runner == "ray"
-        async with self._on_ray(display, spending) if on_ray else self._here(display) as judge:
+        async with (self._on_ray if on_ray else self._here)(display, spending) as judge:
             plan, where = self.plan, ""
             if isinstance(judge, ClusterRows):
                 plan, where = replace(plan, concurrency=judge.capacity), f"on a Ray cluster of {judge.size}"
@@ -175,13 +175,15 @@ class BatchRun:
                     completed = False
                     resumes = "" if self.output == STANDARD_OUTPUT else "; the same command resumes"
                     display.say(f"stopped: {error}{resumes}")
-            self._cached = judge.cached if isinstance(judge, ClusterRows) else self._wrapped.hits
+            self._cached = judge.cached
             return completed, judge.model, judge.note
 
     @asynccontextmanager
-    async def _here(self, display: Display) -> AsyncIterator[RowJudge]:
+    async def _here(self, display: Display, spending: Spending) -> AsyncIterator[RowJudge]:
         """Open an engine in this process."""
-        async with JudgeEngine(self.options, around=self._wrapped, on_retry=display.retried) as engine:
+        async with JudgeEngine(
+            self.options, spending=spending, weights=self._weights, on_retry=display.retried
+        ) as engine:
             # Build the prompts of a fixed format now: a bad option should not wait for the first row.
             if self._format:
                 engine.rollout(self._format)
@@ -194,7 +196,7 @@ class BatchRun:
             format=self._format,
             texts=self.plan.texts,
             api_key=None if key is None else SecretStr(key),
-            weights=local_weights(options),
+            weights=self._weights,
         )
         plan = ClusterPlan(
             address=options.address,
@@ -209,7 +211,7 @@ class BatchRun:
         """The format or kind of all rows; empty if each row decides."""
         return self.options.format or self.plan.kind or ""
 
-    def _settings(self, weights: str) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """Return the settings that every verdict in the result file shares."""
         plan = self.plan
         return {
@@ -218,7 +220,7 @@ class BatchRun:
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,
             "max_tokens": view_tokens(self.options, local_note(self.options)),
-            "weights": weights,
+            "weights": self._weights,
             **self.settings,
         }
 
@@ -269,7 +271,7 @@ def judge(
     subset: SubsetOption = None,
     split: SplitOption = None,
     *,
-    options: RunnerOptions,
+    options: RunOptions,
 ) -> None:
     """Judge a file of rows. The same command resumes an interrupted run.
 

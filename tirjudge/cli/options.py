@@ -64,8 +64,12 @@ SplitOption = Annotated[
 ]
 
 
-class RowOptions(JudgeOptions):
-    """The options of a command that judges rows."""
+RUNNER = ("runner", "address", "endpoint", "worker_gpus")
+"""Options of a run on several machines."""
+
+
+class RunOptions(JudgeOptions):
+    """The options of a command that judges rows, on this machine or on several."""
 
     limit: Annotated[int | None, Field(ge=1), Option("Rows", metavar="N")] = None
     """Judge only the first N rows."""
@@ -81,6 +85,31 @@ class RowOptions(JudgeOptions):
     """Discard existing results and judge every row again."""
     texts: Annotated[bool, Option("Output")] = True
     """Record prompts and responses in the result file, so that it can be read and reproduced alone."""
+
+    runner: Annotated[Literal["local", "ray"], Option("Cluster")] = "local"
+    """The place where rows are judged: this process, or the nodes of a Ray cluster."""
+    address: Annotated[
+        str | None, Option("Cluster", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster")
+    ] = None
+    """The Ray cluster, to which this machine belongs."""
+    endpoint: Annotated[list[str], Option("Cluster", metavar="URL")] = Field(default_factory=list)
+    """Endpoint of a node, in place of --base-url; the nodes use those given in turn. Repeatable."""
+    worker_gpus: Annotated[
+        int | None,
+        Field(ge=0),
+        Option("Cluster", metavar="N", default="1 for a model in the worker's process, else 0"),
+    ] = None
+    """GPUs that each worker reserves; a node runs as many workers as it has GPUs for."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_endpoint(cls, given: Any) -> Any:
+        """Take the first endpoint as the base URL, for all that is the same for each endpoint."""
+        if not isinstance(given, Mapping) or not given.get("endpoint"):
+            return given
+        if given.get("base_url"):
+            raise ValueError("--endpoint and --base-url exclude each other")
+        return {**given, "base_url": given["endpoint"][0]}
 
     def plan(self, columns: Columns = DEFAULT_COLUMNS, labels: dict[str, str] | None = None) -> Plan:
         """Return how rows become tasks; raises ValueError for options that exclude each other."""
@@ -108,35 +137,6 @@ class RowOptions(JudgeOptions):
         if len(named) > 1:
             raise ValueError(f"--{named[0]} and --{named[1]} exclude each other")
         return kinds[0] if kinds else None
-
-
-class RunnerOptions(RowOptions):
-    """The options of a command that judges rows on this machine or on several."""
-
-    runner: Annotated[Literal["local", "ray"], Option("Cluster")] = "local"
-    """The place where rows are judged: this process, or the nodes of a Ray cluster."""
-    address: Annotated[
-        str | None, Option("Cluster", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster")
-    ] = None
-    """The Ray cluster, to which this machine belongs."""
-    endpoint: Annotated[list[str], Option("Cluster", metavar="URL")] = Field(default_factory=list)
-    """Endpoint of a node, in place of --base-url; the nodes use those given in turn. Repeatable."""
-    worker_gpus: Annotated[
-        int | None,
-        Field(ge=0),
-        Option("Cluster", metavar="N", default="1 for a model in the worker's process, else 0"),
-    ] = None
-    """GPUs that each worker reserves; a node runs as many workers as it has GPUs for."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_endpoint(cls, given: Any) -> Any:
-        """Take the first endpoint as the base URL, for all that is the same for each endpoint."""
-        if not isinstance(given, Mapping) or not given.get("endpoint"):
-            return given
-        if given.get("base_url"):
-            raise ValueError("--endpoint and --base-url exclude each other")
-        return {**given, "base_url": given["endpoint"][0]}
 
     def check_runner(self) -> None:
         """Raise ValueError for options that the runner does not have."""

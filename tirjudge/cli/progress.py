@@ -23,13 +23,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.cli.output import say
-from tirjudge.cli.row_text import row_line
 from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Price, Spending
 from tirjudge.judging.batch import Failure, RowJudge, Tally
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.records.judged_row import RecordedRow
+from tirjudge.records.text import row_line
 from tirjudge_environments import StopReason
 
 SHOWN_FAILURES = 20

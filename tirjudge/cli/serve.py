@@ -28,7 +28,7 @@ from tirjudge.cli.listening import (
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import examples, say
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_weights
+from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
@@ -79,8 +79,7 @@ def serve(
 
 async def _serving(options: JudgeOptions, listening: socket.socket, settings: JudgeServerSettings) -> None:
     spending = Spending(price=options.price(), limit=options.max_cost)
-    metered = MeteredCache(options, spending, local_weights(options) if options.cache else "")
-    async with JudgeEngine(options, around=metered) as engine:
+    async with JudgeEngine(options, spending=spending) as engine:
         app = create_app(engine, settings, version=__version__, truncate=options.truncate)
         await serve_app(
             app,

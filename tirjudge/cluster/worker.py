@@ -15,7 +15,7 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import EngineRows, Unjudged, Work
-from tirjudge.judging.judge_engine import JudgeEngine, MeteredCache, local_weights
+from tirjudge.judging.judge_engine import JudgeEngine, local_weights
 from tirjudge.judging.options import JudgeOptions, endpoint_key
 from tirjudge_environments import Usage
 from tirjudge_sandbox import SandboxUnavailable
@@ -102,12 +102,8 @@ class Worker:
             weights = local_weights(options)
             if weights != given.weights:
                 return Refusal("its model has other weights than that of this machine: copy the same there")
-            self._cache = MeteredCache(options, self._calls, weights)
             engine = JudgeEngine(
-                options,
-                around=self._cache,
-                api_key=key,
-                on_retry=self._retries.append,
+                options, spending=self._calls, weights=weights, api_key=key, on_retry=self._retries.append
             )
             await self._stack.enter_async_context(engine)
             if given.format:
@@ -117,7 +113,7 @@ class Worker:
             return Refusal(_line(error), passing=True)
         except (OSError, SandboxUnavailable, ValueError) as error:
             return Refusal(_line(error))
-        self._rows = EngineRows(engine, texts=given.texts)
+        self._engine, self._rows = engine, EngineRows(engine, texts=given.texts)
         return Ready(self._rows.model, self._rows.note)
 
     async def row(self, work: Work) -> Answer:
@@ -137,7 +133,7 @@ class Worker:
         calls, retries = tuple(self._calls.unsent), tuple(self._retries)
         self._calls.unsent.clear()
         self._retries.clear()
-        cached, self._hits = self._cache.hits - self._hits, self._cache.hits
+        cached, self._hits = self._engine.cached - self._hits, self._engine.cached
         return calls, cached, retries
 
 

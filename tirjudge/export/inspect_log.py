@@ -234,10 +234,10 @@ def inspect_record(results: Path) -> JsonObject:
     settings = recorded_settings(results) or {}
     models, credits = Counter[str](), list[float]()
     samples = []
-    for row, fields in read_result_rows(results):
+    for row, _ in read_result_rows(results):
         models[row.model or _UNKNOWN] += 1
         credits += [] if row.correct is None else [row.correct]
-        samples.append(_sample(row, fields, created))
+        samples.append(_sample(row, created))
     if not samples:
         raise ValueError(f"{results} has no rows")
     model = models.most_common(1)[0][0]
@@ -268,18 +268,16 @@ def inspect_record(results: Path) -> JsonObject:
     return storable
 
 
-def _sample(row: RecordedRow, fields: Mapping[str, Any], created: str) -> JsonObject:
+def _sample(row: RecordedRow, created: str) -> JsonObject:
     """Return the `EvalSample` of a row."""
     model = row.model or _UNKNOWN
     messages, events, seconds = [], [], 0.0
-    recorded = fields["views"]
-    for number, (view, values) in enumerate(zip(row.views, recorded, strict=True)):
+    for number, view in enumerate(row.views):
         dialogue = Dialogue(row, view, model, created, number)
-        took = _seconds(values)
-        dialogue.build(_usage(values), took)
+        dialogue.build(_usage(view), view.seconds)
         messages += dialogue.messages
         events += dialogue.events
-        seconds += took
+        seconds += view.seconds
     scores = _scores(row)
     target = "" if row.label is None else letter(row.label)
     for name, score in scores.items():
@@ -307,7 +305,7 @@ def _sample(row: RecordedRow, fields: Mapping[str, Any], created: str) -> JsonOb
         "scores": scores,
         "metadata": _metadata(row),
         "events": events,
-        "model_usage": {model: _usage(fields)},
+        "model_usage": {model: _usage(row)},
         "total_time": seconds,
         "working_time": seconds,
     }
@@ -378,19 +376,10 @@ def _total(samples: list[JsonObject]) -> JsonObject:
     return {model: dict(usage) for model, usage in total.items()}
 
 
-def _usage(fields: Any) -> dict[str, int]:
-    """Return the tokens of a row or a view, which only other programs than `show` need."""
-    read, written = (_count(fields.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+def _usage(used: RecordedRow | RecordedView) -> dict[str, int]:
+    """Return the tokens of a row or a view."""
+    read, written = used.prompt_tokens, used.completion_tokens
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value < 2**53 else 0
-
-
-def _seconds(fields: Any) -> float:
-    value = fields.get("seconds")
-    return float(value) if isinstance(value, int | float) and 0 <= value < 1e9 else 0.0
 
 
 def _storable(value: Any) -> Any:

@@ -72,11 +72,6 @@ class Generator(Protocol):
     async def close(self) -> None: ...
 
 
-def generator_names() -> tuple[str, ...]:
-    """Return the names that `open_generator` accepts, sorted."""
-    return GENERATORS.names()
-
-
 def open_generator(name: str, model: str, /, *, max_rows: int = 32, **options: Any) -> Generator:
     """Open the generator of this name, registered in the entry-point group `tirjudge.generators`.
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import get_args
 
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.judged_row import Confidence, JudgedConfidence
 from tirjudge_environments import Episode, StopReason, Trajectory
 
-CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 ABOUT: Mapping[Confidence, str] = {
     "vote-share": "share of the votes of all samples and orders that are for the verdict",
     "margin": "best mean score minus the second best",

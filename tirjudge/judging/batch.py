@@ -297,6 +297,11 @@ class RowJudge(Protocol):
     note: str
     """One line about the model; may be empty."""
 
+    @property
+    def cached(self) -> int:
+        """The calls of the model that a cache answered."""
+        ...
+
     async def row(self, work: Work) -> Mapping[str, Any]:
         """Return the row of the result file; raises Unjudged."""
         ...
@@ -309,6 +314,10 @@ class EngineRows:
         """`texts` records the prompt and the responses."""
         self._engine, self._texts = engine, texts
         self.model, self.note = engine.model, engine.note.note
+
+    @property
+    def cached(self) -> int:
+        return self._engine.cached
 
     async def row(self, work: Work) -> Mapping[str, Any]:
         """Return the row of the result file; raises Unjudged."""

@@ -56,17 +56,21 @@ class JudgeEngine:
         *,
         generator: Generator | None = None,
         sandbox: Sandbox | None = None,
-        around: Callable[[Generator], Generator] | None = None,
+        spending: Spending | None = None,
+        weights: str | None = None,
         api_key: str | None = None,
         on_retry: Callable[[Retry], None] | None = None,
     ) -> None:
         """Use `generator` (left open) or `sandbox` (opened here) in place of the configured one.
 
-        `around` wraps the generator, for example in a cache. `api_key` is the endpoint's; None takes the
-        environment's (see `KEY_VARIABLES`). `on_retry` is called for every repeated request to the endpoint;
-        without it they are logged.
+        Calls are booked in `spending`. `weights` is what `local_weights` returns, for callers that know it
+        already; a cache of completions needs it. `api_key` is the endpoint's; None takes the environment's
+        (see `KEY_VARIABLES`). `on_retry` is called for every repeated request to the endpoint; without it
+        they are logged.
         """
-        self.options, self._around, self._api_key, self._on_retry = options, around, api_key, on_retry
+        self.options, self._api_key, self._on_retry = options, api_key, on_retry
+        self._spending, self._weights = Spending() if spending is None else spending, weights
+        self._cached: CachedGenerator | None = None
         self._given_generator, self._given_sandbox = generator, sandbox
         self._abstention = options.abstention()
         self._stack = AsyncExitStack()
@@ -238,14 +242,26 @@ class JudgeEngine:
         if embedded and not format.startswith("tir-"):
             raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")
 
+    @property
+    def cached(self) -> int:
+        """The calls of the model that the cache of completions answered."""
+        return self._cached.hits if self._cached else 0
+
     def _open_generator(self, stack: AsyncExitStack) -> None:
-        around = self._around or (lambda generator: generator)
+        self._generator: Generator
         if self._given_generator is not None:
-            self._generator, self.note = around(self._given_generator), ModelNote()
+            self._generator, self.note = MeteredGenerator(self._given_generator, self._spending), ModelNote()
             self.model = self._generator.model
             return  # the caller closes its own generator
         generator, self.note, self.model = _generator(self.options, self._api_key, self._on_retry)
-        self._generator = around(generator)
+        # The meter is inside: a cached completion costs nothing.
+        self._generator = MeteredGenerator(generator, self._spending)
+        if self.options.cache:
+            # Equal names with other weights must not share completions.
+            weights = local_weights(self.options) if self._weights is None else self._weights
+            identity = self.options.model_identity(weights)
+            self._cached = CachedGenerator(self._generator, CompletionStore(cache_file()), identity)
+            self._generator = self._cached
         stack.push_async_callback(self._generator.close)
 
     def _closed_sandbox(self) -> Sandbox:
@@ -326,29 +342,6 @@ def _check_note(options: JudgeOptions, note: ModelNote) -> None:
                 f"this model was trained with {name} = {usual}, not {given}: leave out --{flag}, or "
                 f"insist with --format FORMAT --option {name}={given}"
             )
-
-
-class MeteredCache:
-    """Wraps a generator in a meter and, if the options say so, a cache of completions on disk."""
-
-    def __init__(self, options: JudgeOptions, spending: Spending, weights: str) -> None:
-        """`weights`: see `local_weights`; equal names with other weights must not share completions."""
-        self._options, self._spending, self._weights = options, spending, weights
-        self._cached: CachedGenerator | None = None
-
-    def __call__(self, generator: Generator) -> Generator:
-        # The meter is inside: a cached completion costs nothing.
-        metered = MeteredGenerator(generator, self._spending)
-        if not self._options.cache:
-            return metered
-        identity = self._options.model_identity(self._weights)
-        self._cached = CachedGenerator(metered, CompletionStore(cache_file()), identity)
-        return self._cached
-
-    @property
-    def hits(self) -> int:
-        """Completions that came from the cache."""
-        return self._cached.hits if self._cached else 0
 
 
 def _generator(

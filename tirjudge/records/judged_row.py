@@ -38,6 +38,8 @@ Text = InstanceOf[str]
 """A text, which may have lone surrogates, unlike pydantic's own."""
 Index = Annotated[int, Field(ge=0, lt=2**31)]
 Number = int | float
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Seconds = Annotated[float, Field(ge=0, lt=1e9)]
 
 _PROMPT, _REFERENCE = "prompt", "reference"
 """In a program's variables, the text of the row's prompt and its reference answer."""
@@ -226,9 +228,9 @@ class RecordedView(Dialogue):
 
     verdict: RecordedVerdict | None
     segments: list[RecordedPassage]
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    seconds: Seconds = 0.0
     reward: RecordedReward | None = None
 
     @classmethod
@@ -299,9 +301,9 @@ class RecordedRow(_Recorded):
     programs: Index = 0
     programs_failed: Index = 0
     programs_refused: Index = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    seconds: Seconds = 0.0
     model: Text = ""
     note: Text = ""
     where: Text = ""

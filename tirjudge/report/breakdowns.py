@@ -15,7 +15,6 @@ from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
 from tirjudge.records.judged_row import RecordedRow
-from tirjudge.report.rows import number
 from tirjudge.statistics import Proportion
 from tirjudge_environments import Usage
 
@@ -51,24 +50,22 @@ class RowFacts:
     """Each criterion of the row, with 1, 0 or a share of a tie for every response, None without a verdict."""
 
     @classmethod
-    def of(cls, row: RecordedRow, fields: Mapping[str, Any]) -> RowFacts:
-        """Return the facts of a row; `fields` has the counts of its line."""
-        tokens = int(number(fields, "prompt_tokens"))
+    def of(cls, row: RecordedRow) -> RowFacts:
         programs = [one for view in row.views for one in view.segments if one.kind == "program"]
         has_texts = row.responses is not None
         return cls(
             credit=row.correct,
             domain=row.domain,
             tags=tuple(row.tags),
-            length=sum(map(len, row.responses or ())) if has_texts else tokens,
+            length=sum(map(len, row.responses or ())) if has_texts else row.prompt_tokens,
             in_characters=has_texts,
             calls=len(programs),
             failed=row.programs_failed,
             stop=row.stop,
             detail=row.detail,
-            prompt_tokens=tokens,
-            completion_tokens=int(number(fields, "completion_tokens")),
-            seconds=number(fields, "seconds"),
+            prompt_tokens=row.prompt_tokens,
+            completion_tokens=row.completion_tokens,
+            seconds=row.seconds,
             label=row.label,
             scores=tuple(row.scores or ()),
             statuses=tuple(program.status for program in programs),

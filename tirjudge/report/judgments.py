@@ -25,7 +25,7 @@ from tirjudge.evaluation.stored_outputs.files import RunFiles
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
 from tirjudge.generation.spending import Price
-from tirjudge.records.judged_row import is_truncated
+from tirjudge.records.judged_row import is_truncated, read_result_rows
 from tirjudge.report.breakdowns import (
     RowFacts,
     accuracy,
@@ -37,7 +37,7 @@ from tirjudge.report.breakdowns import (
     positions,
     proportion,
 )
-from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct, read_rows
+from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
 from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge.storage.run_folder import read_lines
@@ -73,12 +73,14 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
     that is no result file.
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
-    for row, fields in read_rows(path):
-        builder.add(row, fields)
-        facts.append(RowFacts.of(row, fields))
+    for row, _ in read_result_rows(path):
+        builder.add(row)
+        facts.append(RowFacts.of(row))
         models.append(row.model)
         formats.append(row.format)
-        notes.append(str(fields.get("note") or ""))
+        notes.append(row.note)
+    if not facts:
+        raise ValueError(f"{path} has no complete row")
     run = Replay(_CompleteRows([path]), TIRJUDGE_RESULTS, duplicates="first")
     rows = list(run)
     protocols = default_protocols(run)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from tirjudge.console_text import printable
-from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView, read_result_rows
+from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView
 from tirjudge.records.text import (
     criterion_heading,
     criterion_text,
@@ -122,19 +120,6 @@ def row_flags(row: RecordedRow) -> int:
     return sum(1 << bit for bit, fitting in enumerate(fits) if fitting)
 
 
-def read_rows(path: Path) -> Iterator[tuple[RecordedRow, dict[str, Any]]]:
-    """Yield the complete rows of a result file, each with its fields.
-
-    Raises OSError for a missing file, and ValueError for a file without rows and for any other file.
-    """
-    empty = True
-    for row, fields in read_result_rows(path):
-        empty = False
-        yield row, dict(fields)
-    if empty:
-        raise ValueError(f"{path} has no complete row")
-
-
 class TableBuilder:
     """Collects the rows of a run into a `RowTable`."""
 
@@ -145,8 +130,7 @@ class TableBuilder:
         self._numbers: list[int] = []
         self._size = 0
 
-    def add(self, row: RecordedRow, fields: dict[str, Any]) -> None:
-        """Add a row; `fields` has its tokens and seconds."""
+    def add(self, row: RecordedRow) -> None:
         table, flags = self._table, row_flags(row)
         shown = self._texts == "all" or (self._texts == "wrong" and bool(flags & 0b111))
         table.ids.append(row.id)
@@ -158,8 +142,8 @@ class TableBuilder:
         table.flags.append(flags)
         table.credits.append(row.correct)
         table.programs.append(sum(one.kind == "program" for view in row.views for one in view.segments))
-        table.tokens.append(int(number(fields, "completion_tokens")))
-        table.seconds.append(round(number(fields, "seconds"), 2))
+        table.tokens.append(row.completion_tokens)
+        table.seconds.append(round(row.seconds, 2))
         table.briefs.append(last_program(row) if shown else "")
         if shown:
             self._numbers.append(len(table.ids) - 1)
@@ -181,14 +165,6 @@ class TableBuilder:
         self._table.chunks.append(base64.b64encode(gzip.compress(content, 6, mtime=0)).decode())
         self._table.spans.append(self._numbers)
         self._records, self._numbers, self._size = [], [], 0
-
-
-def number(fields: Mapping[str, Any], name: str) -> float:
-    """Return a number of a row's line; 0 for anything else, which `read_run` refuses later."""
-    value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return 0
-    return value
 
 
 def row_record(row: RecordedRow) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import pairs, results, through, write_rows
 from tirjudge.cli import app
-from tirjudge.cli.options import RowOptions, read_options
+from tirjudge.cli.options import RunOptions, read_options
 from tirjudge.judging.options import ABSTENTION, JudgeOptions, Option
 
 COMMANDS = ["bon", "eval", "formats", "judge", "mcp", "reproduce", "serve", "show"]
@@ -56,16 +56,16 @@ def test_a_config_file_is_overridden_by_the_command_line(tmp_path: Path) -> None
         'model = "m"\nseed = 7\ntools = false\nsamples = 4\n'
         '[generator_options]\ndevice = "cpu"\nmax_rows = 8\n'
     )
-    given = dict.fromkeys(RowOptions.model_fields)
-    options = read_options(RowOptions, file, given)
+    given = dict.fromkeys(RunOptions.model_fields)
+    options = read_options(RunOptions, file, given)
     assert (options.model, options.seed, options.tools, options.concurrency) == ("m", 7, False, 32)
     assert (options.temperature, options.top_p) == (1.0, 0.95)
     options = read_options(
-        RowOptions, file, {**given, "seed": 1, "tools": True, "generator_options": ["max_rows=2"]}
+        RunOptions, file, {**given, "seed": 1, "tools": True, "generator_options": ["max_rows=2"]}
     )
     assert (options.model, options.seed, options.tools) == ("m", 1, True)
     assert options.generator_options == {"device": "cpu", "max_rows": 2}
-    assert options == RowOptions(
+    assert options == RunOptions(
         model="m", seed=1, samples=4, generator_options={"device": "cpu", "max_rows": 2}
     )
 

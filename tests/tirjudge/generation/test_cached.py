@@ -109,13 +109,9 @@ async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> No
 
 async def test_the_id_and_position_of_a_row_are_not_part_of_the_cache_key(tmp_path: Path) -> None:
     inner = Counting(Completion(text="<preference>A</preference>", finish=Finish.END))
-
-    def around(generator: Any) -> CachedGenerator:
-        return cached(inner, tmp_path / "cache.sqlite")
-
     task = JudgeTask(id="one", prompt=(Message("user", "p"),), candidates=("x", "y"))
-    config = JudgeOptions(model="m", base_url="http://127.0.0.1:9", tools=False, order="given")
-    async with JudgeEngine(config, around=around) as judging:
+    generator, config = cached(inner, tmp_path / "cache.sqlite"), JudgeOptions(tools=False, order="given")
+    async with JudgeEngine(config, generator=generator) as judging:
         first = await judging.judge(task)
         again = await judging.judge(replace(task, id="two", label=1))
         other = await judging.judge(replace(task, id="one", candidates=("x", "z")))
