@@ -23,9 +23,10 @@ from tirjudge.cli.listening import (
 )
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import NO_SANDBOX, UNREAD, examples, say, stop
+from tirjudge.judge import Judge
 from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge.mcp.run_python import ReturnMode
-from tirjudge.mcp.server import INTAKE, PATH, Verdicts, create_server, http_app
+from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve_app
@@ -83,11 +84,11 @@ async def _serving(
     listening: socket.socket | None,
     access: Access,
 ) -> None:
-    verdicts = Verdicts(options)
+    judge = Judge(**options.model_dump(exclude_unset=True))
     async with AsyncExitStack() as stack:
         box = await stack.enter_async_context(open_sandbox(options.backend, **_sandbox_options(options)))
-        await stack.enter_async_context(verdicts)
-        server = create_server(box, verdicts, version=__version__, limits=limits, mode=return_mode)
+        stack.push_async_callback(asyncio.to_thread, judge.close)
+        server = create_server(box, judge, version=__version__, limits=limits, mode=return_mode)
         if listening is None:
             await _until_unread(server.run_stdio_async())
             return

@@ -1,17 +1,13 @@
 """The MCP server with two tools, over standard input and output or over HTTP."""
 
 # No `from __future__ import annotations`: the SDK reads the tools' annotations, whose names are local here.
-import asyncio
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
-from tirjudge.judging.options import JudgeOptions
 from tirjudge.mcp.run_python import ReturnMode, SandboxFailed, run_python_code
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.serve.messages import CriterionRequest
@@ -40,58 +36,12 @@ the response whose index (from 0) `letters` gives.
 """
 
 
-class NoVerdict(RuntimeError):
-    """There is no verdict: the model or the sandbox failed, or the question is invalid."""
-
-
-class Verdicts:
-    """An async context manager around a judge that opens at the first question."""
-
-    def __init__(self, options: JudgeOptions) -> None:
-        """Raises ValueError for options that contradict each other."""
-        self._judge = Judge(**options.model_dump(exclude_unset=True))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self._judge.close)
-
-    async def judge(
-        self,
-        prompt: str,
-        responses: Sequence[str],
-        *,
-        pointwise: bool = False,
-        criteria: Sequence[str | CriterionRequest] = (),
-        reference: str = "",
-    ) -> JudgeAnswer:
-        """Score one response, choose the best of several, or score each. Raises NoVerdict."""
-        if not responses:
-            raise NoVerdict("responses: at least one is needed")
-        try:
-            judgment = await self._judge.arank(
-                prompt,
-                responses,
-                pointwise=pointwise,
-                criteria=[one if isinstance(one, str) else one.model_dump() for one in criteria] or None,
-                reference=reference,
-            )
-        except (CostReached, GeneratorFailed, SandboxUnavailable, ValueError) as error:
-            raise NoVerdict(str(error)) from None
-        if judgment.stop.unscored:
-            raise NoVerdict(judgment.detail or judgment.stop.value)
-        return judgment.answer()
-
-
 def create_server(
-    box: Sandbox, verdicts: Verdicts, *, version: str, limits: Limits, mode: ReturnMode = "xml"
+    box: Sandbox, opened: Judge, *, version: str, limits: Limits, mode: ReturnMode = "xml"
 ) -> Any:
-    """Return the SDK's `MCPServer` around an open sandbox; `limits` apply to each program.
+    """Return the SDK's `MCPServer` around an open sandbox, whose `limits` apply to each program, and a judge.
 
-    Raises SandboxUnavailable if the extra `mcp` is not installed.
+    The judge opens at the first question. Raises SandboxUnavailable if the extra `mcp` is not installed.
     """
     try:
         from mcp.server import MCPServer
@@ -131,12 +81,16 @@ def create_server(
         ] = None,
         reference: Annotated[str, Field(description="A reference answer to compare with")] = "",
     ) -> JudgeAnswer:
+        given = [one if isinstance(one, str) else one.model_dump() for one in criteria or ()]
         try:
-            return await verdicts.judge(
-                prompt, responses, pointwise=pointwise, criteria=criteria or (), reference=reference
+            judgment = await opened.arank(
+                prompt, responses, pointwise=pointwise, criteria=given or None, reference=reference
             )
-        except NoVerdict as error:
+        except (CostReached, GeneratorFailed, SandboxUnavailable, ValueError) as error:
             raise ToolError(str(error)) from None
+        if judgment.stop.unscored:
+            raise ToolError(judgment.detail or judgment.stop.value)
+        return judgment.answer()
 
     return server
 

@@ -13,8 +13,9 @@ from tirjudge.serve.messages import (
     MemberAnswer,
     MemberRequest,
     Questions,
+    RewardRequest,
+    RewardResponse,
 )
-from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
 from tirjudge.serve.service import Down, JudgeMetrics, JudgeServerSettings, JudgeService
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.app import REFUSALS, with_operations

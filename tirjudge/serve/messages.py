@@ -1,17 +1,20 @@
-"""The request and the response of `/v1/judge`."""
+"""The requests and the responses of the judge server, in its own shapes and in those of OpenRLHF 0.11.2."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from tirjudge.judging.judge_engine import Kind
+from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.questions import read_question
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
-from tirjudge_environments import JudgeTask, derive_seed
+from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import LARGEST_WEIGHT, read_task
 from tirjudge_sandbox.http.fields import Message, Text
+from tirjudge_sandbox.server.settings import FieldRefused
 
 MOST_QUESTIONS = 256
 """The most questions in one request."""
@@ -19,6 +22,10 @@ MOST_RESPONSES = 64
 """The most responses to one question."""
 MOST_CRITERIA = 64
 """The most criteria of one question."""
+_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>")
+"""OpenRLHF decodes a query with its special tokens, of which the last is the policy's end of turn."""
+_LONGEST_START = 40
+"""Most characters of a tokenizer's first token, which may precede a query."""
 
 
 class ChatMessage(Message):
@@ -47,15 +54,10 @@ Criteria = Annotated[list[Text | CriterionRequest], Field(min_length=1, max_leng
 """Criteria that responses are judged by, each in a dialogue of its own."""
 
 
-class JudgeRequest(Message):
-    """A prompt, and the responses to judge."""
+class _Question(Message):
+    """A prompt, and what its responses are judged by."""
 
     prompt: Prompt
-    responses: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
-    kind: Kind | None = None
-    """None: one response is scored, the better of two or the best of more is chosen."""
-    id: Text = ""
-    """Returned with the answer. It seeds the order in which responses are shown, and the sampling."""
     domain: Text = ""
     """Such as `math` or `safety`, for formats that depend on it."""
     reference: Text | None = None
@@ -63,27 +65,30 @@ class JudgeRequest(Message):
     criteria: Criteria | None = None
     """Criteria that the responses are judged by, each in a dialogue of its own; None: the whole prompt."""
 
+
+class JudgeRequest(_Question):
+    """A prompt, and the responses to judge."""
+
+    responses: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
+    kind: Kind | None = None
+    """None: one response is scored, the better of two or the best of more is chosen."""
+    id: Text = ""
+    """Returned with the answer. It seeds the order in which responses are shown, and the sampling."""
+
     def task(self) -> JudgeTask:
         """Return the task; without an id its text gives it one, so equal questions get equal answers.
 
         Raises RowError for a prompt without text, and for criteria that repeat each other or have no weight.
         """
         row = self.model_dump(include={"prompt", "responses", "domain", "id", "reference", "criteria"})
-        return read_task(row, default_id=f"{derive_seed(repr(row['prompt']), *self.responses):08x}")
+        return read_question(row)
 
 
-class GroupRequest(Message):
+class GroupRequest(_Question):
     """A prompt, and the completions to compare: a request to `/v1/group`."""
 
-    prompt: Prompt
     completions: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
     options: GroupOptions = GroupOptions()
-    domain: Text = ""
-    """Such as `math` or `safety`, for formats that depend on it."""
-    reference: Text | None = None
-    """A reference answer that the judge is shown."""
-    criteria: Criteria | None = None
-    """Criteria that every comparison is judged by, each in a dialogue of its own; None: the whole prompt."""
 
     def task(self) -> JudgeTask:
         """Return the task.
@@ -95,10 +100,9 @@ class GroupRequest(Message):
         return read_task(row, default_id="group")
 
 
-class MemberRequest(Message):
+class MemberRequest(_Question):
     """One completion of a group that is sent one by one: a request to `/v1/group/member`."""
 
-    prompt: Prompt
     completion: Text
     size: Annotated[int, Field(ge=1, le=MOST_RESPONSES)]
     """Completions of the group. Its members agree in everything but the completion and their name."""
@@ -107,10 +111,6 @@ class MemberRequest(Message):
     group: Text = ""
     """Tells groups of the same prompt apart, where a framework can name them."""
     options: GroupOptions = GroupOptions()
-    domain: Text = ""
-    reference: Text | None = None
-    criteria: Criteria | None = None
-    """As in a `GroupRequest`."""
     wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300.0
     """Seconds in which the other members must arrive."""
 
@@ -122,14 +122,8 @@ class MemberRequest(Message):
 
     def whole(self, completions: Sequence[str]) -> GroupRequest:
         """Return the request of the group."""
-        return GroupRequest(
-            prompt=self.prompt,
-            completions=[*completions],
-            options=self.options,
-            domain=self.domain,
-            reference=self.reference,
-            criteria=self.criteria,
-        )
+        shared = {name: getattr(self, name) for name in ("options", *_Question.model_fields)}
+        return GroupRequest(completions=[*completions], **shared)
 
 
 class MemberAnswer(Message):
@@ -150,3 +144,60 @@ Questions = Annotated[
     Annotated[JudgeRequest, Tag("one")] | Annotated[Several, Tag("many")], Discriminator(_count)
 ]
 """One question, or a list of questions; the location of an error says which of the two was read."""
+
+
+Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_QUESTIONS)]
+
+
+class RewardRequest(Message):
+    """OpenRLHF's request: prompts, and the same prompts followed by the policy's responses."""
+
+    query: Texts
+    """Prompt and response in one text."""
+    prompts: Texts
+    """One prompt per query, in the same order."""
+    labels: list[JsonValue] | None = None
+    """Sent by OpenRLHF and ignored."""
+
+    def questions(self) -> list[JudgeRequest]:
+        """Return one question per query. Raises FieldRefused for a query without its prompt."""
+        if len(self.query) != len(self.prompts):
+            text = f"has {len(self.prompts)} texts, query has {len(self.query)}"
+            raise FieldRefused(text, "prompts")
+        pairs = zip(self.query, self.prompts, strict=True)
+        return [_question(index, query, prompt) for index, (query, prompt) in enumerate(pairs)]
+
+
+class RewardResponse(Message):
+    """One number for each query."""
+
+    rewards: list[float]
+    scores: list[float]
+    """The same numbers, by which OpenRLHF filters groups."""
+    extra_logs: dict[str, list[float]]
+    """Logged by OpenRLHF with its own metrics."""
+
+    @classmethod
+    def of(cls, judgments: list[Judgment], rewards: list[float]) -> Self:
+        calls = [float(sum(len(one.calls) for one in judgment.trajectories)) for judgment in judgments]
+        no_verdict = [float(judgment.score is None) for judgment in judgments]
+        logs: dict[str, Any] = {"judge_programs": calls, "judge_no_verdict": no_verdict}
+        return cls(rewards=rewards, scores=rewards, extra_logs=logs)
+
+
+def _question(index: int, query: str, prompt: str) -> JudgeRequest:
+    if not prompt.strip():
+        raise FieldRefused("is empty", "prompts", index)
+    before, found, response = query.partition(prompt)
+    # Only the tokenizer's first token may precede the prompt.
+    if not found or len(before) > _LONGEST_START:
+        raise FieldRefused("does not begin with its prompt", "query", index)
+    return JudgeRequest(prompt=prompt, responses=[_without_end(response)])
+
+
+def _without_end(response: str) -> str:
+    text = response.rstrip()
+    for end in _ENDS:
+        if text.endswith(end):
+            return text.removesuffix(end)
+    return response
