@@ -473,7 +473,7 @@ def inspect(
     A row is a sample: the dialogues are its messages and events, every program is a tool call, and the
     verdict is its score. Prints the path of each log. Exit codes: 0 written, 2 usage.
     """
-    from tirjudge.export.inspect_log import write_inspect_log
+    from tirjudge.records.inspect_log import write_inspect_log
 
     with one_line_errors("export inspect"):
         for file in files:

@@ -46,7 +46,6 @@ from tirjudge_sandbox import (
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.doctor import LOCAL, Finding, examine
-from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
 from tirjudge_sandbox.server.settings import MOST, ServerSettings
 from tirjudge_sandbox.workers.host import Host as Machine
@@ -273,22 +272,20 @@ def serve(
     SIGTERM or Ctrl-C finishes accepted requests within --grace; Ctrl-C again ends at once. Exit code 125 when
     there is no sandbox here, 2 for wrong usage and for an address that is not available.
     """
-    settings = ServerSettings(
-        access=_access(token_file, allow_host),
-        intake=intake_limits(queue, max_body, per_caller, grace),
-        most=replace(MOST, wall_seconds=max_seconds, cpu_seconds=max_seconds, memory_bytes=max_memory * MIB),
-    )
     try:
-        listening = open_listening(host, port, settings.access, TOKEN)
+        settings = ServerSettings(
+            access=read_access(TOKEN, token_file, allow_host),
+            intake=intake_limits(queue, max_body, per_caller, grace),
+            most=replace(
+                MOST, wall_seconds=max_seconds, cpu_seconds=max_seconds, memory_bytes=max_memory * MIB
+            ),
+        )
+        with open_listening(host, port, settings.access, TOKEN) as listening:
+            asyncio.run(_serving(backend, capacity, notebooks, allow_weak_isolation, listening, settings))
     except ValueError as error:
         stop("sandbox", error, USAGE)
-    with listening:
-        try:
-            asyncio.run(_serving(backend, capacity, notebooks, allow_weak_isolation, listening, settings))
-        except ValueError as error:
-            stop("sandbox", error, USAGE)
-        except SandboxUnavailable as error:
-            stop("sandbox", error, NO_SANDBOX)
+    except SandboxUnavailable as error:
+        stop("sandbox", error, NO_SANDBOX)
 
 
 async def _serving(
@@ -318,13 +315,6 @@ async def _serving(
 
         await serve_sandbox(box, listening, settings, started, kernels)
     say("tirjudge sandbox: ended")
-
-
-def _access(file: Path | None, hosts: list[str] | None) -> Access:
-    try:
-        return read_access(TOKEN, file, hosts)
-    except ValueError as error:
-        stop("sandbox", error, USAGE)
 
 
 UNSOUND = 1

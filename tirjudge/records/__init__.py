@@ -1,1 +1,1 @@
-"""Records: a judged row as its file has it, its answer to a question, and its text for people."""
+"""Records: a judged row as its file has it, its answer to a question, its text for people, and as a log."""

@@ -13,7 +13,7 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.judging.batch import Failure, FailureCount
 from tirjudge.judging.judge_engine import JudgeEngine, Kind, kind_for
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.questions import Conversation
+from tirjudge.judging.questions import Conversation, numbered, question
 from tirjudge.rollout import as_finished
 from tirjudge.rollout.concurrency import EventLoopThread
 from tirjudge.selection.grading import CandidateSet, Grade, Grades, RefereeUnavailable, shown
@@ -22,7 +22,6 @@ from tirjudge.selection.tournaments import BEST_OF_N, Knockout, RoundRobin
 from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import ResultFile, digest
 from tirjudge_environments import derive_seed
-from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox import SandboxUnavailable
 
 PASS, MAJORITY, ORACLE = "pass@1", "majority", "oracle"
@@ -175,9 +174,7 @@ async def abest_of(
 ) -> Selection:
     """Select one of N candidates with a judge; the async version of `best_of`."""
     selecting = open_method(method, group_size=group_size, seed=seed)
-    messages = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-    row = {"prompt": messages, "responses": list(candidates)}
-    task = read_task(row, default_id=f"{derive_seed(repr(messages), *candidates):08x}")
+    task = question(prompt, numbered(candidates, "candidates"), None, "")
     same = tuple(map(task.candidates.index, task.candidates)) if answers is None else tuple(answers)
     if len(same) != len(task.candidates):
         raise ValueError(f"{len(same)} answers for {len(task.candidates)} candidates")

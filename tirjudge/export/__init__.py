@@ -1,1 +1,0 @@
-"""Result files in the formats of other programs: logs of Inspect."""
