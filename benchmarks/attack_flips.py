@@ -1,7 +1,8 @@
 """Verdicts of a judge that flip under attack: with programs, without, and with programs but nothing quoted.
 
     OMP_NUM_THREADS=1 python -m benchmarks.attack_flips SETS/broken.test.jsonl --rows 6 --output FOLDER
-    python -m benchmarks.attack_flips miniature --rows 50 --output FOLDER --model mini --max-tokens 200
+    python -m benchmarks.attack_flips miniature --rows 50 --output FOLDER --max-tokens 200 \\
+        --model examples/miniature/trained
 
 Rows are drawn by seed 0. `--model` and `--base-url` choose another judge than the embedded one. The condition
 `nothing quoted` leaves responses as they are in prompts, outputs and requests, as versions without quoting

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from examples.miniature import TRAINED
 from examples.miniature.constraints import CHECKABLE, HELD_OUT
 from tests.command import TIRJUDGE
 
@@ -53,7 +54,7 @@ def main() -> int:
     lines = (json.dumps(row) + "\n" for row in rows(options.rows, options.candidates, options.seed))
     file.write_text("".join(lines), encoding="utf-8")
     methods = [word for name in METHODS for word in ("--method", name)]
-    command = [TIRJUDGE, "bon", file.name, "--model", "mini", "--max-tokens", "200", *methods]
+    command = [TIRJUDGE, "bon", file.name, "--model", str(TRAINED), "--max-tokens", "200", *methods]
     return subprocess.run(command, cwd=options.output, check=False).returncode
 
 

@@ -20,11 +20,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from examples.miniature import TRAINED
 from tests.command import TIRJUDGE
 from tests.loopback import served
 from tirjudge.generation import Sampling
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.models import resolve_model
 from tirjudge_environments import Context, Finish, Message, Prompt
 
 CONCURRENCY = 128
@@ -70,7 +70,7 @@ class ChatServer:
 def main() -> None:
     """Serve the teacher, run `tirjudge train --distill` and exit with its code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--teacher", default=resolve_model("mini"), help="the model folder of a miniature")
+    parser.add_argument("--teacher", default=str(TRAINED), help="the model folder of a miniature")
     options, train_options = parser.parse_known_args()
     torch.set_num_threads(1)
     settings = {

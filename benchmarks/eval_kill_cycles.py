@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from examples.miniature import TRAINED
 from tests.command import TIRJUDGE
 from tirjudge.storage.run_folder import read_lines
 
@@ -84,7 +85,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=444, help="rows of the benchmark")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--concurrency", type=int, default=32)
-    parser.add_argument("--model", default="mini", help="a model folder; the default is the miniature")
+    parser.add_argument("--model", default=str(TRAINED), help="a model folder; the default is the miniature")
     options = parser.parse_args()
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name:

@@ -24,14 +24,14 @@ from typing import Any
 
 from safetensors.torch import load_file
 
+from examples.miniature import TRAINED
 from examples.miniature.__main__ import write_rows
 from tests.command import TIRJUDGE
-from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import read_lines
 
 RECIPE = ["examples/miniature/recipes/mini.toml", "--control"]
 SETTINGS: dict[str, Any] = {
-    "model.base": resolve_model("mini"),
+    "model.base": str(TRAINED),
     "rl.steps": 4,
     "rl.groups": 4,
     "rl.samples": 4,

@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+from examples.miniature import TRAINED
 from examples.miniature.__main__ import write_rows
 from examples.miniature.model import ENVIRONMENT
 from examples.miniature.synthesis import CANDIDATES
-from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
@@ -95,7 +95,7 @@ def measured(off_policy: bool, options: argparse.Namespace) -> tuple[float, str]
         write_rows(Path(folder), train=2 * options.steps * options.groups, heldout=1, seed=0)
         data = RowData(DataConfig(train=Path(folder) / "train.jsonl"), judges)
         train_rl(
-            Path(resolve_model("mini")),
+            TRAINED,
             run,
             config,
             environments=data.environments,

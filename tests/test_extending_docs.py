@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from examples.miniature import TRAINED
 from tests.training.hub import Hub
 from tests.training.rl.test_loss import batch, trainer_of
 from tirjudge.attacks import ATTACKS
@@ -30,7 +31,6 @@ from tirjudge.evaluation.stored_outputs.reading import STORED_OUTPUTS
 from tirjudge.generation.base import GENERATORS
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge import Judge
-from tirjudge.models import resolve_model
 from tirjudge_environments import Context, JudgeTask, Message, open_environment
 from tirjudge_environments.registry import ENVIRONMENTS
 from tirjudge_environments.testing import check_environment
@@ -285,7 +285,7 @@ def test_the_loss_is_computed_by_the_trainer(tmp_path: Path) -> None:
     found = {}
     for loss in ("dapo", "positive"):
         config = RlConfig(steps=1, groups=2, samples=4, optimizer_steps=4, micro_batch=2, loss=loss)
-        trainer = trainer_of(config, resolve_model("mini"), tmp_path / loss)
+        trainer = trainer_of(config, str(TRAINED), tmp_path / loss)
         found[loss] = [trainer._compute_loss(trainer.model, dict(one)).item() for one in (inputs, positive)]
     (dapo, dapo_positive), (ours, ours_positive) = found["dapo"], found["positive"]
     assert ours == ours_positive == pytest.approx(dapo_positive)

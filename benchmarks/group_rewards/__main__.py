@@ -23,6 +23,7 @@ from typing import Any
 from scipy.stats import t
 
 from benchmarks.group_rewards.simulation import simulate
+from examples.miniature import TRAINED
 from tirjudge.statistics import Proportion
 
 RESULTS = "runs.jsonl"
@@ -130,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--learning-rate", type=float, default=5e-4)
     train.add_argument("--warm-up-steps", type=int, default=150)
     train.add_argument("--prompts", type=int, default=200, help="prompts of the verifier")
-    train.add_argument("--judge", default="mini", help="a model of `tirjudge models`, or a folder")
+    train.add_argument("--judge", default=str(TRAINED), help="a model; the default is the miniature")
     train.add_argument("--judge-tokens", type=int, default=200)
     train.add_argument("--output", type=Path, required=True, help=f"the folder for {RESULTS}")
     return parser

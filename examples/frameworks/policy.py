@@ -6,9 +6,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import tirjudge
-
-FOLDER = Path(tirjudge.__file__).parent / "models" / "mini"
+FOLDER = Path(__file__).parents[1] / "miniature" / "trained"
 
 
 class Policy:

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.gpu_training import RESULT, main, parameters, shape
+from examples.miniature import TRAINED
 from examples.miniature.model import build_model
-from tirjudge.models import resolve_model
 
 SMALL = ["--groups", "2", "--steps", "2", "--set", "rl.max_tokens=80", "--set", "heldout.max_tokens=16"]
 
@@ -23,7 +23,7 @@ def test_parameters_are_counted_as_torch_counts_them() -> None:
 
 @pytest.mark.slow
 def test_all_numbers_are_there_and_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*SMALL, "--model", resolve_model("mini"), "--output", str(tmp_path)]) == 0
+    assert main([*SMALL, "--model", str(TRAINED), "--output", str(tmp_path)]) == 0
     found = json.loads((tmp_path / RESULT).read_text())
     assert found["machine"]["training"] == found["machine"]["sampling"] == "float32"
     assert found["batches"] == 1, "the first of the two is no measurement"

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from examples.miniature import TRAINED
 from tests.docs.blocks import LANGUAGES, ROOT, blocks, commands, documented
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
@@ -49,7 +50,7 @@ class Runs:
 RUNS = {
     # README
     "tirjudge judge examples/instructions.jsonl": Runs(
-        "2 rows", more="--model mini --limit 2 --max-tokens 200"
+        "2 rows", more=f"--model {TRAINED} --limit 2 --max-tokens 200"
     ),
     f"tirjudge judge --pairwise examples/pairs.jsonl {QWEN} --output verdicts.jsonl": Runs("4 rows"),
     "tirjudge show verdicts.jsonl --random 3": Runs("verdict: response", files={"verdicts.jsonl": VERDICTS}),
@@ -68,11 +69,11 @@ RUNS = {
     ),
     "tirjudge judge agentrm-ifbench-444.json --column prompt=text_chosen.0.content "
     "--column chosen=text_chosen --column rejected=text_rejected": Runs(
-        "1 rows", more="--model mini --limit 1 --max-tokens 100"
+        "1 rows", more=f"--model {TRAINED} --limit 1 --max-tokens 100"
     ),
     "tirjudge judge testset-v1.json --column id=idx --column prompt=instruction+input "
     "--column responses=response1,response2 --column label=annotator1 --labels 0=tie,1=A,2=B": Runs(
-        "1 rows", more="--model mini --limit 1 --max-tokens 100"
+        "1 rows", more=f"--model {TRAINED} --limit 1 --max-tokens 100"
     ),
     # docs/judges.md
     f"tirjudge judge examples/pairs.jsonl --format j1-pav --model my-judge {LOCALHOST}": Runs(

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from examples.miniature import TRAINED
 from tests.docs.blocks import ROOT, Block, blocks
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.tirjudge.endpoint_server import chat, serving
 from tests.tirjudge.judge_server import judge_serving
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.models import resolve_model
 from tirjudge_sandbox import Program, run_with_isolated
 from tirjudge_sandbox.local import LocalSandbox
 
@@ -71,7 +71,7 @@ RUNS = {
     "embedding.md#1": Runs(
         "Verdict(",
         instead={
-            "Qwen/Qwen3-4B-Instruct-2507": lambda: str(resolve_model("mini")),
+            "Qwen/Qwen3-4B-Instruct-2507": lambda: str(str(TRAINED)),
             "size=8": lambda: "size=2",
         },
     ),

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from examples.miniature import TRAINED
 from tests.tirjudge.judge_command import results, write_rows
 from tirjudge.cli import app
 from tirjudge.judge import Judge
-from tirjudge.models import resolve_model
 from tirjudge_sandbox.testing import CHECKS
 
 WHERE = """
@@ -128,7 +128,7 @@ def test_the_chosen_backend_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "--output",
         str(tmp_path / "out"),
         "--model",
-        "mini",
+        str(TRAINED),
         "--backend",
         "remote",
     ]
@@ -138,9 +138,9 @@ def test_the_chosen_backend_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_generator_can_be_named_from_python() -> None:
-    with Judge(resolve_model("mini"), generator="transformers", generator_options={"max_rows": 2}) as judge:
+    with Judge(str(TRAINED), generator="transformers", generator_options={"max_rows": 2}) as judge:
         assert judge.score("Write a reply that has at least 3 words.", "one two three").stop
     with pytest.raises(ValueError, match="no generator 'nosuch'"):
-        Judge("mini", generator="nosuch").score("p", "r")
+        Judge(str(TRAINED), generator="nosuch").score("p", "r")
     with pytest.raises(ValueError, match=r"^generator 'transformers': .*unexpected keyword argument 'rows'$"):
-        Judge("mini", generator_options={"rows": 1}).score("p", "r")
+        Judge(str(TRAINED), generator_options={"rows": 1}).score("p", "r")

@@ -6,12 +6,12 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from examples.miniature import TRAINED
 from examples.miniature.__main__ import write_rows
-from tirjudge.models import resolve_model
 
 RECIPES = Path(__file__).parents[2] / "examples" / "miniature" / "recipes"
 MINI = str(RECIPES / "mini.toml")
-MODEL = resolve_model("mini")
+MODEL = str(TRAINED)
 
 
 @cache

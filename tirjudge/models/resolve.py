@@ -70,8 +70,6 @@ SMOL = KnownModel(
     hub="HuggingFaceTB/SmolLM2-135M-Instruct",
     license="Apache-2.0",
 )
-MINI = "mini"
-"""The short name of the miniature, whose folder is inside this package."""
 KNOWN = {SMOL.name: SMOL}
 
 
@@ -79,9 +77,9 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     """Return a folder or hub id that `from_pretrained` accepts.
 
     The short name `smol` is the file of the installed wheel, verified by its checksum, or else the hub's
-    repository; `mini` is the miniature inside this package, and the embedded model has the name that result
-    rows show. A GGUF file is converted once into the cache.
-    Everything else, such as a folder or hub id, is returned as it is; `./smol` is a folder of that name.
+    repository; the embedded model has the name that result rows show. A GGUF file is converted once into the
+    cache. Everything else, such as a folder or hub id, is returned as it is; `./smol` is a folder of that
+    name.
 
     Args:
         name: what a user gives as `--model` or as a recipe's `base`.
@@ -91,8 +89,6 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     """
     if name in KNOWN:
         return _known(KNOWN[name], say)
-    if name == MINI:
-        return str(MODELS / MINI)
     if name == embedded_name():
         return embedded_model()
     path = Path(name).expanduser()
@@ -106,7 +102,7 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
 
 def is_local_name(name: str) -> bool:
     """Return True for a short name, a path and a GGUF file, which are never an endpoint's name of a model."""
-    short = name in KNOWN or name in (MINI, embedded_name())
+    short = name in KNOWN or name == embedded_name()
     path = name.startswith((".", "/", "~")) or name.endswith(".gguf")
     return short or path or Path(name).exists()
 
@@ -184,10 +180,8 @@ def weights_sha256(model: str) -> str:
 
 
 NOTE_FILE = "tirjudge.json"
-MODELS = Path(str(files("tirjudge") / "models"))
-"""The folder of the models inside this package."""
-_EMBEDDED = {"smol": "adapter_model.safetensors", "mini": "model.safetensors"}
-"""Folders of models inside this package, by preference, and the file without which one is not there."""
+EMBEDDED = Path(str(files("tirjudge") / "models" / "smol"))
+"""The folder of the embedded model, which is an adapter."""
 _BLOCK = 1 << 20
 """Bytes of a weight file that are read at once."""
 
@@ -260,22 +254,15 @@ def read_note(folder: str) -> ModelNote:
 
 
 def embedded_model() -> str:
-    """Return the folder of the model that judges by default; raises ValueError if the package has none.
-
-    It is the adapter `smol`, or the miniature in a package without it.
-    """
-    for name, weights in _EMBEDDED.items():
-        if (MODELS / name / weights).is_file():
-            return str(MODELS / name)
-    raise ValueError("this installation has no embedded model: name one with --model or --base-url")
+    """Return the folder of the model that judges by default; raises ValueError if the package has none."""
+    if not (EMBEDDED / "adapter_model.safetensors").is_file():
+        raise ValueError("this installation has no embedded model: name one with --model or --base-url")
+    return str(EMBEDDED)
 
 
 def embedded_name() -> str:
-    """Return the name of the embedded model in result rows, such as `tirjudge-mini`."""
+    """Return the name of the embedded model in result rows, such as `tirjudge-smol`."""
     return f"tirjudge-{Path(embedded_model()).name}"
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +289,8 @@ class LocalModel:
 
 
 def local_models() -> Iterator[LocalModel]:
-    """Yield the models of this package, those with a short name, and then the other converted files."""
+    """Yield the embedded model, those with a short name, and then the other converted files."""
     yield LocalModel(embedded_name(), "embedded", Path(embedded_model()))
-    if embedded_model() != str(MODELS / MINI):
-        yield LocalModel(MINI, "embedded", MODELS / MINI)
     for model in KNOWN.values():
         yield _listed(model)
     known = {model.folder() for model in KNOWN.values()}

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.utils.loaders import taskset_class
 
+from examples.miniature import TRAINED
 from tests.environments.adapters.dialogues import (
     ROW,
     SCRIPTS,
@@ -152,7 +153,7 @@ async def test_the_example_rolls_out_a_model_that_runs_programs(
     judge = example("verifiers_judge", monkeypatch)
     with serving() as endpoint:
         endpoint.script = Miniature(example("policy", monkeypatch).Policy(), example("judged", monkeypatch))
-        await judge.main(f"{endpoint.url}/v1", "mini")
+        await judge.main(f"{endpoint.url}/v1", str(TRAINED))
     assert capsys.readouterr().out.splitlines() == [
         "river 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
         "garden 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",

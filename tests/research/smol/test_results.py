@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from examples.miniature import TRAINED
 from research.smol import differences, judging, mistakes, results
 from research.smol.sources import read_lines
 from research.smol.summary import accuracy, summary
@@ -20,7 +21,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.statistics import wilson_interval
 from tirjudge_environments import Context
 
-MINIATURE = Path(__file__).parents[3] / "tirjudge/models/mini/model.safetensors"
+MINIATURE = TRAINED / "model.safetensors"
 PROGRAM = "```python\nprint(*[int(',' not in r) for r in responses])\n```\n"
 
 
@@ -131,13 +132,19 @@ async def test_tables_split_by_constraints_and_families(tmp_path: Path):
 def test_a_model_is_measured_by_the_command(tmp_path: Path):
     write_set(tmp_path, 4)
     about = results.measure(
-        "mini", tmp_path, tmp_path / "out", "development", ["broken"], rows=2, further=["--max-tokens=40"]
+        str(TRAINED),
+        tmp_path,
+        tmp_path / "out",
+        "development",
+        ["broken"],
+        rows=2,
+        further=["--max-tokens=40"],
     )
     lines = read_lines(tmp_path / "out" / "broken.development.verdicts.jsonl")
     assert len(lines) == 2
     assert about["sets"]["broken"]["accuracy"] == sum(line["correct"] for line in lines) / 2
     assert about["commands"][0].startswith("tirjudge judge ")
-    assert about["commands"][0].endswith("--model mini --limit 2 --max-tokens=40")
+    assert about["commands"][0].endswith(f"--model {TRAINED} --limit 2 --max-tokens=40")
     assert about["sha256"] == hashlib.sha256(MINIATURE.read_bytes()).hexdigest()
     assert json.loads((tmp_path / "out" / "results.development.json").read_text())["sets"] == about["sets"]
     assert "| broken | 2 |" in (tmp_path / "out" / "results.development.md").read_text()
@@ -167,7 +174,7 @@ def test_a_set_that_was_not_judged_at_all_is_an_error_and_not_a_zero(tmp_path: P
         if rows_of_an_earlier_run:
             output.touch()
         with pytest.raises(SystemExit, match="not judged, since `tirjudge judge` ended with exit code 2"):
-            judging.judge_set("broken", file, output, "mini", further=["--no-such-option"])
+            judging.judge_set("broken", file, output, str(TRAINED), further=["--no-such-option"])
 
 
 def test_holm_adjusts_as_in_the_textbook():

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from examples.miniature import TRAINED
 from examples.miniature.constraints import FAMILIES
 from tests.model_families import tokenizer_of
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.cli import app
-from tirjudge.models import SMOL, resolve_model
+from tirjudge.models import SMOL
 from tirjudge.models.resolve import embedded_model, read_note
 from tirjudge_environments.instruction_checks import followed, verifiers_of
 
@@ -215,12 +216,12 @@ def test_the_labels_of_real_instructions_are_right() -> None:
 
 def test_the_miniature_judges_its_constraints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    note = read_note(resolve_model("mini"))
+    note = read_note(str(TRAINED))
     assert note.note.startswith("demonstration model")
-    run = judge("--listwise", str(CONSTRAINTS), "--model", "mini")
+    run = judge("--listwise", str(CONSTRAINTS), "--model", str(TRAINED))
     assert run.exit_code == 0, run.output
     judged = rows("constraints.verdicts.jsonl")
-    assert {(row["model"], row["note"]) for row in judged} == {("mini", note.note)}
+    assert {(row["model"], row["note"]) for row in judged} == {(str(TRAINED), note.note)}
     assert sum(row["programs"] for row in judged) > 0
 
 

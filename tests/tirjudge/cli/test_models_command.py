@@ -13,7 +13,7 @@ from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tirjudge.cli import app
 from tirjudge.models import SMOL, KnownModel
 from tirjudge.models.machine import cache_folder
-from tirjudge.models.resolve import MODELS, embedded_name
+from tirjudge.models.resolve import EMBEDDED, embedded_name
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def test_an_absent_model_is_listed_with_its_remedy(monkeypatch: pytest.MonkeyPat
     assert (state, sha256) == ("absent", "-")
     assert rest.split() == [*SMOL.install.split(), "-"]
     assert found[embedded_name()][0] == "embedded"
-    assert str(MODELS) in found[embedded_name()][2]
+    assert str(EMBEDDED) in found[embedded_name()][2]
 
 
 @needs_smollm2

@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from examples.miniature import TRAINED
 from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import pairs, results, through, write_rows
@@ -239,7 +240,7 @@ def test_a_model_on_this_machine_ignores_the_address_of_the_environment(
     assert JudgeOptions(model="owner/name", base_url="http://here/v1").base_url == "http://here/v1"
     for local in (
         {},
-        {"model": "mini"},
+        {"model": str(TRAINED)},
         {"model": "smol"},
         {"model": str(tmp_path)},
         {"model": "judge.gguf"},

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from examples.miniature import TRAINED
 from tests.command import tirjudge
 from tests.fuzzing import fuzz_schema
 from tests.served_command import ServedCommand
@@ -45,7 +46,7 @@ class Server(ServedCommand):
 
 
 def test_the_miniature_is_served_and_shuts_down_gracefully() -> None:
-    with Server("--model", "mini") as running:
+    with Server("--model", str(TRAINED)) as running:
         assert running.greeting.startswith("tirjudge serve: http://127.0.0.1:")
         assert httpx.get(f"{running.url}/readyz", timeout=100).status_code == 200
         pair = {"prompt": "Write a reply that has at least 3 words.", "responses": ["one two three", "one"]}

@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from examples.miniature import TRAINED
 from tests.tirjudge.judge_command import results, write_rows
 from tirjudge.cli.judge import judge
 
@@ -31,7 +32,7 @@ def dialogues(folder: Path, generator: str, *options: str) -> dict[str, Any]:
     command, output = typer.Typer(), folder / f"{generator}.jsonl"
     command.command()(judge)
     rows = write_rows(folder / "rows.jsonl", ROWS)
-    words = [str(rows), "--output", str(output), "--model", "mini", "--generator", generator, *options]
+    words = [str(rows), "--output", str(output), "--model", str(TRAINED), "--generator", generator, *options]
     ran = CliRunner().invoke(command, words)
     assert ran.exit_code == 0, ran.stderr
     return {

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from examples.miniature import TRAINED
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
 from tirjudge.models import SMOL, KnownModel, ModelUnavailable, resolve_model, weights_sha256
 from tirjudge.models.gguf_file import file_sha256
-from tirjudge.models.resolve import MODELS, embedded_model, embedded_name
+from tirjudge.models.resolve import embedded_model, embedded_name
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +38,7 @@ def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
     assert resolve_model("~/models/judge") == str(tmp_path / "models" / "judge")
 
 
-def test_the_models_of_this_package_have_names() -> None:
-    assert resolve_model("mini") == str(MODELS / "mini")
+def test_the_model_of_this_package_has_a_name() -> None:
     assert resolve_model(embedded_name()) == embedded_model()
 
 
@@ -101,7 +101,7 @@ def test_a_converted_model_needs_no_wheel(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_checksum_of_a_folders_weights(tmp_path: Path) -> None:
     assert weights_sha256("owner/name") == ""
-    one = shutil.copy(MODELS / "mini" / "model.safetensors", tmp_path)
+    one = shutil.copy(TRAINED / "model.safetensors", tmp_path)
     assert weights_sha256(str(tmp_path)) == file_sha256(Path(one))
     os.link(one, tmp_path / "second.safetensors")
     assert weights_sha256(str(tmp_path)) == hashlib.sha256(file_sha256(Path(one)).encode() * 2).hexdigest()

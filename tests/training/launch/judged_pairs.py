@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tirjudge.models import resolve_model
+from examples.miniature import TRAINED
 
-MINI = Path(resolve_model("mini"))
+MINI = TRAINED
 RECIPE = """
 method = "iterative"
 
