@@ -17,6 +17,7 @@ from tirjudge.evaluation.calibration import (
     MAJORITY,
     Agreement,
     BaseRates,
+    CalibratedRow,
     CalibratedRows,
     Curve,
     Point,
@@ -41,22 +42,6 @@ _SHOWN_POINTS = 11
 _DIGITS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationOptions:
-    """The options of `tirjudge score --calibrate`."""
-
-    labels: Path
-    confidence: Confidence
-    target_risk: float | None
-    reruns: Sequence[Replay]
-    meaning: dict[str, str] | None
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.target_risk is not None and not 0 <= self.target_risk < 1:
-            raise ValueError(f"--target-risk {self.target_risk:g}: a share from 0 to below 1, such as 0.1")
-
-
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Everything that `--calibrate` measures."""
@@ -77,38 +62,47 @@ class Calibration:
         return self.verified is None or self.verified.holds
 
 
-def calibrated(run: Replay, options: CalibrationOptions) -> Calibration:
+def calibrated(
+    run: Replay,
+    *,
+    labels: Path,
+    confidence: Confidence,
+    target_risk: float | None,
+    reruns: Sequence[Replay],
+    meaning: dict[str, str] | None,
+    seed: int,
+) -> Calibration:
     """Measure a run. Raises ValueError, in one line, for labels and runs that cannot be measured."""
-    labels = PeopleLabels(options.labels, options.meaning)
-    counts = Counter[str]()
-    reruns = [{row.id: row for row in one} for one in options.reruns]
-    found = CalibratedRows.of(with_reruns(run, reruns, counts) if reruns else run, labels, options.confidence)
-    rows, seed = labelled(found.rows), options.seed
-    target = options.target_risk
+    if target_risk is not None and not 0 <= target_risk < 1:
+        raise ValueError(f"--target-risk {target_risk:g}: a share from 0 to below 1, such as 0.1")
+    people, counts = PeopleLabels(labels, meaning), Counter[str]()
+    again = [{row.id: row for row in one} for one in reruns]
+    found = CalibratedRows.of(with_reruns(run, again, counts) if again else run, people, confidence)
+    rows = labelled(found.rows)
     if not rows:
-        raise ValueError(f"{labels.name}: the annotators of no row agree on a majority")
+        raise ValueError(f"{people.name}: the annotators of no row agree on a majority")
     return Calibration(
         run=run.name,
-        confidence=options.confidence,
+        confidence=confidence,
         counts=found.counts + counts,
         rows=len(found.rows),
         agreements=agreements(found.rows, found.annotators, seed=seed),
         rates=base_rates(found.rows, found.annotators),
         variances=variances(rows),
-        curve=_curve(found, options),
-        verified=None if target is None else chosen_and_verified(rows, target, seed=seed),
+        curve=_curve(rows, confidence, seed),
+        verified=None if target_risk is None else chosen_and_verified(rows, target_risk, seed=seed),
     )
 
 
-def _curve(found: CalibratedRows, options: CalibrationOptions) -> Curve:
+def _curve(rows: Sequence[CalibratedRow], confidence: Confidence, seed: int) -> Curve:
     try:
-        return curve(labelled(found.rows), seed=options.seed)
+        return curve(rows, seed=seed)
     except ValueError:
         hints = {
             "vote-share": "no row has a verdict",
             "margin": "the judge gives no scores; choose another --confidence",
         }
-        raise ValueError(f"--confidence {options.confidence}: {hints[options.confidence]}") from None
+        raise ValueError(f"--confidence {confidence}: {hints[confidence]}") from None
 
 
 def print_calibration(one: Calibration, *, full: bool) -> None:

@@ -74,8 +74,7 @@ def evaluate(
     Prints one line to quote for each protocol. Exit codes: 0 done, 1 some rows failed, none got a verdict or
     a requested protocol cannot score them, 2 usage, 130 interrupted.
     """
-    from tirjudge.cli.stored_files import with_matchings
-    from tirjudge.cli.tables import print_scored
+    from tirjudge.cli.stored_runs import print_scored, with_matchings
     from tirjudge.evaluation.stored_outputs.reading import open_replay
 
     if listing:

@@ -36,7 +36,7 @@ from tirjudge.cli.output import (
     stop,
 )
 from tirjudge.cli.progress import Display, Summary, introduction
-from tirjudge.cluster.dispatch import ClusterPlan, ClusterRows
+from tirjudge.cluster.dispatch import ClusterRows
 from tirjudge.cluster.worker import Assignment
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
@@ -198,13 +198,15 @@ class BatchRun:
             api_key=None if key is None else SecretStr(key),
             weights=self._weights,
         )
-        plan = ClusterPlan(
+        return ClusterRows(
+            assignment,
+            spending,
+            say=display.say,
+            on_retry=display.retried,
             address=options.address,
             endpoints=options.endpoint,
             gpus=options.worker_gpus,
-            concurrency=options.concurrency,
         )
-        return ClusterRows(assignment, plan, spending, say=display.say, on_retry=display.retried)
 
     @property
     def _format(self) -> str:

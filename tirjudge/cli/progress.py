@@ -22,7 +22,6 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from tirjudge.cli.output import say
 from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Price, Spending
@@ -39,12 +38,6 @@ _LONG = 10.0
 """Seconds after which a request without an answer is shown."""
 _REASON = 80
 """Characters of the reason for the last retry."""
-
-
-def say_failure(failure: Failure, number: int) -> None:
-    """Print the first SHOWN_FAILURES failures, one line each; `number` counts from 1."""
-    if number <= SHOWN_FAILURES:
-        say(f"{failure.where}: {failure.reason}")
 
 
 class Display:

@@ -178,9 +178,15 @@ def score(
     Prints one line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the
     rows or a target risk is not met, 2 usage.
     """
-    from tirjudge.cli.calibration import CalibrationOptions, calibrated, show
-    from tirjudge.cli.stored_files import StoredFiles, split_words, with_matchings
-    from tirjudge.cli.tables import print_protocols, print_published, print_scored
+    from tirjudge.cli.calibration import calibrated, show
+    from tirjudge.cli.stored_runs import (
+        StoredFiles,
+        print_protocols,
+        print_published,
+        print_scored,
+        split_words,
+        with_matchings,
+    )
     from tirjudge.evaluation.protocols import all_protocols
 
     if protocols:
@@ -211,14 +217,12 @@ def score(
         raise ValueError("--calibrate measures a run under no protocol: leave out --protocol")
     measured = calibrated(
         run,
-        CalibrationOptions(
-            labels=calibrate,
-            confidence=confidence or "vote-share",
-            target_risk=target_risk,
-            reruns=[stored.open([one]) for one in rerun or ()],
-            meaning=stored.meaning,
-            seed=options.seed,
-        ),
+        labels=calibrate,
+        confidence=confidence or "vote-share",
+        target_risk=target_risk,
+        reruns=[stored.open([one]) for one in rerun or ()],
+        meaning=stored.meaning,
+        seed=options.seed,
     )
     show(measured, full=full, as_json=as_json)
     raise typer.Exit(0 if measured.reached else SOME_FAILED)
@@ -248,8 +252,7 @@ def compare(
     Prints one line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the
     rows, 2 usage.
     """
-    from tirjudge.cli.stored_files import StoredFiles, with_matchings
-    from tirjudge.cli.tables import print_compared
+    from tirjudge.cli.stored_runs import StoredFiles, print_compared, with_matchings
 
     with one_line_errors("compare"):
         stored = StoredFiles.parse(

@@ -71,20 +71,6 @@ class _Seat:
         return not self.refused and self.failed_starts < _MOST_STARTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPlan:
-    """The cluster, and what each of its workers gets."""
-
-    address: str | None = None
-    """See `connect`."""
-    endpoints: Sequence[str] = ()
-    """Base URLs that the workers use in turn; without any, all use that of the options."""
-    gpus: int | None = None
-    """GPUs that each worker reserves; None is one for a model in the worker's process, else none."""
-    concurrency: int = 32
-    """Rows at once of each worker."""
-
-
 @dataclass(eq=False)
 class ClusterRows:
     """A judge of rows whose rows are judged by the nodes of a Ray cluster; an async context manager.
@@ -95,12 +81,17 @@ class ClusterRows:
     """
 
     assignment: Assignment
-    plan: ClusterPlan
     spending: Spending
     """The ledger of the calls of all workers."""
     say: Callable[[str], None]
     """Prints a line about a node."""
     on_retry: Callable[[Retry], None]
+    address: str | None = None
+    """See `connect`."""
+    endpoints: Sequence[str] = ()
+    """Base URLs that the workers use in turn; without any, all use that of the options."""
+    gpus: int | None = None
+    """GPUs that each worker reserves; None is one for a model in the worker's process, else none."""
     cached: int = 0
     """Calls that the caches of the nodes answered."""
     model: str = ""
@@ -111,7 +102,7 @@ class ClusterRows:
     _watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._ray = connect(self.plan.address)
+        self._ray = connect(self.address)
         try:
             self._look(nodes(self._ray))
             if not self._seats:
@@ -135,10 +126,15 @@ class ClusterRows:
         await self._close()
 
     @property
+    def concurrency(self) -> int:
+        """Rows at once of each worker."""
+        return self.assignment.options.concurrency
+
+    @property
     def capacity(self) -> int:
         """Rows that should be in flight: what the workers judge at once, and what two more workers could."""
         # Rows without a worker wait here, and each of them is woken whenever another one is finished.
-        return self.plan.concurrency * (len(self._seats) + _JOINING)
+        return self.concurrency * (len(self._seats) + _JOINING)
 
     @property
     def size(self) -> str:
@@ -192,7 +188,7 @@ class ClusterRows:
                 if live and not fresh and not self._starting_soon():
                     return None
                 worker = min(fresh, key=lambda one: one.in_flight, default=None)
-                if worker is not None and worker.in_flight < self.plan.concurrency:
+                if worker is not None and worker.in_flight < self.concurrency:
                     worker.in_flight += 1
                     return worker
                 await self._changed.wait()
@@ -252,7 +248,7 @@ class ClusterRows:
         for node in found:
             for number in range(self._workers_of(node)):
                 if (node.id, number) not in self._seats:
-                    endpoints = self.plan.endpoints
+                    endpoints = self.endpoints
                     endpoint = endpoints[len(self._seats) % len(endpoints)] if endpoints else ""
                     self._seats[node.id, number] = _Seat(node, endpoint)
         present = {node.id for node in found}
@@ -269,12 +265,12 @@ class ClusterRows:
 
     def _gpus(self, node: Node) -> int:
         """Return the GPUs of each worker of a node."""
-        if self.plan.gpus is not None:
-            return self.plan.gpus
+        if self.gpus is not None:
+            return self.gpus
         return 0 if self.assignment.options.base_url else min(1, node.gpus)
 
     def _lacking_gpus(self) -> str:
-        return f" and {self.plan.gpus} GPUs" if self.plan.gpus else ""
+        return f" and {self.gpus} GPUs" if self.gpus else ""
 
     async def _start(self, seat: _Seat) -> None:
         """Start a worker and let it open its engine."""
@@ -288,7 +284,7 @@ class ClusterRows:
             .options(
                 num_cpus=0,
                 num_gpus=self._gpus(seat.node),
-                max_concurrency=self.plan.concurrency + 1,
+                max_concurrency=self.concurrency + 1,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(seat.node.id, soft=False),
             )
             .remote(replace(self.assignment, options=options))
