@@ -240,7 +240,7 @@ def test_the_recipes_of_papers_are_marked_as_never_run(name: str) -> None:
 
 
 def test_every_shipped_recipe_is_checked() -> None:
-    assert set(shipped()) == {"smol", *PRINTED, *ABLATIONS}
+    assert set(shipped()) == {"adapt", "smol", *PRINTED, *ABLATIONS}
 
 
 def test_the_documentation_lists_every_ablation_with_its_description() -> None:

@@ -16,6 +16,7 @@ from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, stop
 from tirjudge.storage.resume import OtherSettings
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_training.data.rows import MissingRows
 from tirjudge_training.distributed.processes import FirstFailed, Processes
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms, shipped
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # the help loads nothing of the training itself
     from tirjudge_training.recipe import Recipe
 
 FAILED = 1
+SMOL, ADAPT = "smol", "adapt"
+"""The recipes that train without `--recipe`, and with `--data` alone."""
 LAUNCH = "launch"
 """The folder of this package with configurations of `accelerate launch`."""
 _ADVICE = "; a smaller micro_batch or max_tokens in the tables rl and sft needs less memory"
@@ -41,13 +44,18 @@ Assignments = Annotated[
 
 
 @examples(
+    "tirjudge train --data labels.jsonl",
     "tirjudge train --recipe smol",
     "tirjudge train --iterative --recipe tir-judge-zero-8b --data rows.jsonl --plan",
 )
 def train(
     recipe: Annotated[
-        str, typer.Option(help="The name of a shipped recipe, or a TOML file.", rich_help_panel="Recipe")
-    ] = "smol",
+        str | None,
+        typer.Option(
+            help="A shipped recipe, or a TOML file; by default adapt with --data, and smol without.",
+            rich_help_panel="Recipe",
+        ),
+    ] = None,
     arm: Annotated[
         list[str] | None,
         typer.Option(
@@ -177,6 +185,7 @@ def train(
         f"data.train={json.dumps(str(data))}": data is not None,
         f"seed={seed}": seed is not None,
     }
+    recipe = recipe or (SMOL if data is None else ADAPT)
     assignments = [*(assign or []), *(assignment for assignment, wanted in short.items() if wanted)]
     with one_line_errors("train"):
         if iterative and distill:
@@ -219,7 +228,7 @@ def one_line_errors(command: str) -> Iterator[None]:
         yield
     except FirstFailed:  # the first process prints the message
         raise typer.Exit(FAILED) from None
-    except (BadRecipe, OtherSettings) as error:
+    except (BadRecipe, MissingRows, OtherSettings) as error:
         stop(command, error, USAGE)
     except ImportError as error:
         stop(command, f"training needs `pip install tirjudge[train]`: {error}", FAILED)
@@ -258,6 +267,7 @@ def _list_recipes(*, as_json: bool) -> None:
 
 def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
     from tirjudge_training.methods import pipeline_of
+    from tirjudge_training.run.measured_rates import with_measured_rates
     from tirjudge_training.run.plan import NoRows
     from tirjudge_training.run.plan import plan as planned
     from tirjudge_training.run.run import counted
@@ -268,7 +278,8 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
         data = _rows(recipe)
         # Without rows, epochs cannot be converted to steps, and the plan says so.
         resolved = recipe if isinstance(data, NoRows) else counted(recipe, data)
-        for line in planned(resolved, pipeline_of(resolved), data, folder / arm):
+        rates, origin = with_measured_rates(resolved, data, say=log)
+        for line in planned(rates, pipeline_of(resolved), data, folder / arm, origin):
             print(line)
 
 

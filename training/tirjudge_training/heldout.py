@@ -36,6 +36,9 @@ class HeldoutConfig(BaseModel):
     """Seed of the choice of tasks; the same for every run, so that runs can be compared."""
     max_tokens: int | None = Field(default=None, gt=0)
     """New tokens per trajectory, the sandbox's included; None is the limit of RL."""
+    before: bool = False
+    """Measure the base model too if the run begins with a warm-up, which a base model that already judges is
+    compared with."""
 
     def rollout(self, rl: RolloutConfig) -> RolloutConfig:
         """Return the rollout settings of RL with the token limit of a measurement."""

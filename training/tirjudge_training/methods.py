@@ -160,12 +160,14 @@ def _demonstrated(recipe: Recipe) -> list[Stage]:
     """Return the stages that warm a base model up on demonstrated dialogues."""
     config = recipe.demonstrations
     return [
+        # The dialogues come first, since they need no model: a file without any good program is refused soon.
         Demonstrations(
             name=DEMONSTRATIONS,
             seed=seed(recipe, DEMONSTRATIONS),
             config=config,
             rollout=recipe.rl.model_copy(),
         ),
+        *(measure(recipe, BASE, None) if recipe.heldout.before else []),
         FineTuning(
             name=WARM_UP,
             seed=seed(recipe, WARM_UP),

@@ -51,6 +51,9 @@ class Rates(BaseModel):
     """Tokens per second and device, prompts included; None plans no hours."""
     memory: float = Field(default=80e9, gt=0)
     """Memory per device in bytes, for `tirjudge launch`; the default is an H100's."""
+    measure: bool = False
+    """Measure lengths and speeds for a plan with a few rollouts on this machine, see
+    `tirjudge_training.run.measured_rates`; those above serve where the model is not installed."""
     tasks: Mapping[str, int] = Field(default_factory=dict)
     """Number of rows per judge, for a plan made before the rows of `data.train` exist."""
 

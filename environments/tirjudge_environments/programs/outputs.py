@@ -58,17 +58,25 @@ def _signal_name(number: int | None) -> str:
 def most_counted(output: str, responses: int) -> int | None:
     """Return the position of the response for which a program printed the highest count.
 
-    The counts are the numbers of lines such as `B 1 of 2`, or else all numbers of the last line. None if
-    there are not as many counts as `responses`, or if several are the highest. No reward depends on this
-    reading of an output, which only describes runs.
+    None if several are the highest, or if there is not one count for each response, see `printed_counts`.
+    No reward depends on this reading of an output, which only describes runs.
+    """
+    counts = printed_counts(output, responses)
+    if counts is None or counts.count(max(counts)) != 1:
+        return None
+    return counts.index(max(counts))
+
+
+def printed_counts(output: str, responses: int) -> list[float] | None:
+    """Return the count that a program printed for each response; None if there is not one for each.
+
+    The counts are the numbers of lines such as `B 1 of 2`, or else all numbers of the last line.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     counts = [float(found[1]) for found in map(_COUNT_LINE.fullmatch, lines) if found]
     if not counts and lines:
         counts = [float(number) for number in _NUMBER.findall(lines[-1])]
-    if len(counts) != responses or counts.count(max(counts)) != 1:
-        return None
-    return counts.index(max(counts))
+    return counts if counts and len(counts) == responses else None
 
 
 def cut_middle(text: str, limit: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -20,6 +20,7 @@ FAMILIES = "families"
 PACKAGE = "package:"
 """The start of the name of a data file that is part of this package."""
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1)]
 SEEDS = 2**32
 """One more than the largest derived seed; a seed divided by it is uniform in [0, 1)."""
 
@@ -32,11 +33,13 @@ class DataConfig(BaseModel):
     train: Path
     """Labelled rows in the form that `tirjudge judge` reads: a file, or the folder of a corpus made by
     `tirjudge data build`."""
-    heldout: Path | None = None
-    """Rows that every model of the run is measured on; they never train a model or choose a checkpoint."""
-    demonstrations: Path | None = None
-    """Rows with a column `demonstration`, see `tirjudge_training.stages.demonstrations`; a warm-up on them
-    comes before the method's own stages. Rows of validation and held-out prompts are left out."""
+    heldout: Share | Path | None = None
+    """Rows that every model of the run is measured on; they never train a model or choose a checkpoint. A
+    number is the share of the prompts of `train` that is held out for this."""
+    demonstrations: Literal["train"] | Path | None = None
+    """Rows with a column `demonstration` or `program`, see `tirjudge_training.stages.demonstrations`; a
+    warm-up on them comes before the method's own stages. Rows of validation and held-out prompts are left
+    out. `train` stands for the training rows that have such a column; without any there is no warm-up."""
     families: tuple[str, ...] = ()
     """The only constraint families, as in the column `families`, of rows that are trained on or choose a
     checkpoint; empty means all."""
@@ -52,14 +55,20 @@ class DataConfig(BaseModel):
     reserved: int = Field(default=0, ge=0)
     """Number of training rows set apart for the teacher, or for learning answers, that RL never sees; with 0
     all rows serve for both. RM-R1 has 8,700 in addition to its 64,000 (App. E)."""
-    validation: float = Field(default=0.05, gt=0, lt=1)
-    """Share of the prompts of each judge and domain that is held back to choose checkpoints (TIR §5.1)."""
+    validation: Share = 0.05
+    """Share of the prompts of each judge and domain that is held back to choose checkpoints (TIR §5.1). Rows
+    that all have one prompt are split by row."""
     no_tools: float = Field(default=0.0, ge=0, le=1)
     """Share of the tasks with prompts that offer no tool; 1 trains the text-only control."""
     weights: Mapping[str, Weight] = Field(default_factory=dict)
     """Weights of domains: how often their tasks come; 1 unless named, and 0 leaves a domain out."""
     formats: Mapping[str, Weight] = Field(default_factory=dict)
-    """Weights of judges: how often each judge gets a task that several judges accept; 1 unless named."""
+    """Weights of judges: how often each judge gets a task that several judges accept; 1 unless named. A row
+    that names its judge goes to this judge."""
+
+
+TRAIN = "train"
+"""The value of `data.demonstrations` for the training rows themselves."""
 
 
 def data_path(path: Path) -> Path:
@@ -163,6 +172,11 @@ def tool_variants(tasks: Iterable[FormattedTask], no_tools: float) -> list[Forma
         *(tasks if no_tools < 1 else []),
         *([FormattedTask(one.format + WITHOUT_TOOLS, one.task) for one in tasks] if no_tools > 0 else []),
     ]
+
+
+def row_seed(task: JudgeTask) -> int:
+    """Return a hash of the prompt and of the responses in any order, for splits of rows on one prompt."""
+    return derive_seed("row", prompt_seed(task), *sorted(task.candidates))
 
 
 def prompt_seed(task: JudgeTask) -> int:

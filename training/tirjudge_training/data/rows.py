@@ -24,6 +24,7 @@ from tirjudge_training.corpora.build import DATA, WORK
 from tirjudge_training.data.base import (
     FAMILIES,
     SEEDS,
+    TRAIN,
     DataConfig,
     EnvironmentConfig,
     choose_tools,
@@ -31,6 +32,7 @@ from tirjudge_training.data.base import (
     has_only,
     open_judges,
     prompt_seed,
+    row_seed,
     tool_variants,
 )
 from tirjudge_training.recipe_file import MIXTURES, shipped
@@ -47,17 +49,21 @@ GOLD = {"scores", "checklist"}
 JUDGE = "environment"
 """The column in which a row may name its judge."""
 DEMONSTRATION = "demonstration"
-"""The column with the program that a warm-up shows for a row."""
+"""The column with what a warm-up shows for a row: its `program`, and the counts that it prints."""
+PROGRAM = "program"
+"""The column with a program alone."""
 LIST = 5
 """Responses of an expected row whose judge takes no pairs; TIR's lists have four to six."""
 
 
 class RowData:
-    """Labelled rows, split into training and validation rows by their prompt.
+    """Labelled rows, split by their prompt into rows to train on, to choose checkpoints with and to measure.
 
-    For each judge and domain, the validation share of the prompts is held back, at least one: those with the
-    smallest hash, so that a prompt in several of them is held back in all. A row whose prompt is held back
-    anywhere, or is in the held-out file, is never trained on.
+    For each judge and domain, the validation share of the prompts is held back, at least one unless it is the
+    only one: those with the smallest hash, so that a prompt in several of them is held back in all. So is the
+    held-out share before, if `data.heldout` is one. A row whose prompt is held back anywhere, or is in the
+    held-out file, is never trained on. Rows that all have one prompt are split by row. Rows whose label is a
+    tie are left out, unless they have something else to learn from.
     """
 
     def __init__(
@@ -73,18 +79,40 @@ class RowData:
         """
         self._config = config
         self._judges, self.environments = open_judges(environments or JUDGES, config.no_tools)
+        self._ties = 0
         rows = list(self._read(config.train))
-        self._heldout = list(self._read(config.heldout))
-        held_back = _held_back(rows, config.validation)
-        reported = {prompt_seed(row.task) for row in self._heldout}
+        self._one_prompt = len(rows) > 1 and len({prompt_seed(row.task) for row in rows}) == 1
+        share = config.heldout if isinstance(config.heldout, float) else None
+        measured = self._held_back(rows, share, "held out") if share is not None else set()
+        others = [row for row in rows if self._split_seed(row) not in measured]
+        held_back = self._held_back(others, config.validation)
+        self._heldout = (
+            [row for row in rows if self._split_seed(row) in measured]
+            if share is not None
+            else list(self._read(config.heldout if isinstance(config.heldout, Path) else None))
+        )
+        reported = {self._split_seed(row) for row in self._heldout}
         self._validation = sorted(
-            (row for row in rows if prompt_seed(row.task) in held_back and self._of_families(row)),
-            key=lambda row: prompt_seed(row.task),
+            (row for row in others if self._split_seed(row) in held_back and self._of_families(row)),
+            key=self._split_seed,
         )
         # By prompt and not by row: another answer to a validation prompt would leak it.
         seen = held_back | reported
-        self._demonstrated = self._trainable(self._read(config.demonstrations), seen)
         left = self._trainable(rows, seen)
+        self.split = self._described_split(rows, others, left, seen)
+        """One line about the rows that were read: how many are held back, and why others are left out."""
+        if not left and not (config.families or config.without_families):
+            need = 2 if share is None else 3
+            what = "rows on their one prompt" if self._one_prompt else "prompts"
+            raise ValueError(
+                f"{config.train}: too few rows to split ({self.split}): at least {need} {what} are needed, "
+                f"to train on, to choose the step{' and to measure the judge' * (need > 2)}"
+            )
+        if config.demonstrations == TRAIN:
+            self._demonstrated = [row for row in left if DEMONSTRATION in row.task.gold]
+        else:
+            shown = config.demonstrations if isinstance(config.demonstrations, Path) else None
+            self._demonstrated = self._trainable(self._read(shown), seen)
         self.too_long: Counter[str] = Counter()
         """Rows per judge whose prompt is longer than `max_prompt_tokens` and that are therefore left out."""
         if tokens is not None and config.max_prompt_tokens is not None:
@@ -146,12 +174,66 @@ class RowData:
         found = self._demonstrated
         return Random(derive_seed("demonstrations", seed)).sample(found, len(found))
 
+    def _split_seed(self, row: FormattedTask) -> int:
+        """Return the hash that decides on the side of a row: that of its prompt, if there are several."""
+        return row_seed(row.task) if self._one_prompt else prompt_seed(row.task)
+
+    def _held_back(self, rows: Iterable[FormattedTask], share: float, draw: str = "") -> set[int]:
+        """Return the hashes that are held back, this share of each judge and domain.
+
+        A split in addition to that of validation has a `draw` of its own, a name.
+        """
+        # The smallest hashes: rows that are added later move few prompts from one side to the other.
+        kinds: dict[tuple[str, str], set[int]] = {}
+        for row in rows:
+            kinds.setdefault((row.format, row.task.domain), set()).add(self._split_seed(row))
+        every = set().union(*kinds.values())
+
+        def order(seed: int) -> int:
+            return derive_seed(draw, seed) if draw else seed
+
+        held = {
+            seed
+            for seeds in kinds.values()
+            for seed in sorted(seeds, key=order)[: min(max(1, round(share * len(seeds))), len(seeds) - 1)]
+        }
+        return held or set(sorted(every, key=order)[:1])
+
+    def _described_split(
+        self,
+        rows: Sequence[FormattedTask],
+        others: Sequence[FormattedTask],
+        left: Sequence[FormattedTask],
+        seen: set[int],
+    ) -> str:
+        """Return one line about the split; rows without a part in it are not mentioned."""
+
+        def of(some: Sequence[FormattedTask]) -> str:
+            prompts = len({prompt_seed(row.task) for row in some})
+            known = "" if self._one_prompt else f" of {prompts:,} prompt{'s' * (prompts != 1)}"
+            return f"{len(some):,} row{'s' * (len(some) != 1)}{known}"
+
+        ids = {row.task.id for row in self._validation}
+        parts = [f"{of(rows)} with one prompt, split by row" if self._one_prompt else of(rows)]
+        if len(others) < len(rows):
+            parts.append(f"{of(self._heldout)} held out to measure the judge")
+        parts.append(f"{of(self._validation)} held back to choose the step")
+        shared = [row for row in others if self._split_seed(row) in seen and row.task.id not in ids]
+        shared = [row for row in shared if self._of_families(row)]
+        if shared:
+            parts.append(f"{of(shared)} left out that share a prompt with data.heldout")
+        if families := len(others) - len(left) - len(self._validation) - len(shared):
+            parts.append(f"{families:,} of other families left out")
+        if self._ties:
+            parts.append(f"{self._ties:,} tie{'s' * (self._ties != 1)} left out")
+        return f"{parts[0]}: {', '.join(parts[1:])}"
+
     def _trainable(self, rows: Iterable[FormattedTask], seen: set[int]) -> list[FormattedTask]:
         """Return the rows that may be trained on, with or without tools."""
         return [
             choose_tools(row, self._config.no_tools)
             for row in rows
-            if prompt_seed(row.task) not in seen and self._of_families(row)
+            if self._split_seed(row) not in seen and self._of_families(row)
         ]
 
     def _of_families(self, row: FormattedTask) -> bool:
@@ -196,6 +278,7 @@ class RowData:
         if path is None:
             return
         columns, ids = Columns(**self._config.columns), set()
+        demonstrated = self._config.demonstrations is not None
         for row in open_rows(str(data_path(path))):
             if isinstance(row, BadRow):
                 raise ValueError(f"{row.where}: {row.reason}")
@@ -205,8 +288,19 @@ class RowData:
                 )
             except RowError as error:
                 raise ValueError(f"{row.where}: {error}") from None
+            # A label is about one question: judging asks for each criterion in a dialogue of its own.
+            if len(task.criteria) > 1:
+                raise ValueError(
+                    f"{row.where}: {len(task.criteria)} criteria and one label: write a row for each "
+                    "criterion, with the label by this criterion alone"
+                )
+            if demonstrated and not isinstance(row.fields.get(PROGRAM) or "", str):
+                raise ValueError(f"{row.where}: {PROGRAM} must be a text, a Python program")
             # A tie has no label either, but its gold scores can be learned from.
             if task.label is None and not GOLD & task.gold.keys():
+                if task.gold.get("strength") == 0:
+                    self._ties += path == self._config.train
+                    continue
                 raise ValueError(f"{row.where}: no label: it cannot be trained on")
             if task.id in ids:
                 raise ValueError(f"{row.where}: a second row with the id {task.id!r}")
@@ -226,33 +320,27 @@ class RowData:
                 fit.append(name)
             except ValueError as error:
                 reason = str(error)
-        weights = [self._config.formats.get(name, 1.0) for name in fit]
+        weights = [self._config.formats.get(name, 1.0) if named is None else 1.0 for name in fit]
         if not any(weights):
+            if len(task.candidates) == 1:
+                reason = "a labelled row has two responses or more"
             raise ValueError(f"{row.where}: no judge accepts it: {reason or 'their weights are 0'}")
         return Random(derive_seed("judge", task.id)).choices(fit, weights)[0]
 
 
+class MissingRows(FileNotFoundError):
+    """The file of rows does not exist; the message is one line."""
+
+
 def require_rows(config: DataConfig) -> None:
     """Look for the rows before loading a model; raises FileNotFoundError with the command that makes them."""
-    for path in map(data_path, filter(None, (config.train, config.heldout, config.demonstrations))):
+    named = (config.train, config.heldout, config.demonstrations)
+    for path in (data_path(path) for path in named if isinstance(path, Path)):
         unfinished = (path / WORK).exists() and not (path / DATA).exists()
         if unfinished or not path.exists():
             made = path.parent.name == "data" and path.name in shipped(MIXTURES)
             how = f": `tirjudge data build {path.name}` makes them" if made else ""
-            raise FileNotFoundError(f"no rows at {path}, neither a file nor a finished folder of them{how}")
-
-
-def _held_back(rows: Iterable[FormattedTask], share: float) -> set[int]:
-    """Return the hashes of the prompts that are held back for validation."""
-    # The smallest hashes: rows that are added later move few prompts from one side to the other.
-    kinds: dict[tuple[str, str], set[int]] = {}
-    for row in rows:
-        kinds.setdefault((row.format, row.task.domain), set()).add(prompt_seed(row.task))
-    return {
-        prompt
-        for prompts in kinds.values()
-        for prompt in sorted(prompts)[: max(1, round(share * len(prompts)))]
-    }
+            raise MissingRows(f"no rows at {path}, neither a file nor a finished folder of them{how}")
 
 
 def _first_per_judge(rows: Iterable[FormattedTask], n: int) -> Iterator[FormattedTask]:
@@ -268,6 +356,12 @@ def _described(row: Row, task: JudgeTask) -> JudgeTask:
     found: dict[str, Any] = {
         name: row.fields[name] for name in (FAMILIES, DEMONSTRATION) if row.fields.get(name)
     }
+    if (
+        DEMONSTRATION not in found
+        and isinstance(row.fields.get(PROGRAM), str)
+        and row.fields[PROGRAM].strip()
+    ):
+        found[DEMONSTRATION] = {PROGRAM: row.fields[PROGRAM]}
     if FAMILIES in found:
         families = [str(family) for family in found[FAMILIES]]
         # Tables of results have one line per family, so rows with several share a line.

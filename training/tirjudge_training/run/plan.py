@@ -8,7 +8,7 @@ from pathlib import Path
 from tirjudge.console_text import span, table
 from tirjudge_environments import Environment
 from tirjudge_training.data.base import Data
-from tirjudge_training.data.rows import ExpectedRows
+from tirjudge_training.data.rows import ExpectedRows, RowData
 from tirjudge_training.methods import Pipeline
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
@@ -19,6 +19,8 @@ from tirjudge_training.stages.base import DONE, Size, Stage
 
 HEAD = ("stage", "what", "sampled", "trained", "tokens", "time")
 UNKNOWN = "unknown"
+ASSUMED = "assumed ([rates] in the recipe)"
+"""The words for lengths and speeds that the recipe states."""
 
 
 class NoRows:
@@ -42,8 +44,13 @@ class NoRows:
         return []
 
 
-def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterator[str]:
-    """Yield the plan as lines of text. Loads no weights; without the model's config.json it has no memory."""
+def plan(
+    recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path, origin: str = ASSUMED
+) -> Iterator[str]:
+    """Yield the plan as lines of text. Loads no weights; without the model's config.json it has no memory.
+
+    `origin` are words for where the lengths and speeds come from.
+    """
     shape = _shape(recipe)
     sizes = {stage.name: stage.size(data) for stage in pipeline.stages}
     yield f"{len(sizes)} stage{'s' * (len(sizes) != 1)}, from {_model(recipe, shape)}"
@@ -52,6 +59,8 @@ def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterat
     if isinstance(data, ExpectedRows):
         expected = sum(recipe.rates.tasks.values())
         yield f"{recipe.data.train} does not exist: counted with {expected:,} rows ([rates.tasks])"
+    elif isinstance(data, RowData):
+        yield data.split
     yield ""
     left = []
     rows = []
@@ -66,7 +75,7 @@ def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterat
         rows.append((stage.name, size.what, *_counts(recipe, size), time))
     yield from table([HEAD, *rows, ("total", "", "", "", "", _total(left))], words=2)
     yield ""
-    yield from _assumed(recipe, replaces=any(size.resampled for size in sizes.values()))
+    yield from _rates(recipe, origin, replaces=any(size.resampled for size in sizes.values()))
     if shape is not None:
         yield _memory(recipe, pipeline, shape)
 
@@ -116,10 +125,10 @@ def _total(left: list[tuple[float, float] | None]) -> str:
     return f"{'at least ' if len(timed) < len(left) else ''}{span(least, most)}"
 
 
-def _assumed(recipe: Recipe, *, replaces: bool) -> Iterator[str]:
+def _rates(recipe: Recipe, origin: str, *, replaces: bool) -> Iterator[str]:
     rates, rounds = recipe.rates, recipe.rl.replacement_rounds
     line = (
-        f"assumed ([rates] in the recipe): a trajectory has {rates.prompt_tokens:,} tokens of prompt and "
+        f"{origin}: a trajectory has {rates.prompt_tokens:,} tokens of prompt and "
         f"{rates.response_tokens:,} of response"
     )
     if rates.sampled_per_second and rates.trained_per_second:

@@ -12,17 +12,18 @@ from typing import Any
 
 from tirjudge.cli.output import log
 from tirjudge.models.resolve import read_note
-from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors
+from tirjudge.statistics import paired_difference
+from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, read_lines
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder
-from tirjudge_training.data.base import Data
+from tirjudge_training.data.base import TRAIN, Data, demonstrated
 from tirjudge_training.data.rows import RowData, require_rows
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import Kernels, weights_dtype
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import release
-from tirjudge_training.heldout import percentage
+from tirjudge_training.heldout import ANSWERS, percentage
 from tirjudge_training.methods import HELDOUT, Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
@@ -74,7 +75,13 @@ def data_of(recipe: Recipe) -> Data:
 
 
 def counted(recipe: Recipe, data: Data) -> Recipe:
-    """Return the recipe with `rl.epochs` converted to `rl.rows` and the most `rl.steps` for them."""
+    """Return the recipe with `rl.epochs` converted to `rl.rows` and the most `rl.steps` for them.
+
+    A warm-up on the demonstrations among the training rows is taken out if there are none.
+    """
+    if recipe.data.demonstrations == TRAIN and not demonstrated(data, 1, recipe.seed):
+        without = recipe.data.model_copy(update={"demonstrations": None})
+        recipe = recipe.model_copy(update={"data": without})
     if recipe.rl.epochs is None:
         return recipe
     steps, rows = data.steps(recipe.rl.groups, recipe.rl.epochs)
@@ -125,15 +132,20 @@ def train(
         if isinstance(data, RowData):
             counts = data.counts()
             run_folder.write(ROWS, json.dumps(counts, indent=2) + "\n")
-            say(_rows_line(counts, recipe.data.max_prompt_tokens))
+            say(f"{_rows_line(counts, recipe.data.max_prompt_tokens)}; {data.split}")
         # In order: each stage may use the models and samples of those before it.
         of = len(pipeline.stages)
+        left = processes.first(
+            lambda: [one.name for one in pipeline.stages if not (folder / one.name / DONE).exists()]
+        )
         results = {
             stage.name: _done(stage, run, f"stage {number} of {of}")
             for number, stage in enumerate(pipeline.stages, 1)
         }
         if pipeline.models:
             run_folder.write(RESULTS, table(pipeline, results))
+            if left:
+                processes.first(lambda: _say_gain(pipeline, folder, say))
         return Path(run.model(pipeline.result))
 
 
@@ -146,6 +158,26 @@ def table(pipeline: Pipeline, results: Mapping[str, Any]) -> str:
         cells = (percentage(results_of_model[judge]["accuracy"]) for judge in judges)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _say_gain(pipeline: Pipeline, folder: Path, say: Say) -> None:
+    """Say whether the last measured model is right more often than the first, about the same tasks."""
+    first, *_, last = [*pipeline.models, *pipeline.models]
+    before, after = (
+        {row["index"]: row["correct"] for row in read_lines(folder / f"{HELDOUT}{name}" / ANSWERS)}
+        for name in (first, last)
+    )
+    # A task whose sandbox or sampler failed says nothing.
+    pairs = [(before[i], after[i]) for i in before if None not in (before[i], after.get(i))]
+    if first == last or not pairs:
+        return
+    gained, lost = pairs.count((False, True)), pairs.count((True, False))
+    change, (low, high) = paired_difference(gained, lost, len(pairs))
+    was, became = (sum(right) for right in zip(*pairs, strict=True))
+    say(
+        f"right in {len(pairs)} held-out tasks: {first} {was}, {last} {became}; "
+        f"{100 * change:+.1f} points [{100 * low:.1f}, {100 * high:.1f}]"
+    )
 
 
 def context(recipe: Recipe, data: Data, folder: Path, say: Say, processes: Processes = ALONE) -> Run:

@@ -53,6 +53,7 @@ class Architecture:
 
 KNOWN = {
     "smol": Architecture("llama", tied=True),
+    "tirjudge-smol": Architecture("llama", tied=True),
     "Qwen/Qwen2.5-3B": Architecture("qwen2", tied=True),
     "Qwen/Qwen2.5-": Architecture("qwen2"),
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-": Architecture("qwen2"),
@@ -102,7 +103,7 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
     }
     changes["data"] = {"train": _rows(recipe, made / "rows.jsonl"), "max_prompt_tokens": None, "reserved": 0}
     shown = recipe.data.demonstrations
-    if shown is not None and not data_path(shown).exists():
+    if isinstance(shown, Path) and not data_path(shown).exists():
         changes["data"]["demonstrations"] = None
     # Validated again as a whole, so that a shrunk recipe obeys the same rules as any other.
     values = recipe.model_dump()

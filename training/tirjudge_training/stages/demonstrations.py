@@ -2,7 +2,8 @@
 
 A demonstration is a column of a row: `program` (None where no program helps), `kept`, the number of
 constraints that each response keeps, and `of`, their number. A dialogue with a program is learned only if the
-program printed these numbers in the sandbox.
+program printed these numbers in the sandbox. A row may have a column `program` instead, whose counts are what
+it prints; its dialogue is learned only if the labelled response alone has the highest count.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.console_text import printable
+from tirjudge.records.judged_row import failed
 from tirjudge.rollout import as_finished
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import (
@@ -23,6 +27,7 @@ from tirjudge_environments import (
     Completion,
     Environment,
     Episode,
+    Evidence,
     Finish,
     JudgeSession,
     JudgeTask,
@@ -33,10 +38,12 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
-from tirjudge_sandbox import Sandbox, open_sandbox
+from tirjudge_environments.programs.outputs import output_text, printed_counts
+from tirjudge_sandbox import Execution, Sandbox, open_sandbox
 from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.data.rows import DEMONSTRATION
 from tirjudge_training.model_folder import load_tokenizer
+from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.sft import Sample
@@ -47,6 +54,17 @@ AT_ONCE = 32
 REPORT_EVERY = 500
 COUNT = re.compile(r"(\d+)(?: of \d+)?")
 """The constraints that a response keeps, in the output of a program: `2`, or `2 of 3`."""
+OF = re.compile(r"^[A-Z]+ \d+ of (\d+)$", re.MULTILINE)
+"""The number of constraints, in the output of a program."""
+FAILED = "failed"
+UNREAD = "printed no count of each response"
+MISMATCH = "printed other counts than the row says"
+TIED = "did not tell the responses apart"
+WRONG = "contradicted the label"
+DOWN = "could not be run"
+"""The last of six reasons for which a row's program is not learned."""
+LEFT_OUT, DETAIL = "left_out", "detail"
+"""The keys of a sample's reason and of the words about it."""
 SCORE = "score"
 """The tag of a judge that sees one response alone; others name a letter."""
 GOOD, BAD = 8, 3
@@ -81,6 +99,14 @@ class Demonstrations(Stage):
         if left:
             asyncio.run(self._hold_all(left, len(tasks), folder, run))
         rows = list(folder.read(SAMPLES))
+        programs = [row for row in rows if row.get("program")]
+        if programs:
+            line = learned_line(programs)
+            if not any(row["kept"] for row in rows):
+                raise BadRecipe(
+                    f"data.demonstrations: {line}; correct them, or train from labels alone without programs"
+                )
+            run.say(line)
         return {
             "prompts": len(rows),
             "kept": sum(bool(row["kept"]) for row in rows),
@@ -119,11 +145,15 @@ class Demonstrations(Stage):
             (scores,) = judge.score([Episode(formatted.task, 0, tuple(trajectories))], {})
             right = all(isinstance(score, Reward) and score.total == 1.0 for score in scores)
             samples = [Sample.of(trajectory) for trajectory in trajectories] if right else []
+            shown = _demonstration(formatted.task).get("program") is not None
+            program = shown and isinstance(judge, TirFormat) and judge.uses_tools(formatted.task)
             return {
                 "index": index,
                 "id": formatted.task.id,
                 "format": formatted.format,
                 "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in samples],
+                **({"program": True} if program else {}),
+                **(left_out(trajectories) if program and not right else {}),
             }
 
         async with open_sandbox(self.rollout.sandbox) as sandbox:
@@ -154,7 +184,7 @@ class Demonstrations(Stage):
             limits=self.rollout.limits,
         )
         assert isinstance(judge, TirFormat)  # see `check`
-        demonstration: Mapping[str, Any] = task.gold.get(DEMONSTRATION) or {}
+        demonstration = _demonstration(task)
         program = demonstration.get("program")
         kept, of = demonstration.get("kept"), demonstration.get("of")
         counts = [int(kept[index]) for index in view.order] if kept else []
@@ -164,12 +194,16 @@ class Demonstrations(Stage):
             await session.step(Completion(text=text, finish=Finish.STOP, token_ids=ids))
             if session.done:
                 return session.trajectory
+            output = session.context.segments[-1].text
+            if not kept:
+                found, of = _printed(output, len(view.order))
+                if found is None or (len(found) > 1 and found.count(max(found)) > 1):
+                    session.fail(StopReason.MALFORMED, UNREAD if found is None else TIED)
+                    return session.trajectory
+                counts = found
             # The verdict must follow what was printed, and not what the row promises.
-            printed = [int(count) for count in COUNT.findall(session.context.segments[-1].text)]
-            if printed != counts:
-                session.fail(
-                    StopReason.MALFORMED, f"the program printed {printed}, and the row says {counts}"
-                )
+            elif [int(count) for count in COUNT.findall(output)] != counts:
+                session.fail(StopReason.MALFORMED, MISMATCH)
                 return session.trajectory
             text = verdict_from_counts(judge.tag, counts, of)
         elif self.config.reasoning and counts:
@@ -179,6 +213,48 @@ class Demonstrations(Stage):
         ids = (*encoder.text(text), end)
         await session.step(Completion(text=text, finish=Finish.END, token_ids=ids))
         return session.trajectory
+
+
+def _demonstration(task: JudgeTask) -> Mapping[str, Any]:
+    return task.gold.get(DEMONSTRATION) or {}
+
+
+def _printed(output: str, responses: int) -> tuple[list[int] | None, int | None]:
+    """Return the counts in the shown output of a program, None if they cannot be read, and their maximum."""
+    body = output.removeprefix("```output\n").removesuffix("\n```\n")
+    found = printed_counts(body, responses)
+    if found is None or any(count < 0 or not count.is_integer() for count in found):
+        return None, None
+    totals = set(OF.findall(body))
+    return [int(count) for count in found], int(totals.pop()) if len(totals) == 1 else None
+
+
+def left_out(trajectories: Iterable[Trajectory]) -> JsonObject:
+    """Return why the dialogues of a row with a program are not learned."""
+    for one in trajectories:
+        for call in one.calls:
+            if failed(call) and isinstance(call.outcome, Execution):
+                return {LEFT_OUT: FAILED, DETAIL: output_text(call.outcome, 200)}
+        if one.stop.unscored:
+            return {LEFT_OUT: DOWN, DETAIL: one.detail}
+        if one.detail in (UNREAD, TIED, MISMATCH):
+            return {LEFT_OUT: one.detail}
+        if one.evidence is Evidence.TIE:
+            return {LEFT_OUT: TIED}
+    return {LEFT_OUT: WRONG}
+
+
+def learned_line(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return one line about the programs of rows: how many are learned, and why the others are not."""
+    rows = sorted(rows, key=lambda row: row["index"])
+    reasons = Counter(row[LEFT_OUT] for row in rows if LEFT_OUT in row)
+    first = {reason: next(row for row in rows if row.get(LEFT_OUT) == reason) for reason in reasons}
+    parts = [f"{sum(bool(row['kept']) for row in rows):,} of {len(rows):,} programs are learned"]
+    for reason, count in reasons.most_common():
+        row = first[reason]
+        detail = f": {row[DETAIL]}" if row.get(DETAIL) else ""
+        parts.append(printable(f"{count:,} {reason} (first: row {row['id']}{detail})"))
+    return "; ".join(parts)
 
 
 def verdict_from_counts(tag: str, counts: Sequence[int], of: int | None) -> str:

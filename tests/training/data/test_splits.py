@@ -1,0 +1,133 @@
+"""A user's file is split into rows to train on, to choose a step with and to measure; one line says how."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tirjudge import Judge
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge_environments import Context
+from tirjudge_sandbox import open_sandbox
+from tirjudge_training.data.base import DataConfig, EnvironmentConfig, prompt_seed
+from tirjudge_training.data.rows import RowData
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+
+PAIRS = {
+    "tir-pairwise": EnvironmentConfig(name="tir-pairwise", options={"prompts": "smol", "shown_chars": 64})
+}
+SINGLE = {**PAIRS, "tir-pointwise": EnvironmentConfig(name="tir-pointwise")}
+
+
+def row(number: int, **more: Any) -> dict[str, Any]:
+    pair = {"responses": [f"good {number}", f"bad {number}"], "label": "A"}
+    return {"id": f"r{number}", "prompt": f"p{number}", **pair, **more}
+
+
+def opened(path: Path, rows: Sequence[Any], judges: Any = PAIRS, **config: Any) -> RowData:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return RowData(DataConfig(train=path, **config), judges)
+
+
+def parts(data: RowData) -> list[list[FormattedTask]]:
+    """Return the rows to train on, to choose the step with and to measure."""
+    return [data.prompts(None, 0), data.validation(1000), data.heldout(1000, 0)]
+
+
+def test_three_parts_share_no_prompt_and_are_counted(tmp_path: Path) -> None:
+    rows = [row(n, prompt=f"p{n % 30}") for n in range(40)] + [row(40, label="tie")]
+    data = opened(tmp_path / "rows.jsonl", rows, heldout=0.2, validation=0.1)
+    prompts = [{prompt_seed(one.task) for one in part} for part in parts(data)]
+    assert [len(part) for part in prompts] == [22, 2, 6]
+    assert len(set().union(*prompts)) == 30
+    train, chosen, measured = map(len, parts(data))
+    assert train + chosen + measured == 40
+    assert data.split == (
+        f"40 rows of 30 prompts: {measured} rows of 6 prompts held out to measure the judge, "
+        f"{chosen} rows of 2 prompts held back to choose the step, 1 tie left out"
+    )
+
+
+def test_rows_on_one_prompt_are_split_by_row(tmp_path: Path) -> None:
+    rows = [row(n, prompt="p") for n in range(20)]
+    # The same two responses in the other order are the same question.
+    rows += [{**row(n, prompt="p", label="B"), "id": f"x{n}"} for n in range(20)]
+    for one in rows[20:]:
+        one["responses"].reverse()
+    data = opened(tmp_path / "rows.jsonl", rows, heldout=0.2, validation=0.1)
+    pairs = [{frozenset(one.task.candidates) for one in part} for part in parts(data)]
+    assert [len(part) for part in pairs] == [14, 2, 4]
+    assert len(set().union(*pairs)) == 20
+    assert data.split.startswith("40 rows with one prompt, split by row: 8 rows held out to measure")
+
+
+def test_rows_that_share_a_prompt_with_the_held_out_file_are_counted(tmp_path: Path) -> None:
+    other = tmp_path / "test.jsonl"
+    other.write_text(json.dumps(row(7)) + "\n")
+    data = opened(tmp_path / "rows.jsonl", [row(n) for n in range(20)], heldout=other)
+    assert "1 row of 1 prompt left out that share a prompt with data.heldout" in data.split
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([row(0), row(1)], "at least 3 prompts are needed"),
+        ([row(0, prompt="p"), row(1, prompt="p")], "at least 3 rows on their one prompt are needed"),
+    ],
+)
+def test_too_few_rows_say_how_many_are_needed(tmp_path: Path, rows: list[Any], line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        opened(tmp_path / "rows.jsonl", rows, heldout=0.2)
+
+
+@pytest.mark.parametrize(
+    ("bad", "line"),
+    [
+        ({"program": ["print(1)"]}, "program must be a text, a Python program"),
+        ({"criteria": ["One.", "Two."]}, "2 criteria and one label: write a row for each criterion"),
+        ({"responses": ["alone"]}, "a labelled row has two responses or more"),
+    ],
+)
+def test_a_row_that_cannot_be_learned_from_is_named(tmp_path: Path, bad: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError, match=f"rows.jsonl:6: .*{line}"):
+        opened(tmp_path / "rows.jsonl", [*map(row, range(5)), row(5, **bad)], demonstrations="train")
+
+
+def test_a_row_that_names_its_judge_goes_there_whatever_the_weight(tmp_path: Path) -> None:
+    rows = [row(n, **({"environment": "tir-pointwise"} if n == 3 else {})) for n in range(30)]
+    data = opened(tmp_path / "rows.jsonl", rows, SINGLE, formats={"tir-pointwise": 0}, heldout=0.2)
+    formats = {one.task.id: one.format for part in parts(data) for one in part}
+    assert {name for name, judge in formats.items() if judge == "tir-pointwise"} == {"r3"}
+
+
+def test_training_on_a_criterion_shows_the_prompt_of_judging(tmp_path: Path) -> None:
+    rows = [
+        row(
+            n,
+            criteria=[{"text": f"It is rule {n}.", "polarity": ("positive", "negative")[n % 2]}],
+            reference="the answer",
+        )
+        for n in range(9)
+    ]
+    data = opened(tmp_path / "rows.jsonl", rows)
+    trained = {}
+    for one in [*data.prompts(None, 0), *data.validation(9)]:
+        judge = data.environments[one.format]
+        (view,) = judge.views(one.task)
+        trained[one.task.id] = judge.prompt(one.task, view).messages
+    judged = set()
+
+    def script(context: Context) -> str:
+        judged.add(context.prompt.messages)
+        return "<preference>A</preference>"
+
+    sandbox = open_sandbox("local", capacity=1, preload=[])
+    options = {"prompts": "smol", "shown_chars": 64}
+    with Judge(generator=ScriptedGenerator(script), sandbox=sandbox, **options) as judging:
+        assert len(judging.batch(rows).judgments) == 9
+    assert len(judged) == 9
+    assert judged == set(trained.values())
