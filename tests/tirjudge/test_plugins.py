@@ -10,11 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from examples.miniature import TRAINED
-from tests.tirjudge.judge_command import results, write_rows
-from tirjudge.cli import app
+from tests.tirjudge.judge_command import results
 from tirjudge.judge import Judge
 from tirjudge_sandbox.testing import CHECKS
 
@@ -94,47 +92,6 @@ def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
     ] * 3
     ran = results(tmp_path / "programs.jsonl")
     assert sorted(program["stdout"] for program in ran) == ["False\n"] * 3 + ["True\n"] * 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (("--generator", "nosuch"), "no generator 'nosuch'; there are transformers"),
-        (("--generator-option", "rows"), "--generator-option 'rows': write KEY=VALUE"),
-        (("--backend", "nosuch"), "no sandbox 'nosuch'; there are docker, jupyter, local, remote"),
-        (("--backend", "remote", "--import-policy"), "sandbox 'remote': "),
-        (("--backend-option", "name=red"), "sandbox 'local': "),
-        (("--format", "j1-pav", "--option", "name=red"), "environment 'j1-pav': name: no such option"),
-        (
-            ("--generator", "nosuch", "--base-url", "http://127.0.0.1:9", "--model", "m"),
-            "--generator runs a model in this process: leave out either it or --base-url",
-        ),
-    ],
-)
-def test_an_unknown_name_or_option_is_one_line(tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
-    rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
-    run = CliRunner().invoke(app, ["judge", str(rows), "--output", str(tmp_path / "out"), *arguments])
-    assert run.exit_code == 2
-    assert run.stderr.startswith(f"tirjudge judge: {line}")
-    assert run.stderr.count("\n") == 1
-
-
-def test_the_chosen_backend_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TIRJUDGE_SANDBOX_URL", raising=False)
-    rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
-    command = [
-        "judge",
-        str(rows),
-        "--output",
-        str(tmp_path / "out"),
-        "--model",
-        str(TRAINED),
-        "--backend",
-        "remote",
-    ]
-    run = CliRunner().invoke(app, command)
-    assert run.exit_code == 2
-    assert "no sandbox server is named" in run.stderr
 
 
 def test_a_generator_can_be_named_from_python() -> None:

@@ -199,41 +199,6 @@ def test_scores_and_rows_without_labels(tmp_path: Path, endpoint: EndpointServer
     assert json.loads(done.stdout)["clean"]["accuracy"] is None
 
 
-@pytest.mark.parametrize(
-    ("words", "line", "code"),
-    [
-        (["none.jsonl"], "tirjudge attack: none.jsonl: No such file or directory", 2),
-        ([], "tirjudge attack: give a file of rows (--list lists the attacks)", 2),
-        (
-            ["one.jsonl", "--attack", "x"],
-            "tirjudge attack: no attack 'x'; there are the families control, characters, chat-templates, "
-            "claims, code, forgeries, instructions, lengths, master-keys, and --list names all",
-            2,
-        ),
-        (["one.jsonl"], "one.jsonl:1: an attack needs two responses or more, this row has one", 1),
-        (["one.jsonl", "--output", "-"], "--output -: only tirjudge judge writes its results", 2),
-    ],
-)
-def test_bad_input_is_one_line(
-    tmp_path: Path, endpoint: EndpointServer, words: list[str], line: str, code: int
-) -> None:
-    write_rows(tmp_path / "one.jsonl", [{"prompt": "Q", "response": "a"}])
-    done = attack(tmp_path, *words, "--no-tools", *through(endpoint))
-    assert done.exit_code == code, done.stderr
-    assert line in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_result_file_of_another_command_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.script = literal
-    write_rows(tmp_path / "rows.jsonl", rows(1))
-    words = ["judge", "rows.jsonl", "--no-tools", "--output", "o.jsonl", *through(endpoint)]
-    with chdir(tmp_path):
-        assert CliRunner().invoke(app, words).exit_code == 0
-    done = attack(tmp_path, "rows.jsonl", "--no-tools", "--output", "o.jsonl", *through(endpoint))
-    assert (done.exit_code, "was begun with other settings" in done.stderr) == (2, True)
-
-
 def test_every_attack_is_listed() -> None:
     listed = CliRunner().invoke(app, ["attack", "--list", "--json"]).stdout
     assert json.loads(listed) == {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.command import TIRJUDGE, kill_at
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tests.tirjudge.judge_command import invoke
-from tirjudge.cli import app
 from tirjudge_environments.orders import letters
 
 
@@ -153,39 +149,6 @@ def test_another_method_reuses_earlier_judgments(tmp_path: Path, endpoint: Endpo
     assert table(run)["pairwise"][0] == "2"
 
 
-def test_killed_at_any_moment_nothing_is_judged_twice(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.delay = 0.02
-    write_rows(tmp_path / "rows.jsonl", 12)
-    whole = bon(tmp_path, "rows.jsonl", "--output", "whole.jsonl", *through(endpoint))
-    endpoint.asked.clear()
-    arguments = ("rows.jsonl", "--concurrency", "3", *through(endpoint))
-    out = tmp_path / "rows.bon.jsonl"
-    draw = random.Random(11)
-    kept: set[str] = set()
-    for _ in range(2):
-        goal = len(kept) + draw.randrange(1, 25)
-        process = subprocess.Popen(
-            [TIRJUDGE, "bon", *arguments], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-        kill_at(process, out, goal, lambda: draw.uniform(0, 0.01))
-        before, kept = kept, {row["id"] for row in lines(out)}
-        assert before < kept
-        with out.open("ab") as file:  # a torn line, as a kill during a write leaves it
-            file.write(out.read_bytes()[: draw.randrange(1, 200)])
-    finished = bon(tmp_path, *arguments)
-    assert finished.returncode == 0, finished.stderr
-    judged = sorted((row["id"], row["best"], row["scores"]) for row in lines(out))
-    assert judged == sorted(
-        (row["id"], row["best"], row["scores"]) for row in lines(tmp_path / "whole.jsonl")
-    )
-    assert finished.stdout.splitlines()[:8] == whole.stdout.splitlines()[:8]
-    assert len(endpoint.asked) <= len(judged) + 2 * 3
-    asked = len(endpoint.asked)
-    again = bon(tmp_path, *arguments)
-    assert (again.returncode, len(endpoint.asked)) == (0, asked)
-    assert again.stdout.splitlines()[:8] == finished.stdout.splitlines()[:8]
-
-
 def test_a_cost_limit_stops_in_time_and_the_same_command_resumes(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
@@ -238,35 +201,6 @@ def test_an_unreachable_judge_fails_rows_and_the_same_command_resumes(
     assert not (tmp_path / "rows.bon.jsonl.failed.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("rows.jsonl", "--method", "swiss"), "no method 'swiss'"),
-        (("rows.jsonl", "--method", "pairwise", "--no-judge"), "--no-judge and a method exclude each other"),
-        (("rows.jsonl", "--output", "./rows.jsonl", "--no-judge"), "is the input"),
-        (("none.jsonl", "--no-judge"), "none.jsonl"),
-        (("-",), "standard input has no name"),
-    ],
-)
-def test_wrong_usage_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
-) -> None:
-    write_rows(tmp_path / "rows.jsonl", 1)
-    monkeypatch.chdir(tmp_path)
-    run = CliRunner().invoke(app, ["bon", *arguments])
-    assert run.exit_code == 2
-    assert said in run.stderr
-    assert len(run.stderr.splitlines()) == 1
-
-
-def test_other_settings_are_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
-    write_rows(tmp_path / "rows.jsonl", 1)
-    assert bon(tmp_path, "rows.jsonl", *through(endpoint)).returncode == 0
-    run = bon(tmp_path, "rows.jsonl", "--seed", "1", *through(endpoint))
-    assert run.returncode == 2
-    assert "other settings (seed was 0 and is now 1)" in run.stderr
-
-
 def test_judgments_of_graded_candidates_have_a_reward_and_say_who_is_right(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
@@ -287,16 +221,3 @@ def test_judgments_of_graded_candidates_have_a_reward_and_say_who_is_right(
     }
     assert judged[0, 2]["views"][0]["reward"]["total"] == 1
     assert "reward" not in judged[0, 1]["views"][0]
-
-
-def test_rows_are_inspected_before_the_judge_is_asked(tmp_path: Path, endpoint: EndpointServer) -> None:
-    rows = [{"question": "Q", "answers": ["a", "b"]}]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = bon(tmp_path, "rows.jsonl", *through(endpoint))
-    assert run.returncode == 2
-    assert "map them with --column prompt=question --column responses=answers" in run.stderr
-    assert not endpoint.asked
-    (tmp_path / "alike.jsonl").write_text(json.dumps({"prompt": "Q", "responses": ["candidate 1", "", ""]}))
-    run = bon(tmp_path, "alike.jsonl", "--method", "pairwise", "--retries", "0", *through(endpoint))
-    assert "1 of 1 inspected rows has an empty response" in run.stderr
-    assert "identical" not in run.stderr

@@ -102,10 +102,6 @@ def test_a_command_that_fails_to_load_is_one_line_and_affects_no_other(name: str
     assert "Judge a file of rows" in help_text
 
 
-def test_an_unknown_command_is_a_usage_error() -> None:
-    assert CliRunner().invoke(app, ["nope"]).exit_code == 2
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -1,18 +1,12 @@
 """`tirjudge eval BENCHMARK` as a user runs it: judged, scored, resumed, metered."""
 
 import json
-import os
-import random
-import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.command import TIRJUDGE
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
@@ -185,42 +179,6 @@ def test_a_run_stops_before_its_cost_is_passed_and_goes_on_with_more(
     assert f"cost      {20 * 37e-6:.4f} for 140 tokens read, 60 written" in run.stdout
 
 
-def test_killed_at_random_moments_it_ends_with_every_verdict_once(
-    tmp_path: Path, server: EndpointServer
-) -> None:
-    """The short form of `benchmarks/eval_kill_cycles.py`."""
-    data = write(tmp_path / "rows.jsonl", pairs(60))
-    server.delay = 0.02
-    environment = {**os.environ, "TIRJUDGE_CACHE": str(tmp_path / "cache.sqlite")}
-    command = [TIRJUDGE, "eval", "judgebench", "--data", data]
-    command += ["--model", "m", "--base-url", server.url, "--no-tools", "--concurrency", "2"]
-    output, draw, kills = tmp_path / "judgebench.verdicts.jsonl", random.Random(0), 0
-    for _ in range(3):
-        before = len(output.read_bytes().splitlines()) if output.exists() else 0
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        while process.poll() is None:
-            if output.exists() and len(output.read_bytes().splitlines()) >= before + draw.randint(3, 9):
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-                break
-            time.sleep(0.005)
-        process.wait()
-    assert kills == 3
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    rows = results(output)
-    assert sorted(rows) == sorted(f"p{n}" for n in range(60))
-    assert {row["verdict"] for row in rows.values()} == {"tie"}
-    server.delay = 0.0
-    evaluate("judgebench", "--data", data, "--output", "whole.jsonl", "--no-cache", url=server.url)
-    whole = results(tmp_path / "whole.jsonl")
-    assert {name: row["views"][0]["verdict"] for name, row in rows.items()} == {
-        name: row["views"][0]["verdict"] for name, row in whole.items()
-    }
-
-
 def test_the_list_tells_what_each_benchmark_is_and_lacks() -> None:
     run = evaluate("--list")
     assert run.exit_code == 0
@@ -230,25 +188,3 @@ def test_the_list_tells_what_each_benchmark_is_and_lacks() -> None:
     assert "licence   MIT-style" in told
     assert "missing   nothing" in told
     assert "missing   --data test=FILE: no public id is known" in run.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("ifbench",), "'ifbench' could be several: ifbench-agentrm is the 444 pairs"),
-        (("judgebnch",), "did you mean judgebench"),
-        (("judgebench", "--part", "o1"), "judgebench has no part 'o1'; there are gpt, claude"),
-        (("judgebench", "--data", "claude=x.jsonl"), "the part is gpt"),
-        (("ppe-correctness", "--data", "x.jsonl"), "write PART=FILE, PART being one of MMLU-Pro, MATH"),
-        (("judgebench", "--data", "none.jsonl"), "none.jsonl"),
-        (("judgebench", "--max-cost", "1", "--data", "rows.jsonl"), "give --price-in and --price-out"),
-        (("followbench-eval",), "give --data test=FILE"),
-        ((), "give a BENCHMARK"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_run_is_one_line(tmp_path: Path, arguments: tuple[str, ...], reason: str) -> None:
-    write(tmp_path / "rows.jsonl", pairs(1))
-    run = evaluate(*arguments, url="http://127.0.0.1:9")
-    assert run.exit_code == 2
-    assert reason in run.stderr
-    assert len(run.stderr.splitlines()) == 1

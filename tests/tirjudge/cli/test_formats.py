@@ -100,36 +100,6 @@ def test_thinking_removed_by_the_endpoint_counts_as_thinking(
     assert only_row(tmp_path)["verdict"] == "A"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("--format", "j2"), "no environment 'j2'; there are j1-pas, j1-pav"),
-        (("--format", "j1-pav", "--option", "size=3"), "environment 'j1-pav': size: no such option"),
-        (("--format", "j1-pav", "--option", "seed_prompt=x"), "Input should be 'thinking' or 'plan'"),
-        (("--format", "j1-pav", "--option", "plan"), "--option 'plan': write KEY=VALUE"),
-        (("--format", "j1-pav", "--pairwise"), "--format and --pairwise exclude each other"),
-        (("--option", "seed_prompt=plan"), "options belong to a format: give --format"),
-    ],
-)
-def test_an_invalid_format_or_option_is_one_line(
-    arguments: tuple[str, ...], complaint: str, tmp_path: Path, endpoint: EndpointServer
-) -> None:
-    write(tmp_path)
-    done = run(tmp_path, endpoint, *arguments)
-    assert done.exit_code == 2
-    assert complaint in done.stderr
-    assert done.stderr.strip().count("\n") == 0
-    assert not endpoint.asked
-
-
-def test_the_embedded_model_refuses_formats_it_was_not_trained_for(tmp_path: Path) -> None:
-    write(tmp_path)
-    command = ["judge", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out.jsonl")]
-    done = CliRunner().invoke(app, [*command, "--format", "j1-pav"])
-    assert done.exit_code == 2
-    assert "the embedded model knows only TIR-Judge's formats: give --model for j1-pav" in done.stderr
-
-
 def test_a_row_that_does_not_fit_the_format_fails_alone(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = prefers_good
     rows = [{"id": f"n{n}", "prompt": "p", "responses": ["good", "bad", "bad"][:n]} for n in (2, 3)]
@@ -138,16 +108,6 @@ def test_a_row_that_does_not_fit_the_format_fails_alone(tmp_path: Path, endpoint
     assert done.exit_code == 1
     assert only_row(tmp_path)["id"] == "n2"
     assert "a pair has two responses; task 'n3' has 3" in done.output + done.stderr
-
-
-def test_resuming_with_another_format_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.script = prefers_good
-    write(tmp_path)
-    assert run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan").exit_code == 0
-    done = run(tmp_path, endpoint, "--format", "j1-pav")
-    assert done.exit_code == 2
-    assert "begun with other settings (options" in done.stderr
-    assert run(tmp_path, endpoint, "--format", "j1-pavs").exit_code == 2
 
 
 def test_a_judge_in_code_takes_a_format_and_its_options(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,33 +32,6 @@ def test_rows_go_to_standard_output_and_the_summary_does_not(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
-def test_a_stream_without_a_verdict_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    endpoint.script = lambda body: chat("I cannot say.")
-    write_rows(tmp_path / "rows.jsonl", pairs(2))
-    run = CliRunner().invoke(app, ["judge", "rows.jsonl", "--output", "-", "--no-tools", *through(endpoint)])
-    assert run.exit_code == 1
-    assert len(run.stdout.splitlines()) == 2
-    assert "no row got a verdict: most views ended by " in run.stderr
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["bon", "rows.jsonl"], ["eval", "judgebench"]],
-)
-def test_other_commands_do_not_create_a_file_of_that_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer, words: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = CliRunner().invoke(app, [*words, "--output", "-", *through(endpoint)])
-    assert run.exit_code == 2
-    assert "--output -: only tirjudge judge writes its results to standard output" in run.stderr
-    assert not Path("-").exists()
-
-
 def test_findings_are_said_once_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
 ) -> None:

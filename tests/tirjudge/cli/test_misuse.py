@@ -1,51 +1,231 @@
-"""Misuse gets a line and an exit code other than 0, as misuse.md says, and never a traceback."""
+"""Misuse of every command: one line that names the file, row or option, an exit code, and no traceback."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
+from typer.testing import CliRunner, Result
 
-from tests.tirjudge.cli.misuse import CALLS, COMMANDS, HEAD, PAGE, Workplace, table_row, workplace
+from tests.tirjudge.endpoint_server import chat, serving
+from tests.tirjudge.judged_files import judge_to
+from tirjudge.cli import app
 
-KINDS = (*COMMANDS, *CALLS)
+PAIR = {"id": "x", "prompt": "Which is longer?", "responses": ["a", "bb"]}
+REFUSED = {
+    # rows and files
+    "judge missing.jsonl": "missing.jsonl: No such file",
+    "judge empty.jsonl": "empty.jsonl has no rows",
+    "judge columns.jsonl": "map them with --column prompt=question --column responses=answers",
+    "judge one-based.jsonl": "give --labels 1=A,2=B",
+    "judge broken.json SERVED": "broken.json: not JSON",
+    "judge -": "give --output",
+    "judge rows.jsonl --labels 1A": "--labels '1A': write VALUE=LETTER",
+    "judge rows.jsonl --column promt=x": "'promt=x' is no mapping: write PART=COLUMN",
+    "judge rows.jsonl --output rows.jsonl": "rows.jsonl is the input: choose another --output",
+    "judge rows.jsonl --output notes.txt SERVED": "notes.txt exists and was not written by tirjudge judge",
+    "judge rows.jsonl --output no/such/folder/out SERVED": "no/such/folder",
+    "judge none/*.jsonl SERVED": "none/*.jsonl: no file matches this pattern",
+    # options
+    "judge rows.jsonl --modle m": "--model",
+    "judge rows.jsonl --pairwise --listwise": "--pairwise and --listwise exclude each other",
+    "judge rows.jsonl --format j1-pav --pairwise SERVED": "--format and --pairwise exclude each other",
+    "judge rows.jsonl --format nope SERVED": "no environment 'nope'; there are j1-pas",
+    "judge rows.jsonl --option style=instruct SERVED": "options belong to a format: give --format",
+    "judge rows.jsonl --format j1-pav --option plan SERVED": "--option 'plan': write KEY=VALUE",
+    "judge rows.jsonl --format j1-pav --option size=3 SERVED": "size: no such option",
+    "judge rows.jsonl --format j1-pav": "the embedded model knows only TIR-Judge's formats: give --model",
+    "judge rows.jsonl --pairwise --prompts x SERVED": "no prompt template 'x-pairwise-no-tools'",
+    "judge rows.jsonl --config missing.toml": "--config missing.toml: there is no such file",
+    "judge rows.jsonl --config judge.toml": "judge.toml: modle: there is no such option; did you mean model?",
+    "judge rows.jsonl --concurrency 0": "concurrency: ",
+    "judge rows.jsonl --max-cost 1 SERVED": "give --price-in and --price-out",
+    "judge rows.jsonl --price-in 1 SERVED": "give --price-in and --price-out",
+    "judge rows.jsonl --abstain-below 0.8 SERVED": "give --order both or --samples N to --abstain-below",
+    "judge rows.jsonl --confidence margin": "--confidence belongs to --abstain-below",
+    # models, endpoints and sandboxes
+    "judge rows.jsonl --base-url URL": "give --model",
+    "judge rows.jsonl --model m --base-url localhost:8000": "the base URL must be http(s)://",
+    "judge rows.jsonl --model m --base-url http://u:sk-secret@host/v1": "the base URL must be http(s)://",
+    "judge rows.jsonl --request-field x=1": "--request-field is sent to an endpoint: give --base-url",
+    "judge rows.jsonl --request-field seed=1 SERVED": "'seed' itself: use --seed",
+    "judge rows.jsonl --tier turns": "give --base-url",
+    "judge rows.jsonl --tier completions SERVED": "it needs the model's tokenizer",
+    "judge rows.jsonl --model ./no-model": "cannot load the model './no-model'",
+    "judge rows.jsonl --model notes.txt": "notes.txt': a file must be a GGUF file",
+    "judge rows.jsonl --generator nosuch": "no generator 'nosuch'; there are transformers",
+    "judge rows.jsonl --generator nosuch SERVED": "leave out either it or --base-url",
+    "judge rows.jsonl --generator-option rows": "--generator-option 'rows': write KEY=VALUE",
+    "judge rows.jsonl --backend nosuch": "no sandbox 'nosuch'; there are docker, jupyter, local, remote",
+    "judge rows.jsonl --backend remote --import-policy": "sandbox 'remote': ",
+    "judge rows.jsonl --backend remote --model m --base-url URL": "no sandbox server is named",
+    "judge rows.jsonl --backend-option name=red": "sandbox 'local': ",
+    "judge rows.jsonl --address 127.0.0.1:9 SERVED": "--address belongs to --runner ray",
+    "judge rows.jsonl --runner ray --max-cost 1 SERVED": "leave it out with --runner ray",
+    "judge rows.jsonl --runner ray --endpoint http://a/v1 SERVED": "--endpoint and --base-url exclude",
+    "judge rows.jsonl --runner ray --address 127.0.0.1:9 --model m --base-url URL": "no Ray cluster answers",
+    # evaluation
+    "eval": "give a BENCHMARK",
+    "eval nope": "no benchmark 'nope'; there are codejudgebench",
+    "eval judgebench --output -": "--output -: only tirjudge judge",
+    "eval judgebench --data claude=x.jsonl SERVED": "the part is gpt",
+    "eval ppe-correctness --data x.jsonl SERVED": "write PART=FILE, PART being one of MMLU-Pro, MATH",
+    "eval followbench-eval SERVED": "give --data test=FILE",
+    "score rows.jsonl": "its first row fits no format of stored outputs (alpaca_eval, episodes, judgebench,",
+    "score empty.jsonl": "is empty",
+    "score out.jsonl --format nope": "no format of stored outputs 'nope'; there are alpaca_eval,",
+    "score out.jsonl --protocol nope": "no protocol 'nope'; there are both-orders,",
+    "score --published nope": "no published figures on 'nope'; there are figures on any,",
+    "score --calibrate people.jsonl": "give a file of stored verdicts",
+    "score out.jsonl --target-risk 0.1": "belong to --calibrate LABELS",
+    "score out.jsonl --calibrate people.jsonl --protocol tir": "leave out --protocol",
+    "score out.jsonl --calibrate people.jsonl --target-risk 2": "--target-risk 2: a share",
+    "score out.jsonl --calibrate people.jsonl --target-risk 0.1": "too few to choose a threshold",
+    "score out.jsonl --calibrate people.jsonl --confidence margin": "the judge gives no scores",
+    # best of N and attacks
+    "bon rows.jsonl --method best": "no method 'best'; there are pointwise,",
+    "bon rows.jsonl --no-judge --method pairwise": "--no-judge and a method exclude each other",
+    "bon columns.jsonl": "map them with --column prompt=question --column responses=answers",
+    "bon rows.jsonl --output -": "--output -: only tirjudge judge",
+    "bon rows.jsonl --output ./rows.jsonl --no-judge": "is the input",
+    "bon -": "standard input has no name",
+    "attack": "give a file of rows",
+    "attack rows.jsonl --attack nope": "no attack 'nope'; there are the families control,",
+    "attack rows.jsonl --output notes.txt SERVED": "notes.txt exists and was not written by tirjudge judge",
+    "attack rows.jsonl --output -": "--output -: only tirjudge judge",
+    # servers
+    "serve --port 99999": "--port",
+    "serve --host 0.0.0.0": "needs a token: set TIRJUDGE_SERVE_TOKEN or --token-file",
+    "serve --token-file missing": "--token-file missing: No such file",
+    "serve --no-verdict-reward nan": "no_verdict_reward",
+    "mcp --code-timeout 0": "--code-timeout",
+    "mcp --transport http --host 0.0.0.0": "needs a token: set TIRJUDGE_MCP_TOKEN or --token-file",
+    "mcp --transport smoke": "smoke",
+    "mcp --backend nosuch": "no sandbox 'nosuch'",
+    # training
+    "train --recipe nope": "no recipe 'nope': neither a file nor a name that --list prints",
+    "train --recipe smol --set rl.nope=1": "smol.toml: unknown key 'rl.nope'",
+    "data build nope": "no recipe 'nope'",
+    # results and models
+    "show missing.jsonl": "missing.jsonl: No such file",
+    "show rows.jsonl": "rows.jsonl:1: not a row of a result file",
+    "show notes.txt": "notes.txt:1: not JSON",
+    "show deep.jsonl": "deep.jsonl:1: not JSON",
+    "show out.jsonl xx": "has no row 'xx' among its 2; the closest ids are x",
+    "reproduce missing.jsonl": "missing.jsonl: No such file",
+    "reproduce rows.jsonl": "rows.jsonl:1: not a row of a result file",
+    "reproduce torn.jsonl": "torn.jsonl ends in the middle of a row",
+    "reproduce out.jsonl --timeout -1": "--timeout must be positive",
+    "report empty.jsonl -o page.html": "empty.jsonl",
+    "report rows.jsonl -o page.html": "rows.jsonl",
+    "report out.jsonl out.jsonl -o page.html": "given twice",
+    "report out.jsonl -o out.jsonl": "choose a file that is not one of the runs",
+    "report out.jsonl --price-in 1 -o page.html": "belong together",
+    "report . -o page.html": "no run folder of tirjudge train",
+    "models remove nope": "nope is not in the cache",
+    "models fetch missing.gguf": "missing.gguf: there is no such file",
+    "export pdf out.jsonl": "No such command 'pdf'",
+    "sandbox run missing.py": "missing.py: No such file",
+    "sandbox dokter": "Did you mean 'doctor'?",
+    "juge rows.jsonl": "Did you mean 'judge'?",
+}
+"""A command whose exit code is 2, and what the last line names."""
+FAILED = {
+    "judge text.jsonl --output o1 SERVED": "text.jsonl:1: not JSON",
+    "judge rows.jsonl --output o2 --no-tools --retries 0 --model m --base-url http://127.0.0.1:9": "1:9/v1",
+    "judge rows.jsonl --output o3 SERVED --model locked": "set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
+    "judge rows.jsonl --output o4 SERVED": "malformed (no <preference> outside fences): choose the --format",
+    "judge reference.jsonl --output o5 SERVED --model short": "100000 characters, which --truncate shortens",
+    "attack single.jsonl --output o6 SERVED": "single.jsonl:1: an attack needs two responses or more",
+}
+"""A command that judges no row, whose exit code is 1, and what a line names."""
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    with workplace(tmp_path_factory.mktemp("misuse")) as place:
-        yield place
-
-
-@pytest.fixture(scope="module")
-def page() -> str:
-    return PAGE.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_misuse_gets_the_line_that_the_page_says(kind: str, place: Workplace, page: str) -> None:
-    command, code, line = place.outcome(kind)
-    assert code not in ("0", "none"), "it passes silently"
-    assert line
-    assert table_row(kind, (command, code, line)) in page
-
-
-def test_the_page_has_no_other_rows(page: str) -> None:
-    assert page.startswith(HEAD)
-    assert len(page.removeprefix(HEAD).splitlines()) == len(KINDS) >= 40
-    commands = {
-        "judge",
-        "attack",
-        "bon",
-        "eval",
-        "serve",
-        "mcp",
-        "train",
-        "data",
-        "show",
-        "reproduce",
-        "models",
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("misuse")
+    texts = {
+        "rows.jsonl": json.dumps(PAIR),
+        "empty.jsonl": "",
+        "columns.jsonl": json.dumps({"question": "q", "answers": ["a", "b"]}),
+        "one-based.jsonl": "\n".join(json.dumps({**PAIR, "id": n, "label": n}) for n in (1, 2)),
+        "broken.json": "[1",
+        "text.jsonl": "These are notes.",
+        "notes.txt": "These are notes.",
+        "deep.jsonl": "[" * 100_000,
+        "judge.toml": "modle = 'm'",
+        "single.jsonl": json.dumps({"prompt": "p", "response": "a"}),
+        "reference.jsonl": json.dumps({**PAIR, "reference": "b" * 100_000}),
+        "people.jsonl": "\n".join(json.dumps({"id": id, "label": label}) for id, label in ("xA", "yB")),
     }
-    assert commands <= {words.split()[0] for words in COMMANDS.values()}
-    assert str(Path.home()) not in page
+    for name, text in texts.items():
+        (folder / name).write_text(f"{text}\n" if text else "")
+    out = judge_to(folder / "out.jsonl", [PAIR, {**PAIR, "id": "y"}], lambda _: "<preference>A</preference>")
+    (folder / "torn.jsonl").write_bytes(out.read_bytes()[:-9])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Serve the models `m`, which never gives a verdict, `locked` and `short`."""
+
+    def answer(body: dict[str, Any]) -> Any:
+        if body["model"] == "locked":
+            return JSONResponse({"error": {"message": "Incorrect API key provided"}}, 401)
+        if body["model"] == "short":
+            return JSONResponse({"error": {"message": "maximum context length is 8192 tokens"}}, 400)
+        return chat("I cannot say.")
+
+    with serving() as server:
+        server.script = answer
+        yield server.url
+
+
+def misused(command: str, folder: Path, url: str) -> Result:
+    served = "" if command.endswith(("locked", "short")) else "--model m "
+    words = command.replace("SERVED", f"--no-tools --retries 0 --base-url URL {served}").replace("URL", url)
+    keys = dict.fromkeys(
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY", "TIRJUDGE_API_KEY", "TIRJUDGE_SANDBOX_URL", "COLUMNS")
+    )
+    with chdir(folder):
+        run = CliRunner().invoke(app, words.split(), env={**keys, "HF_HUB_OFFLINE": "1"})
+    if run.exception is not None and not isinstance(run.exception, SystemExit):
+        raise AssertionError(command) from run.exception
+    for unwanted in ("Traceback", "sk-secret", "\x1b"):
+        assert unwanted not in run.output
+    return run
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_misuse_is_refused_in_one_line(command: str, folder: Path, url: str) -> None:
+    given = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    run = misused(command, folder, url)
+    assert (run.exit_code, run.stdout) == (2, "")
+    said = [line for line in run.stderr.splitlines() if not line.startswith("judging with ")]
+    assert REFUSED[command] in said[-1]
+    if not said[-1].startswith("Error: "):  # Typer's own errors come with the usage
+        assert said[-1].startswith(f"tirjudge {command.split()[0]}")
+        assert len(said) == 1
+    for file in folder.iterdir():
+        if file in given:
+            assert file.read_bytes() == given[file], file
+        elif file.is_file():
+            file.unlink()
+
+
+@pytest.mark.parametrize("command", FAILED)
+def test_a_run_without_any_verdict_says_why(command: str, folder: Path, url: str) -> None:
+    run = misused(command, folder, url)
+    assert run.exit_code == 1
+    assert "no row got a verdict: " in run.stderr.splitlines()[-1]
+    assert FAILED[command] in run.stderr
+
+
+def test_a_missing_file_to_inspect_has_an_exit_code_of_its_own(folder: Path, url: str) -> None:
+    run = misused("data inspect missing.jsonl", folder, url)
+    assert (run.exit_code, "missing.jsonl" in run.stderr) == (3, True)

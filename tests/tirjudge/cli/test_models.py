@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from examples.miniature import TRAINED
-from examples.miniature.constraints import FAMILIES
 from tests.model_families import tokenizer_of
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
@@ -120,29 +119,6 @@ def test_prompts_other_than_those_of_the_training_are_refused(
     assert (run.exit_code, run.stderr) == (2, f"tirjudge judge: {reason}\n")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
-        ("x.gguf", None, "there is no such file"),
-        ("x.gguf", b"no model", "is no GGUF file: download it again"),
-        ("x.bin", b"no model", "a file must be a GGUF file, and it is not"),
-        ("x.bin", b"GGUF\3\0\0\0", "is not a complete GGUF file (unpack requires a buffer of 20 bytes"),
-    ],
-)
-def test_a_file_that_is_no_model_ends_judging_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None, reason: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
-    if content is not None:
-        Path(name).write_bytes(content)
-    run = judge("rows.jsonl", "--model", str(tmp_path / name))
-    assert run.exit_code == 2
-    (line,) = run.stderr.splitlines()
-    assert line.startswith("tirjudge judge: ")
-    assert reason in line
-
-
 def test_a_model_limits_the_tokens_of_a_view(tmp_path: Path, model: str) -> None:
     """The model has random weights and never ends a turn."""
     folder = shutil.copytree(model, tmp_path / "model")
@@ -190,18 +166,6 @@ def test_an_unreadable_note_is_named(tmp_path: Path, text: str, reason: str) -> 
         read_note(str(tmp_path))
     assert reason in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_the_labels_of_the_constraints_are_right() -> None:
-    """The labels are checked with the families' reference programs, split into parsing and checking."""
-    examples = rows(str(CONSTRAINTS))
-    assert len(examples) >= 10
-    for row in examples:
-        (family,) = (FAMILIES[tag] for tag in row["tags"])
-        names: dict[str, Any] = {"prompt": row["prompt"]}
-        exec(family.setup, names)
-        kept = [bool(eval(family.check, {**names, "r": response})) for response in row["responses"]]
-        assert kept == [letter == row["label"] for letter in "ABCD"], row["id"]
 
 
 def test_the_labels_of_real_instructions_are_right() -> None:

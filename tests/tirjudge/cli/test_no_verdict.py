@@ -58,13 +58,6 @@ def test_a_run_without_a_verdict_fails_and_says_how_most_rows_ended(
         assert word in reason(run)
 
 
-def test_one_verdict_is_enough(judge: Callable[..., Result], endpoint: EndpointServer) -> None:
-    endpoint.answers(chat("I cannot say."), chat("<preference>A</preference>"))
-    run = judge(endpoint, "--no-tools", "--concurrency", "1")
-    assert run.exit_code == 0
-    assert "no row got a verdict" not in run.stderr
-
-
 def test_a_finished_run_without_a_verdict_stays_a_failure(
     judge: Callable[..., Result], endpoint: EndpointServer
 ) -> None:
@@ -75,18 +68,3 @@ def test_a_finished_run_without_a_verdict_stays_a_failure(
     assert again.exit_code == 1
     assert "--format" in reason(again)
     assert len(endpoint.bodies) == asked
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("e.jsonl", ""), ("e.csv", "prompt,response\n"), ("e.json", "[]"), ("e.json", '{"data": []}')],
-)
-def test_an_empty_file_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer, name: str, content: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path(name).write_text(content)
-    for command in ("judge", "bon"):
-        run = CliRunner().invoke(app, [command, name, *through(endpoint)])
-        assert (run.exit_code, run.stderr) == (2, f"tirjudge {command}: {name} has no rows\n")
-    assert [path.name for path in tmp_path.iterdir()] == [name]

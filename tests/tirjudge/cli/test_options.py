@@ -104,17 +104,6 @@ def test_a_bad_config_file_is_one_line(tmp_path: Path, name: str, text: str, rea
     assert "sk-secret" not in run.stderr
 
 
-def test_half_a_price_is_refused(
-    tmp_path: Path, endpoint: EndpointServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = CliRunner().invoke(app, ["judge", str(rows), "--price-in", "1", *through(endpoint)])
-    assert run.exit_code == 2
-    assert "give --price-in and --price-out" in run.stderr
-    assert list(tmp_path.iterdir()) == [rows], "a refused run leaves no file"
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -138,20 +127,6 @@ def test_help_groups_the_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "suggestion"),
-    [
-        (["jugde"], "Did you mean 'judge'?"),
-        (["sandbox", "dokter"], "Did you mean 'doctor'?"),
-        (["judge", "x", "--modle", "m"], "--model"),
-    ],
-)
-def test_a_misspelled_word_is_answered_with_the_closest(words: list[str], suggestion: str) -> None:
-    run = CliRunner().invoke(app, words)
-    assert run.exit_code == 2
-    assert suggestion in run.stderr
-
-
-@pytest.mark.parametrize(
     ("typed", "completed"),
     [
         ("tirjudge ju", "judge"),
@@ -164,14 +139,6 @@ def test_the_shell_completes_commands_and_options(typed: str, completed: str) ->
     environment = {**os.environ, "_TIRJUDGE_COMPLETE": "complete_bash", **words}
     run = subprocess.run([TIRJUDGE], env=environment, capture_output=True, text=True, check=False)
     assert run.stdout.split() == [completed]
-
-
-def test_the_completion_script_is_printed() -> None:
-    # Without shell detection the option takes the shell's name, so the test runs under any parent process.
-    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    command = [TIRJUDGE, "--show-completion", "bash"]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "_TIRJUDGE_COMPLETE=complete_bash" in run.stdout
 
 
 def test_the_endpoint_gets_the_fields_of_the_options_and_of_a_config_file(
@@ -198,14 +165,6 @@ def test_the_endpoint_gets_the_fields_of_the_options_and_of_a_config_file(
     )
     assert run.exit_code == 2, "verdicts of other requests are not mixed"
     assert "request_fields." in run.stderr
-
-
-def test_request_fields_need_an_endpoint(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
-    words = ["judge", str(tmp_path / "rows.jsonl"), "--output", f"{tmp_path}/o", "--request-field", "x=1"]
-    run = CliRunner().invoke(app, words)
-    assert run.exit_code == 2
-    assert "--request-field is sent to an endpoint: give --base-url" in run.stderr
 
 
 def test_patience_and_address_may_change_when_a_run_resumes(tmp_path: Path, endpoint: EndpointServer) -> None:

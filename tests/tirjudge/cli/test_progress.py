@@ -43,15 +43,6 @@ def test_the_first_retry_is_reported_at_once_and_the_summary_counts_them(
     assert "retries   2 requests were repeated in this run" in run.stdout
 
 
-def test_without_retries_a_failure_is_final(tmp_path: Path, endpoint: EndpointServer) -> None:
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
-    endpoint.answers(failure(500, "out of memory"))
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--retries", "0", *through(endpoint))
-    assert run.returncode == 1
-    assert len(endpoint.asked) == 1
-    assert "500 Internal Server Error: out of memory (1 attempt)" in run.stderr
-
-
 def test_an_endpoint_that_hangs_is_seen_while_it_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
 ) -> None:

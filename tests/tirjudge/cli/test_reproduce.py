@@ -215,25 +215,6 @@ def programs_of(path: Path) -> dict[str, Any]:
     return one
 
 
-def test_a_file_that_cannot_be_reproduced_is_one_line(judged: Path, tmp_path: Path) -> None:
-    torn, none = tmp_path / "torn.jsonl", tmp_path / "none.jsonl"
-    torn.write_bytes(judged.read_bytes()[:-9])
-    none.write_bytes(judged.read_bytes())
-    edit(none, lambda rows: [view["segments"].clear() for row in rows for view in row["views"]] and None)
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"prompt": "p", "responses": ["a"]}\n')
-    for path, said in [
-        (torn, "ends in the middle of a row"),
-        (none, "has no program that was run"),
-        (rows, "not a row of a result file"),
-        (tmp_path / "absent", "No such file"),
-    ]:
-        run = reproduce(path)
-        assert (run.exit_code, run.stdout) == (2, "")
-        assert said in run.stderr
-        assert len(run.stderr.splitlines()) == 1
-
-
 class Weakened:
     """A sandbox with one isolation property less than the real one; None reports nothing."""
 

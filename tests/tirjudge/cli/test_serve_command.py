@@ -12,15 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import pytest
-from typer.testing import CliRunner
 
-from examples.miniature import TRAINED
-from tests.command import tirjudge
 from tests.fuzzing import fuzz_schema
 from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tirjudge.cli import app
 
 QUESTION = {"prompt": "Rate it.", "responses": ["x"]}
 
@@ -145,27 +140,3 @@ def test_requests_from_the_served_schema_are_answered(endpoint: EndpointServer) 
             "/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/healthz", "/readyz", "/metrics",
         }  # fmt: skip
         assert running.ask().status_code == 200
-
-
-def test_listening_beyond_loopback_needs_a_token() -> None:
-    done = tirjudge("serve", "--host", "0.0.0.0", "--port", "0")
-    assert done.returncode == 2
-    assert done.stderr == (
-        "tirjudge serve: 0.0.0.0 can be reached from other machines: that needs a token: "
-        "set TIRJUDGE_SERVE_TOKEN or --token-file, or keep the default --host\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--format", "nosuch"], "no environment 'nosuch'"),
-        (["--base-url", "http://127.0.0.1:9"], "an endpoint needs the model's name"),
-        (["--no-verdict-reward", "nan"], "no_verdict_reward"),
-        (["--token-file", "/nowhere"], "--token-file /nowhere: No such file"),
-    ],
-)
-def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
-    done = CliRunner().invoke(app, ["serve", "--port", "0", *arguments])
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert words in done.stderr

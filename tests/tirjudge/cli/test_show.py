@@ -156,24 +156,6 @@ def test_texts_can_be_left_out(tmp_path: Path) -> None:
     assert row["responses"] == ["first secret", "second"]
 
 
-def test_wrong_usage_is_one_line(judged: Path, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "responses": ["a"]}\n')
-    (tmp_path / "text").write_text("hello\n")
-    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
-    for arguments, said in [
-        ((judged, "rihgt"), "has no row 'rihgt' among its 3; the closest ids are right"),
-        ((tmp_path / "none",), "No such file"),
-        ((tmp_path / "rows.jsonl",), "rows.jsonl:1: not a row of a result file (id"),
-        ((tmp_path / "text",), "text:1: not JSON"),
-        ((tmp_path / "deep.jsonl",), "deep.jsonl:1: not JSON"),
-        ((tmp_path,), "Is a directory"),
-    ]:
-        run = show(*arguments)
-        assert run.exit_code == 2, run.output
-        assert said in run.stderr
-        assert len(run.stderr.splitlines()) == 1
-
-
 def test_rows_of_older_versions_and_torn_files_are_shown(judged: Path, tmp_path: Path) -> None:
     old = tmp_path / "old.jsonl"
     old.write_bytes(judged.read_bytes())

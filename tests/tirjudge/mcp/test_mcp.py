@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from examples.miniature import TRAINED
-from tests.command import TIRJUDGE, tirjudge
+from tests.command import TIRJUDGE
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
@@ -245,23 +245,3 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     assert by_criteria.structured_content["scores"] == [0.25]
     assert [one["satisfied"] for one in by_criteria.structured_content["criteria"]] == [[1.0], [0.0]]
     assert (await client.call_tool("judge", {"prompt": "p", "responses": []})).is_error
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (
-            ["--transport", "http", "--host", "0.0.0.0", "--port", "0"],
-            2,
-            "can be reached from other machines",
-        ),
-        (["--transport", "http", "--token-file", "/nowhere"], 2, "--token-file /nowhere: No such file"),
-        (["--backend", "nosuch"], 2, "no sandbox 'nosuch'"),
-        (["--transport", "smoke"], 2, "smoke"),
-    ],
-)
-def test_wrong_usage_is_one_line(arguments: list[str], code: int, words: str) -> None:
-    done = tirjudge("mcp", *arguments)
-    assert done.returncode == code
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
