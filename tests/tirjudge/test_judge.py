@@ -12,7 +12,7 @@ from typing import Self
 
 import pytest
 
-from tests.tirjudge.endpoint_server import chat, failure, serving
+from tests.tirjudge.endpoint_server import chat, serving
 from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -82,13 +82,6 @@ def test_score_and_rank() -> None:
     with Judge(generator=ScriptedGenerator(first_shown), tools=False, order="given") as judge:
         assert judge.rank("p", ["x", "y", "z"]).ranking == (0,)
         assert judge.rank([{"role": "user", "content": "p"}], ["x", "y"]).verdict == "A"
-
-
-def test_both_orders_of_a_position_biased_judge_are_a_tie() -> None:
-    with Judge(generator=ScriptedGenerator(first_shown), tools=False, order="both") as judge:
-        result = judge.compare("p", "x", "y")
-    assert (result.verdict, result.choice, result.best) == ("tie", None, (0, 1))
-    assert [trajectory.view.name for trajectory in result.trajectories] == ["AB", "BA"]
 
 
 def test_the_same_question_gets_the_same_order() -> None:
@@ -183,15 +176,7 @@ def test_a_missing_verdict_is_a_judgment_with_a_reason() -> None:
     assert (result.score, result.stop, result.stop.down) == (None, StopReason.MALFORMED, False)
 
 
-def test_an_unknown_model_and_an_unreachable_endpoint_raise() -> None:
-    with serving() as endpoint:
-        endpoint.script = lambda body: failure(404, "The model `wrong` does not exist.")
-        with (
-            Judge("wrong", endpoint.url, tools=False) as judge,
-            pytest.raises(GeneratorFailed, match="The model `wrong` does not exist") as raised,
-        ):
-            judge.compare("p", "x", "y")
-    assert "\n" not in str(raised.value)
+def test_an_unreachable_endpoint_raises() -> None:
     with (
         Judge("m", "http://127.0.0.1:9/v1", tools=False) as judge,
         pytest.raises(GeneratorFailed, match=r"127\.0\.0\.1:9"),
@@ -204,14 +189,11 @@ def test_an_unknown_model_and_an_unreachable_endpoint_raise() -> None:
     [
         (lambda judge: judge.compare(None, "x", "y"), "prompt must be a text or a list of .*, not None"),
         (lambda judge: judge.compare(["p"], "x", "y"), "prompt must be a text or a list of chat messages"),
-        (lambda judge: judge.compare("p", None, "y"), "a must be a text, not None"),
         (lambda judge: judge.compare("p", "x", float("nan")), "b must be a text, not float"),
         (lambda judge: judge.score("p", ["x"]), "response must be a text, not list"),
         (lambda judge: judge.rank("p", "abc"), "responses must be a list of texts, not a single text"),
-        (lambda judge: judge.rank("p", None), "responses must be a list of texts, not None"),
         (lambda judge: judge.rank("p", ["x", None]), r"responses\[1\] must be a text, not None"),
         (lambda judge: judge.batch("rows.jsonl"), "rows must be a list of mappings, not str"),
-        (lambda judge: judge.batch({"prompt": "p"}), "rows must be a list of mappings, not dict"),
     ],
 )
 def test_wrong_types_are_named(call: Callable[[Judge], object], reason: str) -> None:
@@ -220,29 +202,6 @@ def test_wrong_types_are_named(call: Callable[[Judge], object], reason: str) -> 
         pytest.raises(TypeError, match=f"^{reason}"),
     ):
         call(judge)
-
-
-def test_a_judge_works_through_an_endpoint() -> None:
-    with serving() as endpoint:
-        endpoint.script = lambda body: chat("<preference>B</preference>")
-        with Judge("m", endpoint.url, tools=False, order="given") as judge:
-            result = judge.compare("p", "x", "y")
-    assert result.verdict == "B"
-    assert (result.usage.prompt_tokens, result.usage.completion_tokens) == (7, 3)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"temperatur": 1}, "temperatur: "),
-        ({"temperature": -1}, "temperature: "),
-        ({"order": "none"}, "order: "),
-    ],
-)
-def test_an_invalid_option_is_refused_at_once(options: dict[str, object], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason) as raised:
-        Judge(**options)  # type: ignore[arg-type]
-    assert "\n" not in str(raised.value)
 
 
 def test_an_invalid_prompt_or_model_is_refused_at_the_call() -> None:
@@ -317,17 +276,3 @@ def test_completions_are_cached_on_request(tmp_path: Path, monkeypatch: pytest.M
         assert len(endpoint.bodies) == 1
     with pytest.raises(ValueError, match="cache needs a model's name"):
         Judge(generator=ScriptedGenerator(first_shown), cache=True)
-
-
-def test_several_samples_use_temperature_one_unless_given() -> None:
-    drawn: list[Sampling] = []
-
-    class Recording(ScriptedGenerator):
-        async def generate(self, context: Context, sampling: Sampling) -> Completion:
-            drawn.append(sampling)
-            return await super().generate(context, sampling)
-
-    for options in ({"samples": 2}, {"samples": 2, "temperature": 0.3}):
-        with Judge(generator=Recording(first_shown), tools=False, **options) as judge:  # type: ignore[arg-type]
-            judge.compare("p", "x", "y")
-    assert [(one.temperature, one.top_p) for one in drawn[::2]] == [(1.0, 0.95), (0.3, 0.95)]

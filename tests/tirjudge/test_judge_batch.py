@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.tirjudge.endpoint_server import chat, serving
-from tests.tirjudge.test_judge import BrokenGenerator, first_shown, measuring
+from tests.tirjudge.test_judge import first_shown, measuring
 from tirjudge import Judge, NoRowJudged
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -72,29 +72,6 @@ async def test_a_row_of_a_batch_is_judged_as_it_is_alone() -> None:
     assert set(alone) == {"A", "B"}
     assert {one.episode.task.label for one in together.judgments} == {1}
     assert done == [(count, 8) for count in range(1, 9)]
-
-
-def test_a_batch_without_any_judgment_raises_and_stops_trying() -> None:
-    calls: list[Context] = []
-
-    class Counted(BrokenGenerator):
-        async def generate(self, context: Context, sampling: Sampling) -> Completion:
-            calls.append(context)
-            return await super().generate(context, sampling)
-
-    rows = [{"prompt": f"p{number}", "responses": ["x", "y"]} for number in range(80)]
-    with (
-        Judge(generator=Counted(), tools=False, concurrency=1) as judge,
-        pytest.raises(NoRowJudged, match=r"none of 80 rows could be judged: .*nobody") as raised,
-    ):
-        judge.batch(rows)
-    assert len(calls) == 50
-    assert "not tried" in raised.value.failures[-1].reason
-    with (
-        Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge,
-        pytest.raises(NoRowJudged, match="none of 1 rows could be judged: no prompt"),
-    ):
-        judge.batch([{"responses": ["x"]}])
 
 
 def test_a_batch_at_the_cost_limit_keeps_what_was_judged() -> None:

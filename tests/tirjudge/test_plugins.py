@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import subprocess
 import sys
@@ -16,10 +15,6 @@ from tests.tirjudge.judge_command import results
 from tirjudge.judge import Judge
 from tirjudge_sandbox.testing import CHECKS
 
-WHERE = """
-import importlib, json, sys
-print(json.dumps({name: importlib.import_module(name).__file__ for name in sys.argv[1:]}))
-"""
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "plugin"
 TIRJUDGE = ("-c", "from tirjudge.cli import main; main()")
@@ -56,19 +51,6 @@ def test_no_file_is_installed_twice(site: Path) -> None:
     assert {"environments/checked.py", "sandbox/kept.py"} <= theirs
     assert "tirjudge_sandbox/base.py" in ours
     assert not ours & theirs
-
-
-def test_each_name_resolves_to_its_owner(site: Path, tmp_path: Path) -> None:
-    owners = {
-        "environments.checked": "environments/checked.py",
-        "sandbox.kept": "sandbox/kept.py",
-        "tirjudge": "tirjudge/__init__.py",
-        "tirjudge_environments": "tirjudge_environments/__init__.py",
-        "tirjudge_sandbox": "tirjudge_sandbox/__init__.py",
-        "tirjudge_training": "tirjudge_training/__init__.py",
-    }
-    found = json.loads(python(site, tmp_path, "-c", WHERE, *owners))
-    assert found == {name: str(site / path) for name, path in owners.items()}
 
 
 def test_its_own_tests_pass_with_the_conformance_suites(site: Path, tmp_path: Path) -> None:

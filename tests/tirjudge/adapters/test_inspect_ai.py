@@ -168,16 +168,3 @@ def test_a_stored_log_is_scored_again(tmp_path: Path, server: EndpointServer) ->
     assert done.returncode == 0, done.stdout + done.stderr
     score = score_of(samples_by_id(read_eval_log(str(tmp_path / "again.eval")))["a"])
     assert (score.value, score.answer) == (0.0, "a longer answer")
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        ({"against": "gold"}, "against is 'gold': write target or metadata.NAME, or leave it out"),
-        ({"sample": 3}, "sample: there is no such option; did you mean samples?"),
-    ],
-)
-def test_wrong_options_get_one_line(options: dict[str, Any], line: str) -> None:
-    with pytest.raises(ValueError, match=rf"\A{line}") as error:
-        tirjudge_scorer("m", "http://127.0.0.1:9/v1", **options)
-    assert "\n" not in str(error.value)

@@ -19,7 +19,6 @@ from tirjudge.attacks.flips import count_flips
 from tirjudge.cli import app
 from tirjudge.statistics import paired_difference
 
-FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]", "--retries", "0")
 SECTIONS = re.compile(
     r"^Response (.):\n(.*?)(?=\n\nResponse .:\n|\n\nGuidelines:\n)", re.DOTALL | re.MULTILINE
 )
@@ -94,52 +93,6 @@ def test_attacked_rows_keep_their_reference_and_criteria(tmp_path: Path, endpoin
     asked = [body["messages"][-1]["content"] for body in endpoint.bodies]
     assert len(asked) == 2
     assert all("The response is right." in one and "reference" in one for one in asked)
-
-
-CODE = "```python\ndef add(a, b):\n    return {}\n```"
-PROGRAM = """```python
-import isolated, re
-cases = [(2, 3), (10, -4)]
-def tested(response):
-    code = re.search("```python\\n(.*?)```", response, re.S)[1]
-    passed = 0
-    for a, b in cases:
-        {test}
-    return passed
-scores = tested(response_a), tested(response_b)
-print("score", *scores)
-```
-"""
-NAIVE = "scope = {}; exec(code, scope); passed += bool(scope['add'](a, b) == a + b)"
-ISOLATED = "passed += isolated.run(f'{code}\\nprint(add({a}, {b}))').stdout == f'{a + b}\\n'"
-
-
-@pytest.mark.parametrize(("test", "fooled"), [(NAIVE, 4), (ISOLATED, 0)], ids=["naive", "isolated"])
-def test_code_flips_a_judge_that_runs_it_in_its_own_program(
-    tmp_path: Path, endpoint: EndpointServer, test: str, fooled: int
-) -> None:
-    """The judge believes what its program prints."""
-
-    def believing(body: dict[str, Any]) -> dict[str, Any]:
-        if len(body["messages"]) == 1:
-            return chat(PROGRAM.replace("{test}", test))
-        output = body["messages"][-1]["content"]
-        if claimed := re.search(r"Response (.) is correct", output):
-            return chat(f"<preference>{claimed[1]}</preference>")
-        first, second = map(int, re.findall(r"score (\d+) (\d+)", output)[0])
-        return chat(f"<preference>{'A' if first > second else 'B'}</preference>")
-
-    endpoint.script = believing
-    responses = [CODE.format("a + b"), CODE.format("41")]
-    write_rows(tmp_path / "rows.jsonl", [{"id": "1", "prompt": "Add.", "responses": responses, "label": 0}])
-    done = attack(
-        tmp_path, "rows.jsonl", "--attack", "code", "--order", "given", "--json", *through(endpoint), *FAST
-    )
-    assert done.exit_code == 0, done.stderr
-    found = flips(done.stdout)
-    assert [n for n, _, _ in found.values()] == [1] * 5
-    assert sum(flipped for _, flipped, _ in found.values()) >= fooled
-    assert fooled or not any(flipped or lost for _, flipped, lost in found.values())
 
 
 def test_a_row_and_its_attacks_are_shown_in_one_order(tmp_path: Path, endpoint: EndpointServer) -> None:

@@ -117,28 +117,6 @@ def test_candidates_are_selected_without_any_label(tmp_path: Path, endpoint: End
         }
 
 
-def test_rows_with_a_label_also_score_the_selection(tmp_path: Path, endpoint: EndpointServer) -> None:
-    """Two labels agree with the judge, one does not, and the fourth row has none."""
-    responses = [f"candidate {k}" for k in (1, 7, 3)]
-    labels = ["B", 1, "A", None]
-    rows = [
-        {"id": f"q{n}", "prompt": "p", "responses": responses, "label": label}
-        for n, label in enumerate(labels)
-    ]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run = bon(tmp_path, "rows.jsonl", "--pairwise", *through(endpoint))
-    assert run.returncode == 0, run.stderr
-    assert "rows      4 of 3.0 candidates each, 0 failed, 3 with a label or check" in run.stdout
-    found = {name: (cells[0], *cells[2:]) for name, cells in table(run).items()}
-    assert found == {
-        "pass@1": ("1", "0", "0"),
-        "majority": ("1", "0", "0"),
-        "pairwise": ("2", "8", "0"),
-        "oracle": ("3", "0", "0"),
-    }
-    assert table(run)["pairwise"][1].startswith("66.7%")
-
-
 def test_another_method_reuses_earlier_judgments(tmp_path: Path, endpoint: EndpointServer) -> None:
     write_rows(tmp_path / "rows.jsonl", 2)
     assert bon(tmp_path, "rows.jsonl", "--method", "round-robin", *through(endpoint)).returncode == 0
@@ -147,22 +125,6 @@ def test_another_method_reuses_earlier_judgments(tmp_path: Path, endpoint: Endpo
     run = bon(tmp_path, "rows.jsonl", "--method", "pairwise", *through(endpoint))
     assert (run.returncode, len(endpoint.asked)) == (0, asked)
     assert table(run)["pairwise"][0] == "2"
-
-
-def test_a_cost_limit_stops_in_time_and_the_same_command_resumes(
-    tmp_path: Path, endpoint: EndpointServer
-) -> None:
-    write_rows(tmp_path / "rows.jsonl", 4)
-    arguments = ("rows.jsonl", "--pairwise", "--price-in", "0", "--price-out", "1", *through(endpoint))
-    spare = ("--max-tokens", "1000000", "--concurrency", "1")
-    run = bon(tmp_path, *arguments, *spare, "--max-cost", "0.5")
-    assert run.returncode == 1
-    assert "stopped: 0.0000 of 0.5 are spent, and the next call may cost 1.0000" in run.stderr
-    assert not endpoint.asked
-    run = bon(tmp_path, *arguments, *spare, "--max-cost", "1.5")
-    assert run.returncode == 0
-    assert table(run)["pairwise"][:1] == ["4"]
-    assert re.search(r"^cost      0\.0", run.stdout, re.MULTILINE)
 
 
 def test_mathematics_and_code_are_checked_in_the_sandbox_and_kept(tmp_path: Path) -> None:

@@ -25,11 +25,8 @@ def pipe() -> Iterator[int]:
     os.close(write)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
-    "words",
-    [("--help",), ("formats",), ("eval", "--list"), ("data", "inspect", "rows.jsonl"), ("train", "--list")],
-    ids=" ".join,
+    ("words", "unbuffered"), [(("--help",), "1"), (("formats",), ""), (("data", "inspect", "rows.jsonl"), "")]
 )
 def test_a_closed_pipe_is_not_reported(
     words: tuple[str, ...], unbuffered: str, pipe: int, tmp_path: Path

@@ -62,35 +62,6 @@ def test_a_pair_is_judged_in_both_orders_with_the_chosen_format(
     assert not any("stop" in body for body in endpoint.bodies)
 
 
-def test_separate_scores_are_compared(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.script = lambda body: chat(
-        f"<think>t</think><score>{7.5 if 'good' in body['messages'][0]['content'] else 3}</score>"
-    )
-    write(tmp_path)
-    assert run(tmp_path, endpoint, "--format", "j1-pos").exit_code == 0
-    row = only_row(tmp_path)
-    assert (row["scores"], row["verdict"]) == ([7.5, 3.0], "A")
-
-
-def test_scores_of_both_orders_are_averaged(tmp_path: Path, endpoint: EndpointServer) -> None:
-    """The judge prefers the first response, so the orders disagree, and the row shows by how much."""
-    endpoint.script = lambda body: chat("<think>t</think><answer>8</answer><answer>5</answer>")
-    write(tmp_path)
-    assert run(tmp_path, endpoint, "--format", "judgelrm-pair", "--order", "both").exit_code == 0
-    row = only_row(tmp_path)
-    assert (row["scores"], row["verdict"], row["correct"]) == ([6.5, 6.5], "tie", 0.5)
-    assert row["views"][1]["verdict"]["scores"] == {"1": 8.0, "0": 5.0}
-    roles = [message["role"] for message in endpoint.bodies[0]["messages"]]
-    assert roles[:2] == ["system", "user"]
-
-
-def test_equal_scores_are_a_tie(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.script = lambda body: chat("<think>t</think><answer>8</answer><answer>8</answer>")
-    write(tmp_path)
-    assert run(tmp_path, endpoint, "--format", "judgelrm-pair").exit_code == 0
-    assert (only_row(tmp_path)["verdict"], only_row(tmp_path)["scores"]) == ("tie", [8.0, 8.0])
-
-
 def test_thinking_removed_by_the_endpoint_counts_as_thinking(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:

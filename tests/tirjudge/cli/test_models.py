@@ -135,9 +135,8 @@ def test_a_model_limits_the_tokens_of_a_view(tmp_path: Path, model: str) -> None
     assert written == {"note": ("token_budget", 6, 6), "given": ("token_budget", 9, 9)}
 
 
-@pytest.mark.parametrize("flag", ["--enable-thinking", "--no-enable-thinking", ""])
 def test_the_thinking_mode_of_the_command_line_is_that_of_the_prompts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, flag: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     """JudgeLRM's turn begins with `<think>`, which a template in the other mode closes."""
     monkeypatch.chdir(tmp_path)
@@ -145,15 +144,13 @@ def test_the_thinking_mode_of_the_command_line_is_that_of_the_prompts(
     (folder / "tirjudge.json").unlink()
     tokenizer_of("qwen3").save_pretrained(folder)
     Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
-    arguments = ["rows.jsonl", "--model", str(folder), "--format", "judgelrm-pair", "--max-tokens", "4"]
-    run = judge(*arguments, *filter(None, [flag]))
-    if flag == "--no-enable-thinking":
-        assert run.exit_code == 1
-        [line] = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:1: ")]
-        assert "the chat template closes the thinking before it: enable_thinking must be true" in line
-    else:
-        (judged,) = rows("rows.verdicts.jsonl")
-        assert judged["prompt_tokens"] > 0
+    arguments = ("rows.jsonl", "--model", str(folder), "--format", "judgelrm-pair", "--max-tokens", "4")
+    run = judge(*arguments, "--no-enable-thinking")
+    assert run.exit_code == 1
+    [line] = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:1: ")]
+    assert "enable_thinking must be true" in line
+    judge(*arguments, "--enable-thinking", "--overwrite")
+    assert rows("rows.verdicts.jsonl")[0]["prompt_tokens"] > 0
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import judge, pairs, through, write_rows
 from tirjudge.cli import app, progress
@@ -76,34 +72,3 @@ def test_piped_progress_shows_accuracy_failures_and_cost_so_far(
     ticks = [line for line in run.stderr.splitlines() if re.match(r"\d of 9 rows", line)]
     assert any(re.search(r"50\.0% right of [2468], cost 0\.0\d+", line) for line in ticks), ticks
     assert "cost      0.0800 for 56 tokens read, 24 written" in run.stdout
-
-
-def test_a_terminal_shows_retries_and_waiting_in_one_live_line(
-    tmp_path: Path, endpoint: EndpointServer
-) -> None:
-    write_rows(tmp_path / "rows.jsonl", [row | {"label": 1} for row in pairs(2)])
-    endpoint.delay = 0.4
-    endpoint.answers(failure(503, "loading"), VERDICT)
-    ours, theirs = pty.openpty()
-    words = ("rows.jsonl", "--no-tools", "--order", "given", "--concurrency", "1", *through(endpoint))
-    with subprocess.Popen(
-        [TIRJUDGE, "judge", *words],
-        cwd=tmp_path,
-        env={**os.environ, "COLUMNS": "160", "TERM": "xterm"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-    os.close(ours)
-    assert process.returncode == 0
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
-    assert "503 Service Unavailable: loading; retrying in" in text
-    assert re.search(r"1 of 2 rows .* rows/s, 1 retries \(503 Service Unavailable: loading\)", text)
-    assert "0.0% right of 1" in text

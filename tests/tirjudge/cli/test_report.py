@@ -92,44 +92,6 @@ def test_a_training_run_is_read(tmp_path: Path) -> None:
     assert tables["family"]["contains, tir-pairwise"]["base"]["n"] == 20
 
 
-def test_bad_input_is_one_line(judged: Path, tmp_path: Path) -> None:
-    first = json.loads(judged.read_text().splitlines()[0])
-    files = {
-        "empty.jsonl": b"",
-        "binary.jsonl": b"\xff\xfe\x00\n",
-        "other.jsonl": b'{"id": "a"}\n',
-        "torn.jsonl": judged.read_bytes()[:200],
-        "deep.jsonl": b"[" * 100_000 + b"\n",
-        "numbers.jsonl": (json.dumps(first | {"seconds": "x"}) + "\n").encode(),
-    }
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "strange").mkdir()
-    (tmp_path / "strange" / "metrics.jsonl").write_text("[]\n")
-    (tmp_path / "foreign.jsonl").write_text(json.dumps(first | {"id": "elsewhere"}) + "\n")
-    cases: dict[tuple[object, ...], str] = {
-        (tmp_path / "missing.jsonl",): "missing.jsonl",
-        (tmp_path / "folder",): "no run folder of tirjudge train",
-        (tmp_path / "strange",): "metrics.jsonl:1: not a JSON object",
-        (judged, tmp_path / "folder"): "a training run has a report of its own",
-        (judged, judged): "given twice",
-        (judged, tmp_path / "foreign.jsonl"): "no row in common",
-        (judged, "--price-in", "1"): "belong together",
-        **{(tmp_path / name,): name for name in files},
-    }
-    for arguments, reason in cases.items():
-        run = report(*arguments, "-o", tmp_path / "page.html")
-        assert (run.exit_code, run.stdout) == (2, ""), arguments
-        assert run.stderr.startswith("tirjudge report: "), run.stderr
-        assert reason in run.stderr
-        assert run.stderr.count("\n") == 1
-    assert not (tmp_path / "page.html").exists()
-    before = judged.read_bytes()
-    assert "choose a file that is not one of the runs" in report(judged, "-o", judged).stderr
-    assert judged.read_bytes() == before
-
-
 def test_a_torn_last_row_is_left_out_and_said(judged: Path, tmp_path: Path) -> None:
     path, page = tmp_path / "torn.jsonl", tmp_path / "page.html"
     path.write_bytes(judged.read_bytes()[:-20])

@@ -40,26 +40,16 @@ class Server(ServedCommand):
         return httpx.post(self.url + path, json=body, timeout=100)
 
 
-def test_the_miniature_is_served_and_shuts_down_gracefully() -> None:
-    with Server("--model", str(TRAINED)) as running:
-        assert running.greeting.startswith("tirjudge serve: http://127.0.0.1:")
-        assert httpx.get(f"{running.url}/readyz", timeout=100).status_code == 200
-        pair = {"prompt": "Write a reply that has at least 3 words.", "responses": ["one two three", "one"]}
-        answer = running.ask(pair).json()
-        assert answer["stop"] in ("verdict", "malformed", "token_budget")
-        assert (answer["verdict"] is None) == (answer["stop"] != "verdict")
-        assert running.end() == (0, "tirjudge serve: ended\n")
-
-
 def test_accepted_requests_are_answered_before_the_shutdown(endpoint: EndpointServer) -> None:
     endpoint.delay = 1.0
     endpoint.script = lambda body: chat("<score>7</score>")
     with Server("--model", "m", "--base-url", endpoint.url) as running, ThreadPoolExecutor() as pool:
+        assert running.greeting.startswith("tirjudge serve: http://127.0.0.1:")
         asked = pool.submit(running.ask)
         assert endpoint.arrived.wait(60)
         ended = pool.submit(running.end)
         assert asked.result().json()["scores"] == [7.0]
-        assert ended.result()[0] == 0
+        assert ended.result() == (0, "tirjudge serve: ended\n")
 
 
 def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
@@ -136,7 +126,7 @@ def test_requests_from_the_served_schema_are_answered(endpoint: EndpointServer) 
     endpoint.script = lambda body: chat("<score>7</score>")
     with Server("--model", "m", "--base-url", endpoint.url, "--max-body", "1") as running:
         # 502 and 503 are in the schema; a judge without a score answers 502.
-        assert fuzz_schema(running.url, 60, wait_briefly) == {
+        assert fuzz_schema(running.url, 20, wait_briefly) == {
             "/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/healthz", "/readyz", "/metrics",
         }  # fmt: skip
         assert running.ask().status_code == 200

@@ -140,33 +140,3 @@ def test_programs_get_hostile_responses_unchanged_and_their_outputs_decide_nothi
         shown = next(part["text"] for part in one["views"][0]["segments"] if part["kind"] == "output")
         fences = re.findall(r"^```(?!`).*$", shown, flags=re.MULTILINE)
         assert fences == ["```output", "```"], "a fence in the output must not close the output's own fence"
-
-
-def test_invalid_rows_are_reported_by_line_and_the_rest_is_judged(tmp_path: Path) -> None:
-    example = open_benchmark("judgebench").example
-    published: list[Any] = [
-        row("good", "x", "y"),
-        {key: value for key, value in example.items() if key != "response_B"},
-        row("label", "x", "y", label="A>C"),
-        row("label 2", "x", "y", label=[1]),
-        row("good", "x", "z"),
-        row("null", None, "y"),
-        row("object", {"text": "x"}, "y"),
-        row("question", "x", "y", question="  "),
-        7,
-        row("last", "x", "y"),
-    ]
-    watcher = run(tmp_path, published, lambda context: "<preference>A</preference>", tools=False)
-    assert sorted(one["id"] for one in watcher.rows) == ["good", "last"]
-    path = tmp_path / "rows.jsonl"
-    told = {failure.where: failure.reason for failure in watcher.failures}
-    assert told == {
-        f"{path}:2": "no column 'response_B'",
-        f"{path}:3": "label 'A>C' is no index from 0 to 1, no letter from A to B, no A>B",
-        f"{path}:4": "label is a list, not a text",
-        f"{path}:5": f"its id 'good' is already used by {path}:1",
-        f"{path}:6": "no column 'response_A'",
-        f"{path}:7": "response A is an object, not a text",
-        f"{path}:8": "the prompt is empty",
-        f"{path}:9": "not a JSON object",
-    }

@@ -76,12 +76,6 @@ def test_an_unclosed_quote_ends_the_table(tmp_path: Path) -> None:
     assert RowFile(str(path)).count() == 2
 
 
-def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
-    for name in ("rows.jsonl", "rows.csv"):
-        (tmp_path / name).touch()
-        assert read(tmp_path / name) == []
-
-
 @pytest.mark.parametrize(
     ("name", "text", "format", "reason"),
     [
@@ -112,12 +106,3 @@ def test_rows_are_streamed(tmp_path: Path) -> None:
         assert next(rows) == Row(f"{path}:1", "line-1", {"a": 1})
     finally:
         os.close(end)
-
-
-def test_rows_are_counted_in_one_pass(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"a": 1}\n{"a": 2}\n')
-    file = RowFile(str(path))
-    assert file.count() == 2
-    path.unlink()
-    assert file.count() == 2

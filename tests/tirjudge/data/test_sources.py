@@ -53,13 +53,6 @@ def test_parquet_is_read_whatever_its_name(tmp_path: Path) -> None:
         assert (read[149].where, read[149].default_id) == (f"{tmp_path / name}, item 150", "item-150")
 
 
-def test_an_invalid_parquet_file_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "rows.parquet").write_bytes(b"PAR1 and nothing more")
-    with pytest.raises(ValueError, match="not Parquet") as raised:
-        list(open_rows(str(tmp_path / "rows.parquet")))
-    assert "\n" not in str(raised.value)
-
-
 def test_a_folder_is_a_dataset_with_a_chosen_split(tmp_path: Path) -> None:
     folder = str(data_set(tmp_path / "JudgeBench"))
     rows = open_rows(folder, split="claude")
@@ -76,15 +69,6 @@ def test_a_hub_id_is_looked_up_in_the_mirror_first(tmp_path: Path, monkeypatch: 
     data_set(tmp_path / "ScalerLab" / "JudgeBench")
     monkeypatch.setenv("TIRJUDGE_HUB_MIRROR", str(tmp_path))
     assert open_rows("ScalerLab/JudgeBench", split="gpt").count() == 150
-
-
-def test_a_single_file_is_not_a_dataset(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(ROWS[0]) + "\n")
-    with pytest.raises(ValueError, match="only datasets have configurations and splits; this is a file"):
-        open_rows(str(path), split="train")
-    with pytest.raises(FileNotFoundError):
-        open_rows("folder/none.jsonl")
 
 
 def test_a_dataset_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: EndpointServer) -> None:

@@ -35,12 +35,6 @@ def test_a_row_is_resumed_only_if_a_token_is_left_to_feed(parked: ParkedRows) ->
     assert parked.take(np.array([1, 2, 3])) is None
 
 
-def test_a_prompt_is_kept_for_the_rest_of_its_group(parked: ParkedRows) -> None:
-    prompt = row(1, 2, prompt=True)
-    parked.put(prompt)
-    assert [parked.take(np.array([1, 2, 3])) for _ in range(3)] == [prompt] * 3
-
-
 def test_the_least_recently_used_row_is_evicted_first(parked: ParkedRows) -> None:
     first, second = row(1, prompt=True), row(2, prompt=True)
     for one in (first, second, row(3)):
@@ -50,9 +44,3 @@ def test_the_least_recently_used_row_is_evicted_first(parked: ParkedRows) -> Non
     assert len(parked) == 3
     assert parked.take(np.array([2, 5])) is None
     assert parked.take(np.array([1, 5])) is first
-
-
-def test_a_row_larger_than_the_cache_is_not_kept() -> None:
-    parked = ParkedRows(99)
-    parked.put(row(1))
-    assert len(parked) == 0

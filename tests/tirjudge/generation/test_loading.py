@@ -126,10 +126,6 @@ def test_an_option_overrides_the_dtype_and_emulated_bfloat16_is_a_warning(
         TransformersGenerator.load(str(start), dtype="fp8")
 
 
-def test_the_gain_of_bfloat16_is_measured() -> None:
-    assert 0 < machine.bfloat16_gain() < 100
-
-
 def test_too_little_memory_for_a_model_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = base(tmp_path / "base")
     (tmp_path / "meminfo").write_text("MemAvailable: 100000 kB\n")
@@ -140,12 +136,6 @@ def test_too_little_memory_for_a_model_is_one_line(tmp_path: Path, monkeypatch: 
         f"the model {start} needs 400 MB of memory, and 102 MB are free: end other programs, or name a "
         "smaller model with --model, or an endpoint with --base-url"
     )
-
-
-def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "model.bin").write_text("x")
-    with pytest.raises(GeneratorFailed, match=r"model\.bin': a file must be a GGUF file, and it is not$"):
-        TransformersGenerator.load(str(tmp_path / "model.bin"))
 
 
 @needs_smollm2

@@ -13,7 +13,6 @@ import pytest
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation import GeneratorFailed
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.generation.model_files import Adapter
 
 LORA = {"peft_type": "LORA", "base_model_name_or_path": "runs/gone/model", "r": 4}
 
@@ -51,7 +50,3 @@ def test_the_error_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(GeneratorFailed, match=r"is a LoRA adapter, which needs `pip install peft`$"):
         TransformersGenerator.load(adapter(tmp_path, LORA | {"base_model_name_or_path": "owner/model"}))
-
-
-def test_a_full_model_is_not_an_adapter(tmp_path: Path) -> None:
-    assert Adapter.of(tmp_path) is None

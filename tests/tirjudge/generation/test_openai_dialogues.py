@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure, tokens
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, tokens
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
@@ -24,7 +23,6 @@ from tirjudge_environments import (
     Prompt,
     StopReason,
     Trajectory,
-    Usage,
 )
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.session import Transcript
@@ -73,18 +71,6 @@ def reasoning_chat(body: dict[str, Any]) -> Any:
     """Play a hosted reasoning model: no stop strings, hidden thoughts."""
     assert "thoughts" not in str(body["messages"])
     return chat(judge(body["messages"][-1]["content"]), reasoning_content="thoughts")
-
-
-def calling_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """Answer with two native calls at once, the second of which fails."""
-    if body["messages"][-1]["role"] == "tool":
-        assert [turn["content"] for turn in body["messages"][-2:]] == [
-            "2",
-            "NameError: name 'x' is not defined",
-        ]
-        return chat(VERDICT)
-    calls = [called("print(len(response_a.split()))", "call_a"), called("x", "call_b")]
-    return chat("Let me count.", "tool_calls", tool_calls=calls)
 
 
 @pytest.fixture
@@ -140,13 +126,6 @@ async def test_every_tier_gives_the_same_dialogue(
     assert trajectory.usage.prompt_tokens > 0
 
 
-async def test_native_calls_are_all_answered(server: EndpointServer, box: Sandbox, make: Make) -> None:
-    server.script = calling_chat
-    trajectory = await judged(make(), box, protocol="tool")
-    assert trajectory.stop is StopReason.VERDICT, trajectory.detail
-    assert [call.request.call_id for call in trajectory.calls] == ["call_a", "call_b"]
-
-
 async def test_ids_are_appended_and_never_encoded_again(
     server: EndpointServer, box: Sandbox, make: Make
 ) -> None:
@@ -166,64 +145,6 @@ async def test_ids_are_appended_and_never_encoded_again(
         "only the template's own, and none from a candidate"
     )
     assert transcript.logprobs == tuple(-0.5 if by_model else 0.0 for by_model in transcript.mask)
-
-
-async def test_an_endpoint_that_is_down_ends_the_dialogue_without_a_score(
-    server: EndpointServer, box: Sandbox, make: Make
-) -> None:
-    server.script = lambda body: failure(404, "The model `judge` does not exist.")
-    trajectory = await judged(make(), box)
-    assert trajectory.stop is StopReason.GENERATOR_DOWN
-    assert "404 Not Found: The model `judge` does not exist; check the base URL" in trajectory.detail
-
-
-def greedy(body: dict[str, Any]) -> dict[str, Any]:
-    """Serve vLLM's `/v1/completions` over a real model, with one plain forward pass per token."""
-    ids, logprobs, stop = list(body["prompt"]), [], None
-    end = len(ids) + body["max_tokens"]
-    with torch.no_grad():
-        while len(ids) < end and stop is None:
-            scores = MODEL(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
-            ids.append(int(scores.argmax()))
-            logprobs.append(float(scores.max()))
-            text = TOKENIZER.decode(ids[len(body["prompt"]) :])
-            stop = next((stop for stop in body.get("stop", ()) if stop in text), None)
-    finish = "stop" if stop else "length"
-    return tokens(ids[len(body["prompt"]) :], logprobs, finish, stop_reason=stop)
-
-
-async def test_a_real_model_gives_the_same_as_locally(server: EndpointServer, make: Make) -> None:
-    server.script = greedy
-    prompt = Prompt(messages=(Message("user", "Which one?"),))
-    ids = torch.tensor([ENCODER.prompt(prompt)])
-    local = MODEL.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        max_new_tokens=24,
-        do_sample=False,
-        output_logits=True,
-        return_dict_in_generate=True,
-        pad_token_id=0,
-    )
-    expected = local.sequences[0, ids.shape[1] :]
-    logprobs = torch.cat(local.logits).log_softmax(-1).gather(1, expected[:, None])[:, 0]
-
-    generator = make(tokenizer=TOKENIZER)
-    context = Context(prompt, (), tuple(ids[0].tolist()))
-    completion = await generator.generate(context, Sampling(max_tokens=24))
-    assert completion.token_ids == tuple(expected.tolist())
-    assert completion.usage == Usage(prompt_tokens=ids.shape[1], completion_tokens=24)
-    assert completion.logprobs == pytest.approx(logprobs.tolist(), abs=1e-5)
-    assert completion.text == ENCODER.decode(expected.tolist())
-    assert completion.finish is Finish.LENGTH
-
-    stop = completion.text[3:6]
-    context = Context(Prompt(messages=prompt.messages, stop=(stop,)), (), context.ids)
-    shorter = await generator.generate(context, Sampling(max_tokens=24))
-    assert shorter.finish is Finish.STOP
-    assert shorter.token_ids == completion.token_ids[: len(shorter.token_ids)]
-    assert stop in shorter.text
-    assert stop not in ENCODER.decode(shorter.token_ids[:-1])
 
 
 async def test_the_request_of_the_completions_tier(server: EndpointServer, make: Make) -> None:
@@ -274,7 +195,6 @@ async def test_the_context_length_is_detected(server: EndpointServer, make: Make
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (tokens(None, [-0.5]), "returns no token ids or no logprobs"),
         (tokens([4], None), "returns no token ids or no logprobs"),
         (tokens([4, 5], [-0.5]), "returned 2 token ids, but 1 logprobs"),
     ],
@@ -300,8 +220,3 @@ async def test_a_tokenizer_from_a_folder_knows_all_end_tokens(
     completion = await generator.generate(Context(Prompt(messages=()), (), (5,)), Sampling())
     assert (completion.text, completion.finish) == ("A.", Finish.END)
     assert completion.token_ids == tuple(ids)
-
-
-async def test_a_missing_tokenizer_is_reported(make: Make, tmp_path: Path) -> None:
-    with pytest.raises(GeneratorFailed, match=r"cannot load the tokenizer '.*nowhere': [^\n]*$"):
-        make(tokenizer=str(tmp_path / "nowhere"))

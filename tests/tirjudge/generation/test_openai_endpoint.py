@@ -67,21 +67,14 @@ async def test_text_that_utf_8_cannot_hold_is_read_at_the_first_attempt(
 @pytest.mark.parametrize(
     "trouble",
     [
-        failure(408, "slow"),
-        failure(409, "conflict"),
         failure(429, "busy"),
         failure(500, "oops"),
-        HTMLResponse("<html><title>502</title>Bad Gateway</html>", 502),
         PlainTextResponse("overloaded", 503),
         torn(),
         Response("{'not': json", media_type="application/json"),
-        Response("", media_type="application/json"),
         HTMLResponse("<html>Log in, please</html>"),
         JSONResponse({"choices": []}),
-        JSONResponse({"choices": [{"text": "of another API"}]}),
-        JSONResponse([1, 2]),
         JSONResponse({"error": {"message": "provider down", "code": 502}}),
-        JSONResponse({"error": "something"}),
         chat("half", "abort"),
         Response(b'{"choices": ' + b"[" * 100_000, media_type="application/json"),
     ],
@@ -96,7 +89,7 @@ async def test_temporary_failures_are_retried(
     assert 0 < pauses[0] <= endpoint_module.FIRST_PAUSE
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422])
+@pytest.mark.parametrize("status", [400, 401, 422])
 async def test_permanent_failures_are_not_retried(
     server: EndpointServer, pauses: list[float], status: int
 ) -> None:
@@ -107,48 +100,22 @@ async def test_permanent_failures_are_not_retried(
     assert pauses == []
 
 
-async def test_an_error_inside_a_200_is_an_error(server: EndpointServer, pauses: list[float]) -> None:
-    server.answers(JSONResponse({"error": {"message": "No credit left", "code": 402}}))
-    with pytest.raises(GeneratorFailed, match="402 Payment Required: No credit left"):
-        await ask(server.url)
-    assert pauses == []
-
-
-async def test_retry_after_in_seconds(server: EndpointServer, pauses: list[float]) -> None:
-    server.answers(
-        failure(429, "busy", {"retry-after": "7"}), failure(503, "busy", {"retry-after": "0.5"}), chat("A")
-    )
+async def test_a_pause_is_as_long_as_the_endpoint_asks(server: EndpointServer, pauses: list[float]) -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    asked = ("7", later, "soon")
+    server.answers(*(failure(429, "busy", {"retry-after": one}) for one in asked), chat("A"))
     assert await ask(server.url) == "A"
     assert 7 <= pauses[0] <= 7.5
-    assert 0.5 <= pauses[1] <= 1.5
-
-
-async def test_retry_after_as_a_date(server: EndpointServer, pauses: list[float]) -> None:
-    later = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-    past = format_datetime(datetime.now(UTC) - timedelta(seconds=90), usegmt=True)
-    server.answers(
-        failure(429, "busy", {"retry-after": later}),
-        failure(429, "busy", {"retry-after": past}),
-        failure(429, "busy", {"retry-after": "soon"}),
-        chat("A"),
-    )
-    assert await ask(server.url) == "A"
-    assert 60 < pauses[0] < 91
-    assert 0 <= pauses[1] <= 1
+    assert 60 < pauses[1] < 91.5
     assert 0 < pauses[2] <= 2
-
-
-async def test_the_requested_wait_is_respected(server: EndpointServer) -> None:
-    """With the real clock, the second request comes no sooner than the first answer allowed."""
-    server.answers(failure(429, "busy", {"retry-after": "0.2"}), chat("A"))
-    assert await ask(server.url) == "A"
-    first, second = server.asked
-    assert second.at - first.at >= 0.2
 
 
 async def test_a_spent_quota_is_not_waited_for(server: EndpointServer, pauses: list[float]) -> None:
     server.answers(failure(429, "You exceeded your current quota", code="insufficient_quota"))
     with pytest.raises(GeneratorFailed, match="429 Too Many Requests: You exceeded"):
+        await ask(server.url)
+    server.answers(JSONResponse({"error": {"message": "No credit left", "code": 402}}))
+    with pytest.raises(GeneratorFailed, match="402 Payment Required: No credit left"):
         await ask(server.url)
     server.answers(failure(429, "daily limit", {"retry-after": "86400"}))
     with pytest.raises(GeneratorFailed, match="its Retry-After is 86400 seconds"):
@@ -233,7 +200,6 @@ async def test_an_error_is_one_short_printable_line(server: EndpointServer) -> N
     ("body", "words"),
     [
         (json.dumps({"error": "plain words"}), "plain words"),
-        (json.dumps({"message": "on top"}), "on top"),
         (json.dumps({"detail": "FastAPI's"}), "FastAPI's"),
         (json.dumps({"detail": [{"loc": ["body", "x"], "msg": "a field"}]}), "x: a field"),
         ("<html><head><title>T</title></head><body><h1>Not <b>here</b></h1></body>", "Not here"),
@@ -304,13 +270,4 @@ async def test_the_query_of_the_address_is_sent_and_never_shown(
     server.answers(failure(401, "who?"))
     with pytest.raises(GeneratorFailed) as refused:
         await ask(address)
-    server.answers(failure(500, "oops"))
-    with pytest.raises(GeneratorFailed) as failed:
-        await ask(address)
-    assert "hidden" not in f"{refused.value} {failed.value}"
-
-
-async def test_a_query_without_an_api_version_keeps_the_usual_header(server: EndpointServer) -> None:
-    await ask(f"{server.url}/v1?region=eu", api_key="secret")
-    assert server.asked[0].query == "region=eu"
-    assert server.asked[0].headers["authorization"] == "Bearer secret"
+    assert "hidden" not in str(refused.value)

@@ -129,7 +129,6 @@ def test_the_processes_end_when_their_parent_is_killed(model: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("folder", "options", "error", "message"),
     [
-        ("missing", {"processes": 2}, GeneratorFailed, "no such folder"),
         ("model", {"processes": 0}, ValueError, "processes must be auto or a number from 1 up, not 0"),
         ("model", {"processes": 2, "dtype": "fp8"}, ValueError, "dtype must be one of"),
     ],
@@ -142,33 +141,20 @@ def test_a_model_that_cannot_be_loaded_is_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_a_small_model_runs_in_this_process(model: str) -> None:
-    assert isinstance(open_generator("transformers", model), TransformersGenerator)
-
-
-def test_a_larger_model_gets_a_process_for_each_core(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
-    monkeypatch.setattr(processes, "SIZES", range(size, size + 1))
-    monkeypatch.setattr(processes, "_GPU_FILES", ())
-    monkeypatch.setattr(processes, "free_memory", lambda: 10**12)
-    for cores, expected in ((1, 1), (2, 2), (64, processes.MOST)):
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
-        assert processes._unasked(model, None) == expected
-    assert processes._unasked(model, "cuda") == 1
-    monkeypatch.setattr(processes, "_GPU_FILES", ("/dev/null",))
-    assert processes._unasked(model, None) == 1
-
-
-def test_no_more_processes_start_unasked_than_memory_holds_copies(
-    model: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("cores", "megabytes", "expected"),
+    [(1, 10**6, 1), (2, 10**6, 2), (64, 10**6, processes.MOST), (64, 100, 1), (64, 2_200, 3)],
+)
+def test_a_larger_model_gets_a_process_for_each_core_and_copy_in_memory(
+    model: str, monkeypatch: pytest.MonkeyPatch, cores: int, megabytes: int, expected: int
 ) -> None:
     size = sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
     monkeypatch.setattr(processes, "SIZES", range(size, size + 1))
     monkeypatch.setattr(processes, "_GPU_FILES", ())
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    for megabytes, expected in ((100, 1), (2_200, 3)):
-        monkeypatch.setattr(processes, "free_memory", lambda free=megabytes: free * 1_000_000)
-        assert processes._unasked(model, None) == expected
+    monkeypatch.setattr(processes, "free_memory", lambda: megabytes * 1_000_000)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    assert processes._unasked(model, None) == expected
+    assert processes._unasked(model, "cuda") == 1
 
 
 def test_a_process_that_is_killed_fails_its_rows_in_one_line(
@@ -186,14 +172,3 @@ def test_a_process_that_is_killed_fails_its_rows_in_one_line(
         loop.run(killed())
     # The other process takes all later rows, those of known dialogues too.
     assert all(completion.token_ids for completion in loop.run(eight()))
-
-
-def test_rows_that_run_when_the_generator_is_closed_are_cancelled(model: str, loop: asyncio.Runner) -> None:
-    async def closed() -> list[Completion | BaseException]:
-        generator = ProcessesGenerator(model, processes=2, max_rows=4, max_context=128)
-        rows = [asyncio.create_task(generator.generate(context(n), sampling(n))) for n in range(4)]
-        await asyncio.sleep(0)
-        await generator.close()
-        return await asyncio.wait_for(asyncio.gather(*rows, return_exceptions=True), 10)
-
-    assert all(isinstance(one, asyncio.CancelledError) for one in loop.run(closed()))

@@ -189,18 +189,6 @@ async def test_a_resumed_row_is_fed_only_the_appended_tokens(make: Make) -> None
     assert generator.tokens_fed - before == 1 + 33 + sampled(again) - 1
 
 
-async def test_without_room_for_parked_rows_a_context_is_prefilled_again(make: Make) -> None:
-    model = tiny_qwen3()
-    generator = make(model, parked_bytes=0)
-    (ids,) = prompts(50)
-    first = await generator.generate(context(ids), SAMPLED)
-    before = generator.tokens_fed
-    longer = [*ids, *first.token_ids]
-    again = await generator.generate(context(longer), sampling(0, 7))
-    assert_exact(model, longer, again)
-    assert generator.tokens_fed - before == len(longer) + sampled(again) - 1
-
-
 async def test_a_request_joins_and_leaves_while_another_runs(make: Make) -> None:
     generator = make()
     follow(generator, [5, 6, 7])
@@ -329,14 +317,6 @@ async def test_a_failed_forward_pass_fails_only_its_rows_in_one_line(make: Make)
     assert sampled(completion) > 0
 
 
-def test_one_generator_serves_one_event_loop_after_another() -> None:
-    generator = TransformersGenerator(tiny_qwen3().double(), TOKENIZER, name="tiny")
-    (ids,) = prompts(20)
-    first, second = (asyncio.run(generator.generate(context(ids), SAMPLED)) for _ in range(2))
-    assert first.token_ids == second.token_ids
-    asyncio.run(generator.close())
-
-
 def test_an_event_loop_that_ends_early_ends_its_rows() -> None:
     generator = TransformersGenerator(tiny_qwen3(), TOKENIZER, name="tiny")
     follow(generator, [5, 6, 7])
@@ -360,17 +340,6 @@ async def test_a_model_is_loaded_from_a_folder(tmp_path: Path) -> None:
     assert generator.model == str(tmp_path)
     assert_exact(model, ids, await generator.generate(context(ids), SAMPLED))
     await generator.close()
-
-
-@pytest.mark.parametrize("folder", [".", "missing"])
-def test_a_folder_without_a_model_is_one_line(folder: str, tmp_path: Path) -> None:
-    with pytest.raises(GeneratorFailed, match=r"^cannot load the model .*$"):
-        TransformersGenerator.load(str(tmp_path / folder))
-
-
-def test_attention_that_does_not_fit_a_padded_batch_is_refused() -> None:
-    with pytest.raises(ValueError, match="flex_attention"):
-        TransformersGenerator(tiny_qwen3(attn_implementation="flex_attention"), TOKENIZER, name="tiny")
 
 
 def test_a_row_is_never_longer_than_a_sliding_window() -> None:

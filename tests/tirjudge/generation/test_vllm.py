@@ -152,19 +152,6 @@ async def test_a_turn_ends_with_the_context_and_a_full_context_is_refused(genera
         await generator.generate(Context(Prompt(messages=()), (), None), GREEDY)
 
 
-async def test_cancelling_frees_the_row(generator: VllmGenerator) -> None:
-    (ids,) = prompts(8)
-    row = asyncio.create_task(generator.generate(context(ids), Sampling(temperature=1.0, max_tokens=200)))
-    while not generator._engine.output_processor.has_unfinished_requests():  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
-    with pytest.raises(RuntimeError, match="while 1 rows were running"):
-        await generator.load_weights(Path("elsewhere"))
-    row.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await row
-    assert not generator._engine.output_processor.has_unfinished_requests()
-
-
 async def test_new_weights_reach_the_tied_output_layer_and_caches_are_dropped(
     generator: VllmGenerator, folder: Path, tmp_path: Path
 ) -> None:
@@ -263,14 +250,6 @@ async def test_an_engine_that_dies_during_a_sync_is_an_error_and_all_weights_are
             await generator.generate(context([5, 6]), GREEDY)
     finally:
         await generator.close()
-
-
-async def test_a_model_that_vllm_cannot_load_is_one_line(tmp_path: Path) -> None:
-    TOKENIZER.save_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text('{"architectures": ["Nothing"], "model_type": "nothing"}')
-    with pytest.raises(GeneratorFailed, match="cannot load") as failure:
-        VllmGenerator.load(str(tmp_path), **CPU)
-    assert "\n" not in str(failure.value)
 
 
 async def test_an_adapter_samples_as_in_our_own_generator(folder: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -50,8 +49,6 @@ def verdict(*satisfied: float | None, weight: float = 1, must_have: bool = False
         ([verdict(1, 0, weight=3), verdict(0, 1)], (0,), {0: 0.75, 1: 0.25}),
         # A must-have outweighs everything else.
         ([verdict(1, 0, weight=9), verdict(0, 1, must_have=True)], (1,), {0: 0.0, 1: 0.1}),
-        # A shared must-have fails nobody.
-        ([verdict(0.5, 0.5, must_have=True), verdict(1, 0)], (0,), {0: 0.75, 1: 0.25}),
         # Equal aggregates are a tie, also where 0.1 + 0.2 and 0.3 differ as floats.
         (
             [verdict(1, 0, weight=0.1), verdict(1, 0, weight=0.2), verdict(0, 1, weight=0.3)],
@@ -60,16 +57,11 @@ def verdict(*satisfied: float | None, weight: float = 1, must_have: bool = False
         ),
         # An unknown verdict that cannot change the choice leaves only the scores open.
         ([verdict(1, 0, weight=3), verdict(None, None)], (0,), {}),
-        ([verdict(1, 0), verdict(None, None)], (), {}),
-        # Whatever the answer, a response without a must-have has 0.
-        ([verdict(0, 0, must_have=True), verdict(None, None)], (0, 1), {0: 0.0, 1: 0.0}),
         # An unknown must-have may leave nothing of a lead.
         ([verdict(1, 0, weight=9), verdict(None, 1, must_have=True)], (), {1: 0.1}),
         # A weight of 0 changes nothing, unless it is a must-have.
         ([verdict(1, 0), verdict(None, None, weight=0)], (0,), {0: 1.0, 1: 0.0}),
         ([verdict(1), verdict(0, weight=3)], (), {0: 0.25}),
-        ([verdict(1), verdict(None, weight=3)], (), {}),
-        ([verdict(0, must_have=True), verdict(None)], (), {0: 0.0}),
     ],
 )
 def test_the_aggregate_is_the_weighted_share_of_satisfied_criteria(
@@ -192,58 +184,6 @@ def test_each_criterion_has_its_own_dialogue_program_and_verdict() -> None:
     assert listed.verdict is not None
     assert len(listed.criteria) == 3
     assert [len(one.satisfied) for one in listed.criteria] == [3, 3, 3]
-
-
-def test_formats_without_tools_judge_by_criteria_too() -> None:
-    def holds(context: Context, response: str) -> bool:
-        (text,) = (text for text in CHECKS if text in asked(context))
-        return bool(eval(CHECKS[text].format(repr(response))))
-
-    def rm_r1(context: Context) -> str:
-        return f"<answer>[[{'A' if holds(context, GOOD) and not holds(context, DOG) else 'B'}]]</answer>"
-
-    def j1_pos(context: Context) -> str:
-        response = next(text for text in (GOOD, SHORT, DOG) if f"\n{text}\n" in asked(context))
-        return f"<think>x</think>\n<score> {8.5 if holds(context, response) else 3} </score>"
-
-    with judge(rm_r1, format="rm-r1", options={"order": "given"}) as judging:
-        pair = judging.compare(PROMPT, GOOD, DOG, criteria=CRITERIA)
-    # Neither a cat nor the length separates them, and B is named; the dog decides as a must-have.
-    assert satisfied(pair) == [(0, 1), (0, 1), (1, 0)]
-    assert (pair.verdict, dict(pair.scores)) == ("A", {0: 0.25, 1: 0.0})
-    with judge(j1_pos, format="j1-pos") as judging:
-        alone = judging.rank(PROMPT, [GOOD, SHORT], criteria=CRITERIA)
-    assert satisfied(alone) == [(1, 1), (1, 0), (1, 1)]
-    assert dict(alone.scores) == {0: 1.0, 1: 0.5}
-    assert alone.criteria[1].scores == [8.5, 3.0]
-
-
-def test_the_score_that_satisfies_is_an_option() -> None:
-    def six(context: Context) -> str:
-        return "<score>6</score>"
-
-    with judge(six, tools=False) as judging:
-        assert judging.score(PROMPT, GOOD, criteria=["a"]).score == 1.0
-    with judge(six, tools=False, satisfied_from=6.5) as judging:
-        result = judging.score(PROMPT, GOOD, criteria=["a"])
-        assert (result.score, result.criteria[0].satisfied_from) == (0.0, 6.5)
-
-
-def test_samples_are_combined_within_each_criterion() -> None:
-    turns: dict[str, int] = {}
-
-    def wavering(context: Context) -> str:
-        key = "first" if "first thing" in asked(context) else "second"
-        turns[key] = turns.get(key, 0) + 1
-        return f"<score>{(9, 9, 3)[turns[key] % 3] if key == 'first' else 2}</score>"
-
-    with judge(wavering, tools=False, samples=3) as judging:
-        result = judging.score(PROMPT, GOOD, criteria=["the first thing", "another thing"])
-    assert (satisfied(result), result.score) == ([(1,), (0,)], 0.5)
-    assert result.criteria[0].scores == [7.0]
-    assert sorted((view.criterion, view.sample) for view in result.views) == [
-        (number, sample) for number in range(2) for sample in range(3)
-    ]
 
 
 def test_a_missing_verdict_is_never_a_0_and_a_failed_call_fails_the_row() -> None:
@@ -433,15 +373,9 @@ def test_protocols_score_the_aggregate_of_each_order(results: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (
-            lambda row: [one.update(weight=0) for one in row["criteria"]],
-            "weights of the criteria add up to 0",
-        ),
+        (lambda row: [one.update(weight=0) for one in row["criteria"]], "weights of the criteria add up"),
         (lambda row: row["views"][0].update(order=[0, 10**12]), "views show 1000000000001 responses"),
-        (
-            lambda row: row["views"].clear() or row["views"].append(LONE_VIEW),
-            "the criteria do not have the same views",
-        ),
+        (lambda row: row["views"].pop(), "the criteria do not have the same views"),
     ],
 )
 def test_an_edited_file_is_refused_in_one_line(
@@ -454,29 +388,6 @@ def test_an_edited_file_is_refused_in_one_line(
     with pytest.raises(ValueError, match=reason) as found:
         list(open_replay(path))
     assert str(found.value).startswith(f"{path}:1: ")
-    run_again = CliRunner().invoke(app, ["reproduce", str(path), *FAST])
-    assert run_again.exit_code in (1, 2)
-    assert run_again.exception is None or isinstance(run_again.exception, SystemExit)
-
-
-LONE_VIEW = {
-    "view": "AB",
-    "order": [0, 1],
-    "criterion": 7,
-    "verdict": None,
-    "stop": "malformed",
-    "segments": [{"kind": "reasoning", "text": "?"}],
-}
-
-
-def test_files_without_texts_can_still_be_checked(tmp_path: Path) -> None:
-    path = judge_to(tmp_path / "out.jsonl", ROWS[:1], checking, texts=False, order="both")
-    row = lines(path)["pair"]
-    assert "reference" not in row
-    assert all("text" not in one for one in row["criteria"])
-    assert "criterion 2 (weight 2):" in run("show", path, "pair")
-    (found,) = open_replay(path)
-    assert found.votes[0].best == (0,)
 
 
 def test_a_row_is_judged_again_if_its_criteria_change_and_older_digests_stay() -> None:
@@ -492,24 +403,3 @@ def test_a_row_is_judged_again_if_its_criteria_change_and_older_digests_stay() -
         )
     ]
     assert len({digest(one) for one in (task, *others)}) == 4
-
-
-def test_many_criteria_run_at_the_same_time() -> None:
-    at_once, most = 0, 0
-
-    class Slow:
-        model, encoder = "slow", None
-
-        async def generate(self, context: Context, sampling: Any) -> Any:
-            nonlocal at_once, most
-            at_once += 1
-            most = max(most, at_once)
-            await asyncio.sleep(0.01)
-            at_once -= 1
-            return await ScriptedGenerator(lambda _: "<score>9</score>").generate(context, sampling)
-
-        async def close(self) -> None: ...
-
-    with Judge(generator=Slow(), tools=False) as judging:
-        assert judging.score(PROMPT, GOOD, criteria=[f"criterion {n}" for n in range(8)]).score == 1.0
-    assert most == 8

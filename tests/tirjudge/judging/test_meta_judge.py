@@ -174,17 +174,6 @@ async def test_a_judge_with_questions_needs_a_meta_judge() -> None:
         await rollout.score(await rollout.group(TASK, 1))
 
 
-async def test_answers_come_from_any_generator() -> None:
-    reward_questions = RewardQuestions(ScriptedGenerator(["one"]))
-    assert await reward_questions.answers([ask("a")]) == {"a": "one"}
-
-    def down(context: Any) -> str:
-        raise GeneratorFailed("out of memory")
-
-    with pytest.raises(NotAnswered, match="out of memory"):
-        await RewardQuestions(ScriptedGenerator(down), patience=0.0).answers([ask("a")])
-
-
 async def test_a_local_model_is_loaded_at_the_first_question(tmp_path: Path) -> None:
     config = MetaJudgeConfig(model=str(tmp_path / "no-such-model"), patience=0.0)
     reward_questions = config.open()

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import httpx2
@@ -104,21 +103,10 @@ async def test_a_program_cannot_write_to_the_servers_transport(url: str) -> None
         )
 
 
-@pytest.mark.parametrize("arguments", [{}, {"python_code": 1}, {"python_code": "1", "global_variables": [1]}])
-async def test_wrong_arguments_are_an_error_that_names_them(url: str, arguments: dict[str, object]) -> None:
-    async with Client(url) as client:
-        result = await client.call_tool("run_python_code", arguments)
-    assert result.is_error
-    assert ("global_variables" if "global_variables" in arguments else "python_code") in result.content[
-        0
-    ].text
-
-
 @pytest.mark.parametrize(
     ("headers", "size", "status"),
     [
         ({"host": "evil.example"}, 2, 403),
-        ({"origin": "http://evil.example"}, 2, 403),
         ({"content-type": "text/plain"}, 2, 415),
         ({}, 17 << 20, 413),
     ],
@@ -130,13 +118,6 @@ def test_the_sandbox_servers_guard_protects_it(
     request = httpx.Request("POST", url, headers={**accepted, **headers}, content=b" " * size)
     with httpx.Client() as client:
         assert client.send(request).status_code == status
-
-
-def test_a_body_of_many_values_is_refused(url: str) -> None:
-    """Parsed, they would hold up all other callers."""
-    accepted = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-    answer = httpx.post(url, headers=accepted, content=b"[" + b"1," * 100_000 + b"1]")
-    assert (answer.status_code, answer.json()["detail"]) == (413, "a body may have 100000 values")
 
 
 async def test_callers_take_turns(tmp_path: Path) -> None:
@@ -193,33 +174,6 @@ async def test_the_judges_programs_run_in_the_chosen_sandbox() -> None:
             async with Client(url) as client:
                 await judge(client, endpoint)
         assert 'tirjudge_programs_total{status="ok"} 1.0' in remote.metrics()
-
-
-@pytest.mark.parametrize("order", ["given", "both"])
-async def test_letters_of_every_order_are_mapped_back(order: str) -> None:
-    """The judge believes its program, which names responses as they are shown."""
-
-    def measuring(body: dict[str, Any]) -> dict[str, Any]:
-        output = body["messages"][-1]["content"]
-        if "longer:" not in output:
-            code = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')"
-            return chat(f"```python\n{code}\n```\n")
-        return chat(f"<preference>{output.split('longer: ')[1][0]}</preference>")
-
-    with serving() as endpoint:
-        endpoint.script = measuring
-        chosen = ("--order", order, "--model", "m", "--base-url", endpoint.url)
-        with http_server(*chosen) as url:
-            async with Client(url) as client:
-                asked = {"prompt": "Which is longer?", "responses": ["short", "the longest"]}
-                answer = (await client.call_tool("judge", asked)).structured_content
-    assert (answer["verdict"], answer["choice"]) == ("B", 1)
-    views = answer["views"]
-    assert [one["order"] for one in views] == ([[0, 1]] if order == "given" else [[0, 1], [1, 0]])
-    assert [one["verdict_as_shown"] for one in views] == ["B", "A"][: len(views)]
-    for program, view in zip(answer["programs"], views, strict=True):
-        assert program["letters"][program["output"].removeprefix("longer: ")] == 1
-        assert view["letters"][view["verdict_as_shown"]] == 1
 
 
 async def judge(client: Client, endpoint: EndpointServer) -> None:

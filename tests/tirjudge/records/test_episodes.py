@@ -30,7 +30,6 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.formats.tir_comparison import TirPairwise
-from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_sandbox import Sandbox, open_sandbox
 
 TASK = JudgeTask(
@@ -124,16 +123,6 @@ async def test_an_episode_is_one_json_line(sandbox: Sandbox) -> None:
     assert trajectory["prompt"][0]["role"] == "user"
 
 
-async def test_ids_are_recorded_on_request(sandbox: Sandbox) -> None:
-    turn = Completion(
-        text="<preference>A</preference>", finish=Finish.END, token_ids=(5, 6), logprobs=(-1.0, -2.0)
-    )
-    (trajectory,) = (await played(sandbox, turn)).trajectories
-    (segment,) = trajectory_record(trajectory, ids=True)["segments"]
-    assert (segment["ids"], segment["logprobs"]) == ([5, 6], [-1.0, -2.0])
-    assert "ids" not in trajectory_record(trajectory)["segments"][0]
-
-
 @pytest.mark.parametrize("protocol", ["fence", "tool"])
 async def test_a_record_is_read_back_as_its_trajectory(sandbox: Sandbox, protocol: str) -> None:
     """Its score is the same too; the record leaves out bindings, stop strings and the program's placement."""
@@ -151,15 +140,3 @@ async def test_a_record_is_read_back_as_its_trajectory(sandbox: Sandbox, protoco
     assert [call.request.call_id for call in again.calls] == [c.request.call_id for c in trajectory.calls]
     judge = TirPairwise(order="given")
     assert judge.score([replace(episode, trajectories=(again,))], {}) == judge.score([episode], {})
-
-
-async def test_ids_and_scores_are_read_back(sandbox: Sandbox) -> None:
-    turn = Completion(text="<score>7.5</score>", finish=Finish.END, token_ids=(5, 6), logprobs=(-1.0, -2.0))
-    episode = await Rollout(TirPointwise(), ScriptedGenerator([turn]), sandbox).episode(TASK)
-    for trajectory in episode.trajectories:
-        again = read_trajectory(json.loads(encode_line(trajectory_record(trajectory, ids=True))))
-        assert (again.verdict, again.segments, again.usage) == (
-            trajectory.verdict,
-            trajectory.segments,
-            trajectory.usage,
-        )

@@ -145,16 +145,6 @@ def test_pages_are_accessible_and_fit(chromium: Any, url: str, width: int, schem
         assert serious(page) == []
 
 
-def test_the_theme_can_be_chosen(chromium: Any, url: str) -> None:
-    with opened(chromium, url, color_scheme="light") as page:
-        paper = "getComputedStyle(document.body).backgroundColor"
-        light = page.evaluate(paper)
-        page.locator("#theme").click()
-        assert page.evaluate(paper) == light
-        page.locator("#theme").click()
-        assert page.evaluate(paper) != light
-
-
 def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_path: Path) -> None:
     after = tmp_path / "after.jsonl"
     shutil.copy(judged, after)

@@ -16,7 +16,7 @@ from tirjudge.generation import ContextTooLong, Generator, GeneratorFailed, Samp
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
-from tirjudge_environments import By, Completion, Context, JudgeTask, Message, StopReason, Trajectory
+from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.session import Transcript
@@ -42,10 +42,6 @@ def task(name: str = "t") -> JudgeTask:
 def dialogue(context: Context) -> str:
     """Write a program first, then the answer."""
     return ANSWER if context.segments else PROGRAM
-
-
-def written_by(trajectory: Trajectory, by: By) -> list[str]:
-    return [segment.text for segment in trajectory.segments if segment.by is by]
 
 
 @pytest.fixture
@@ -86,19 +82,6 @@ async def test_a_program_runs_and_its_output_precedes_the_verdict(sandbox: Sandb
     assert trajectory.stop is StopReason.VERDICT
     assert trajectory.verdict is not None
     assert trajectory.verdict.choice == 0
-
-
-async def test_the_model_sees_the_last_line_of_an_error(sandbox: Sandbox) -> None:
-    seen: list[str] = []
-
-    def script(context: Context) -> str:
-        if not context.segments:
-            return "```python\ndef f():\n    return 1 / 0\nf()\n```\n"
-        seen.append(context.segments[-1].text)
-        return ANSWER
-
-    await Rollout(JUDGE, ScriptedGenerator(script), sandbox).episode(task())
-    assert seen == ["```output\nZeroDivisionError: division by zero\n```\n"]
 
 
 async def test_a_group_has_every_sample_of_every_view(sandbox: Sandbox) -> None:
@@ -155,14 +138,6 @@ async def test_a_failed_generator_ends_only_its_own_trajectory(sandbox: Sandbox)
     assert episodes[1].trajectories[0].detail == "HTTP 503 from the endpoint"
 
 
-async def test_a_configuration_error_is_raised_unchanged(sandbox: Sandbox) -> None:
-    def script(_: Context) -> str:
-        raise LookupError("not a generator's failure")
-
-    with pytest.raises(LookupError, match="not a generator"):
-        await Rollout(JUDGE, ScriptedGenerator(script), sandbox).group(task(), 2)
-
-
 class Recorder:
     """A generator that records its requests."""
 
@@ -210,16 +185,6 @@ async def test_budgets_end_a_judge_that_only_runs_programs(budget: Budget, stop:
     sandbox.open.set()
     (trajectory,) = (await rollout.episode(task())).trajectories
     assert trajectory.stop is stop
-
-
-async def test_a_turn_is_limited_to_the_remaining_tokens() -> None:
-    encoder = ChatEncoder(bpe_tokenizer(PROGRAM, OUTPUT))
-    recorder = Recorder(ScriptedGenerator(dialogue, encoder=encoder))
-    rollout, sandbox = held(recorder, budget=Budget(tokens=500), sampling=Sampling(max_tokens=490))
-    sandbox.open.set()
-    await rollout.episode(task())
-    used = len(encoder.text(PROGRAM)) + len(encoder.text(OUTPUT))
-    assert [sampling.max_tokens for _, sampling in recorder.asked] == [490, 500 - used]
 
 
 async def test_a_program_has_the_limits_of_the_rollout_and_a_seed_of_its_own() -> None:
@@ -290,20 +255,6 @@ async def test_episodes_come_as_they_finish_and_tasks_are_drawn_as_needed() -> N
     assert finished == ["a", "b", "c", "d", "slow"]
 
 
-async def test_leaving_the_episodes_cancels_the_rest() -> None:
-    def script(context: Context) -> str:
-        return dialogue(context) if "slow" in context.prompt.messages[0].content else ANSWER
-
-    rows = [JudgeTask(id=n, prompt=(Message("user", n),), candidates=("x", "y")) for n in ("slow", "a")]
-    rollout, sandbox = held(ScriptedGenerator(script))
-    async with aclosing(rollout.episodes(rows)) as episodes:
-        async for episode in episodes:
-            assert episode.task.id == "a"
-            await sandbox.started.get()
-            break
-    assert sandbox.cancelled == 1
-
-
 @cache
 def memorised() -> tuple[Any, Any]:
     """Train a tiny Qwen3 on the dialogue above until it reproduces it, so a real model runs a program."""
@@ -328,21 +279,6 @@ def learn(model: Any, encoder: ChatEncoder) -> None:
         if loss < 0.005:
             return
     raise AssertionError("the dialogue was not learnt")
-
-
-async def test_a_real_model_asks_for_a_program_reads_its_output_and_gives_its_verdict(
-    sandbox: Sandbox,
-) -> None:
-    generator = Recorder(TransformersGenerator(*memorised(), name="tiny"))
-    (trajectory,) = (await Rollout(JUDGE, generator, sandbox).episode(task())).trajectories
-    assert [segment.text for segment in trajectory.segments] == [PROGRAM, OUTPUT, ANSWER]
-    assert trajectory.verdict is not None
-    assert trajectory.verdict.choice == 0
-    encoder, transcript = generator.encoder, Transcript.of(trajectory)
-    assert encoder is not None
-    assert encoder.decode([i for i, m in zip(transcript.completion_ids, transcript.mask, strict=True) if m])
-    assert generator.inner.tokens_fed == len(transcript.prompt_ids) + len(transcript.completion_ids) - 1
-    await generator.close()
 
 
 async def test_ids_stay_as_sampled_where_encoding_the_text_again_would_change_them(sandbox: Sandbox) -> None:

@@ -167,8 +167,3 @@ def test_bradley_terry_scores_are_those_of_a_general_optimizer() -> None:
             for member in range(size)
         ]
         assert bradley_terry_shares(size, played) == pytest.approx(expected, abs=1e-5)
-
-
-def test_an_unknown_method_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="no method 'elo'; there are round-robin, knockout, pivot, swiss"):
-        open_tournament("elo")

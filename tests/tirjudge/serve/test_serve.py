@@ -12,7 +12,6 @@ from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.spending import CostReached
-from tirjudge.judge import Judge
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
 from tirjudge_environments import Completion, Context, Finish
 from tirjudge_sandbox.server.guard import Access
@@ -137,16 +136,6 @@ def test_letters_of_both_orders_lead_to_the_same_response() -> None:
     assert given["letters"] != reversed_["letters"]
 
 
-def test_a_random_order_is_stated_too() -> None:
-    third = ScriptedGenerator(lambda context: "<preference>C</preference>")
-    with judge_serving(third, order="random") as server:
-        answers = server.judge([question("x", "y", "z", id=str(number)) for number in range(12)])
-    assert len({tuple(one["views"][0]["order"]) for one in answers}) > 1
-    for one in answers:
-        assert one["views"][0]["verdict_as_shown"] == "C"
-        assert one["views"][0]["letters"]["C"] == one["views"][0]["order"][2] == one["choice"]
-
-
 def test_a_response_shown_alone_has_no_letter(served: JudgeServer) -> None:
     views = served.judge(question("a", "b", kind="pointwise"))["views"]
     assert [(one["order"], one["letters"], one["scores"]) for one in views] == [
@@ -181,23 +170,6 @@ def test_several_requests_are_answered_in_order(served: JudgeServer) -> None:
     assert [one["scores"] for one in answers] == [None, [7.0], None, [7.0, 7.0], [7.0]]
 
 
-def test_it_answers_like_the_judge_in_python() -> None:
-    """The same texts get the same id, and therefore the same order and the same samples."""
-
-    def first_shown(context: Context) -> str:
-        return "<preference>A</preference>"
-
-    pairs = [(f"left {number}", f"right {number}") for number in range(8)]
-    with (
-        Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge,
-        judge_serving(ScriptedGenerator(first_shown), tools=False) as server,
-    ):
-        mine = [judge.compare("Which?", *pair).verdict for pair in pairs]
-        theirs = [server.judge(question(*pair, prompt="Which?"))["verdict"] for pair in pairs]
-    assert mine == theirs
-    assert set(mine) == {"A", "B"}
-
-
 def test_a_missing_verdict_has_a_reason(served: JudgeServer) -> None:
     answer = served.judge(question("a", "b", prompt="MUMBLE"))
     assert (answer["verdict"], answer["choice"], answer["stop"]) == (None, None, "malformed")
@@ -216,13 +188,10 @@ def test_one_failure_leaves_no_answer_for_the_whole_request(served: JudgeServer)
     ("body", "way"),
     [
         ({"prompt": "p"}, ["body", "one", "responses"]),
-        ({"prompt": "", "responses": ["a"]}, ["body", "one", "prompt"]),
         ({"prompt": "  ", "responses": ["a"]}, ["body", "one"]),
-        ({"prompt": "p", "responses": []}, ["body", "one", "responses"]),
         ({"prompt": "p", "responses": ["a"], "kind": "pairwise"}, ["body", "one", "responses"]),
         ({"prompt": "p", "responses": ["a"] * 65}, ["body", "one", "responses"]),
         ([question("a", "b"), question("a", kind="pairwise")], ["body", "many", 1, "responses"]),
-        ([], ["body", "many"]),
         ([question("a")] * 257, ["body", "many"]),
     ],
 )
@@ -267,7 +236,6 @@ def test_the_judge_sees_the_response_without_prompt_and_markers() -> None:
         (["other"], ["prompt"], ["body", "query", 0]),
         (["a", "x" * 50 + "p"], ["a", "p"], ["body", "query", 1]),
         (["a"], [" "], ["body", "prompts", 0]),
-        ([], [], ["body", "query"]),
     ],
 )
 def test_a_query_must_hold_its_prompt(
