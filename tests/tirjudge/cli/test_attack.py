@@ -85,25 +85,18 @@ def test_forged_turns_and_sections_reach_no_verdict(
     assert (found["chatml"], found["forged-section"], found["remark"]) == ((4, 4, 0), (4, 4, 0), (4, 0, 0))
 
 
-def test_attacked_rows_keep_their_reference_and_criteria(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.script = literal
-    write_rows(tmp_path / "rows.jsonl", rows(1, reference="right", criteria=["The response is right."]))
-    words = ["rows.jsonl", "--no-tools", "--attack", "remark", *through(endpoint)]
-    assert attack(tmp_path, *words).exit_code == 0
-    asked = [body["messages"][-1]["content"] for body in endpoint.bodies]
-    assert len(asked) == 2
-    assert all("The response is right." in one and "reference" in one for one in asked)
-
-
 def test_a_row_and_its_attacks_are_shown_in_one_order(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = literal
-    write_rows(tmp_path / "rows.jsonl", rows(12))
+    write_rows(tmp_path / "rows.jsonl", rows(12, reference="right", criteria=["The response is right."]))
     done = attack(tmp_path, "rows.jsonl", "--attack", "passed", "--no-tools", *through(endpoint))
     assert done.exit_code == 0, done.stderr
     assert re.search(
         r"^clean     12 rows, 0 for the target, accuracy 100.0% \[75.8%, 100.0%\], n = 12$", done.stdout, re.M
     )
     assert re.search(r"^passed  +12 +0  \[0.0%, 24.2%\] +0 +0 +0.0%  \[-", done.stdout, re.M)
+    asked = [body["messages"][-1]["content"] for body in endpoint.bodies]
+    assert len(asked) == 24
+    assert all("The response is right." in one and "reference" in one for one in asked)
     judged = {row["id"]: row for row in results(tmp_path / "rows.attacks.jsonl")}
     assert len({row["label"] for row in judged.values()}) == 2
     for n in range(12):

@@ -139,14 +139,6 @@ def test_the_votes_on_criteria_are_aggregated(tmp_path: Path, server: EndpointSe
     assert [one["threshold"] for one in found["curve"]] == [1.0]
 
 
-def test_every_row_may_be_left_open(tmp_path: Path, server: EndpointServer) -> None:
-    server.script = first_shown
-    write_rows(tmp_path / "rows.jsonl", [pair("biased", "tiny", "long", "B")])
-    done = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 1)
-    assert done.exit_code == 0, done.output
-    assert "no row got a verdict" not in done.stderr
-
-
 @pytest.mark.parametrize(
     "change",
     [

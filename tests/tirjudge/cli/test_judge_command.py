@@ -59,14 +59,15 @@ def test_bad_rows_are_reported_and_the_others_judged(tmp_path: Path, endpoint: E
     run = judge(tmp_path, "--pairwise", "rows.jsonl", "--no-tools", *through(endpoint))
     assert run.returncode == 1
     assert sorted(row["id"] for row in results(tmp_path / "rows.verdicts.jsonl")) == ["p0", "p1"]
+    named = (
+        "2: not JSON",
+        "3: no responses",
+        "4: label '4'",
+        "5: its id 'p0' is already used by rows.jsonl:1",
+    )
     reported = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:")]
-    assert reported == [
-        "rows.jsonl:2: not JSON: Expecting property name enclosed in double quotes at column 2",
-        "rows.jsonl:3: no responses: a row has `responses`, `response`, `response_a` and `response_b`, or "
-        "`chosen`",
-        "rows.jsonl:4: label '4' is no index from 0 to 0, no letter from A to A, no A>B",
-        "rows.jsonl:5: its id 'p0' is already used by rows.jsonl:1",
-    ]
+    for line, part in zip(reported, named, strict=True):
+        assert line.startswith(f"rows.jsonl:{part}")
     failures = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
     assert [failure["where"] for failure in failures] == [f"rows.jsonl:{n}" for n in (2, 3, 4, 5)]
 

@@ -79,44 +79,15 @@ def test_a_model_is_shown_as_much_of_a_response_as_in_its_training(
     (folder / "tirjudge.json").write_text(json.dumps({"prompts": "mini", "shown_chars": 20}))
     Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["long " * 100, "y"]}) + "\n")
     arguments = ("rows.jsonl", "--model", str(folder), "--max-tokens", "4", "--output")
-    deliberate = ("--format", "tir-pairwise", "--option")
-    lengths = []
-    for output, *options in (
-        ("excerpts",),
-        ("more", *deliberate, "shown_chars=200"),
-        ("whole", *deliberate, "shown_chars=500"),
-    ):
+    deliberate = ("--format", "tir-pairwise", "--option", "shown_chars=500")
+    for output, *options in (("excerpts",), ("whole", *deliberate)):
         assert judge(*arguments, output, *options).exit_code == 1, "random weights give no verdict"
-        lengths.append(rows(output)[0]["prompt_tokens"])
     # The tokenizer knows no word of the response, which takes about a token per character.
-    assert lengths[0] + 150 < lengths[1]
-    assert lengths[1] + 150 < lengths[2]
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (
-            ("--shown-chars", "200"),
-            "this model was trained with shown_chars = 20, not 200: leave out --shown-chars, or insist with "
-            "--format FORMAT --option shown_chars=200",
-        ),
-        (
-            ("--prompts", "tir"),
-            "this model was trained with prompts = mini, not tir: leave out --prompts, or insist with "
-            "--format FORMAT --option prompts=tir",
-        ),
-    ],
-)
-def test_prompts_other_than_those_of_the_training_are_refused(
-    tmp_path: Path, model: str, options: tuple[str, ...], reason: str
-) -> None:
-    folder = shutil.copytree(model, tmp_path / "model")
-    (folder / "tirjudge.json").write_text(json.dumps({"prompts": "mini", "shown_chars": 20}))
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
-    output = ("--output", str(tmp_path / "verdicts"))
-    run = judge(str(tmp_path / "rows.jsonl"), "--model", str(folder), *output, *options)
-    assert (run.exit_code, run.stderr) == (2, f"tirjudge judge: {reason}\n")
+    assert rows("excerpts")[0]["prompt_tokens"] + 300 < rows("whole")[0]["prompt_tokens"]
+    for options, name in (("--shown-chars", "200"), "shown_chars"), (("--prompts", "tir"), "prompts"):
+        refused = judge(*arguments, "refused", *options)
+        assert refused.exit_code == 2
+        assert f"this model was trained with {name} = " in refused.stderr
 
 
 def test_a_model_limits_the_tokens_of_a_view(tmp_path: Path, model: str) -> None:

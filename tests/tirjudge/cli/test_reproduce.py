@@ -124,23 +124,6 @@ def test_tampering_is_found(judged: Path) -> None:
     assert {one["program"] for one in found["not_same"]} == {1}
 
 
-def test_a_verdict_that_does_not_follow_from_its_dialogue_is_a_difference(judged: Path) -> None:
-    def change(rows: list[dict[str, Any]]) -> None:
-        found = {row["id"]: row for row in rows}
-        found["bindings"]["views"][0]["verdict"]["choice"] = 1 - found["bindings"]["choice"]
-        found["error"]["verdict"] = "B" if found["error"]["verdict"] == "A" else "A"
-
-    edit(judged, change)
-    found = record(judged)
-    assert (found["same"], found["programs"], found["verdicts"], found["verdicts_changed"]) == (11, 11, 9, 3)
-    changed = {(one["id"], one["outcome"], one["view"] == "row") for one in found["not_same"]}
-    row_and_view = [("bindings", "verdict changed", True), ("bindings", "verdict changed", False)]
-    assert changed == {*row_and_view, ("error", "verdict changed", True)}
-    run = reproduce(judged)
-    assert run.exit_code == 1
-    assert "the file says verdict " in run.stdout
-
-
 def test_a_file_without_programs_has_its_verdicts_read_again(tmp_path: Path) -> None:
     rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
     path = judge_to(tmp_path / "out.jsonl", rows, lambda _: "<preference>A</preference>")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.tirjudge.judged_files import asking, edit, judge_to
+from tests.tirjudge.judged_files import asking, judge_to
 from tirjudge.cli import app
 from tirjudge_environments import Context
 
@@ -117,17 +117,6 @@ def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
     assert lines[1].split()[:4] == ["right", "A", "2/2", "right"]
     assert lines[2].split()[:4] == ["wrong", "B", "2/2", "wrong"]
     assert all("  longer: " in line and line.endswith(" <- print(response_a)") for line in lines)
-
-
-def test_the_line_of_a_row_has_letters_of_the_row_or_says_what_they_stand_for(
-    judged: Path, tmp_path: Path
-) -> None:
-    assert "  longer: A <- " in next(line for line in show(judged).stdout.splitlines() if "right" in line)
-    reversed_order = tmp_path / "out.jsonl"
-    reversed_order.write_bytes(judged.read_bytes())
-    edit(reversed_order, lambda rows: [row["views"].pop(0) for row in rows] and None)
-    line = next(line for line in show(reversed_order).stdout.splitlines() if "right" in line)
-    assert "  longer: B (its A,B: B,A) <- " in line
 
 
 @pytest.mark.parametrize("arguments", [(), ("--limit", "3"), ("--json",)])

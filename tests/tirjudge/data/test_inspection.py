@@ -39,10 +39,7 @@ def written(folder: Path, rows: list[Any]) -> Path:
         ({"question": "q", "answer_a": "x", "answer_b": "y", "winner": "A"}, "question, answer_a, answer_b",
          "--column prompt=question --column response_a=answer_a --column response_b=answer_b "
          "--column label=winner"),
-        ({"Instruction": "q", "Output1": "x", "Output2": "y"}, "Instruction",
-         "--column prompt=Instruction --column response_a=Output1 --column response_b=Output2"),
         ({"prompt": "q", "candidates": ["x", "y"]}, "prompt, candidates", "--column responses=candidates"),
-        ({"prompt": "q", "completion": "x"}, "prompt, completion", "--column response=completion"),
         ({"text": "q", "one": "x"}, "text, one", "--column prompt=COLUMN --column responses=COLUMN,COLUMN"),
     ],
 )  # fmt: skip

@@ -84,7 +84,6 @@ def test_another_base_than_that_of_the_training_is_a_warning(
         (torch.bfloat16, "avx2 avx512_bf16", 3.0, torch.bfloat16),
         (torch.bfloat16, "avx2 amx_bf16", 0.9, torch.float32),
         (torch.bfloat16, "avx2 avx512f", None, torch.float32),
-        (torch.float16, "avx2 avx512_bf16", None, torch.float32),
         (torch.float32, "avx2 avx512_bf16", None, torch.float32),
     ],
 )

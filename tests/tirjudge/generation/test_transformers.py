@@ -157,16 +157,6 @@ async def test_the_same_seed_gives_the_same_completion_alone_and_in_company(make
     assert other_seed.token_ids != alone.token_ids
 
 
-async def test_a_turn_cut_by_length_continues_as_if_uncut(make: Make) -> None:
-    generator = make(tiny_qwen3().double())
-    (ids,) = prompts(30)
-    whole = await generator.generate(context(ids), SAMPLED)
-    first = await generator.generate(context(ids), sampling(5, 10))
-    rest = await generator.generate(context([*ids, *first.token_ids]), sampling(5, 14))
-    assert first.finish is Finish.LENGTH
-    assert first.token_ids + rest.token_ids == whole.token_ids
-
-
 async def test_a_group_prefills_its_prompt_once(make: Make) -> None:
     model = tiny_qwen3()
     generator = make(model, max_rows=4)
@@ -315,20 +305,6 @@ async def test_a_failed_forward_pass_fails_only_its_rows_in_one_line(make: Make)
         await generator.generate(context([10_000]), SAMPLED)
     completion = await generator.generate(context([10]), SAMPLED)
     assert sampled(completion) > 0
-
-
-def test_an_event_loop_that_ends_early_ends_its_rows() -> None:
-    generator = TransformersGenerator(tiny_qwen3(), TOKENIZER, name="tiny")
-    follow(generator, [5, 6, 7])
-
-    async def leave() -> asyncio.Task[Completion]:
-        unfinished = asyncio.create_task(generator.generate(context([5]), Sampling(max_tokens=2000)))
-        await running(generator)
-        return unfinished
-
-    assert asyncio.run(leave()).cancelled()
-    generator.weights_changed()
-    asyncio.run(generator.close())
 
 
 async def test_a_model_is_loaded_from_a_folder(tmp_path: Path) -> None:

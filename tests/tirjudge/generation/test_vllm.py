@@ -152,22 +152,6 @@ async def test_a_turn_ends_with_the_context_and_a_full_context_is_refused(genera
         await generator.generate(Context(Prompt(messages=()), (), None), GREEDY)
 
 
-async def test_new_weights_reach_the_tied_output_layer_and_caches_are_dropped(
-    generator: VllmGenerator, folder: Path, tmp_path: Path
-) -> None:
-    (ids,) = prompts(64)
-    new = tied_model(tmp_path, seed=1)
-    before = await generator.generate(context(ids), GREEDY)
-    await generator.load_weights(tmp_path)
-    try:
-        after = await generator.generate(context(ids), GREEDY)
-        assert after.token_ids != before.token_ids
-        assert after.logprobs == pytest.approx(exact_logprobs(new, ids, after, 1.0), abs=1e-4)
-    finally:
-        await generator.load_weights(folder)
-    assert await generator.generate(context(ids), GREEDY) == before
-
-
 async def test_streamed_weights_are_those_of_a_folder_with_one_tensor_at_a_time_in_shared_memory(
     generator: VllmGenerator, model: Any, tmp_path: Path
 ) -> None:

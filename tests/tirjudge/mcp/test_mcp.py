@@ -190,9 +190,6 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     assert (shown["order"], shown["letters"]) == (view["order"], view["letters"])
     assert view["verdict_as_shown"] == "A"
     assert view["letters"]["A"] == view["order"][0] == answer["choice"]
-    endpoint.answers(chat("<score>7</score>"))
-    scored = await client.call_tool("judge", {"prompt": "p", "responses": ["x"]})
-    assert scored.structured_content["scores"] == [7.0]
     criteria = ["It is kind.", {"text": "It insults.", "weight": 3, "polarity": "negative"}]
     endpoint.script = lambda body: chat(f"<score>{2 if 'insults' in str(body) else 9}</score>")
     by_criteria = await client.call_tool("judge", {"prompt": "p", "responses": ["x"], "criteria": criteria})

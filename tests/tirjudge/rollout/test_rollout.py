@@ -171,22 +171,6 @@ async def test_the_seed_of_a_turn_depends_only_on_its_position(sandbox: Sandbox)
     assert len(set(seeds)) == 16
 
 
-@pytest.mark.parametrize(
-    ("budget", "stop"),
-    [
-        (Budget(turns=1), StopReason.TURN_BUDGET),
-        (Budget(cpu_seconds=15), StopReason.CPU_BUDGET),
-        (Budget(tokens=30), StopReason.TOKEN_BUDGET),
-    ],
-)
-async def test_budgets_end_a_judge_that_only_runs_programs(budget: Budget, stop: StopReason) -> None:
-    encoder = ChatEncoder(bpe_tokenizer(PROGRAM, OUTPUT))
-    rollout, sandbox = held(ScriptedGenerator(lambda _: PROGRAM, encoder=encoder), budget=budget)
-    sandbox.open.set()
-    (trajectory,) = (await rollout.episode(task())).trajectories
-    assert trajectory.stop is stop
-
-
 async def test_a_program_has_the_limits_of_the_rollout_and_a_seed_of_its_own() -> None:
     limits = Limits(memory_bytes=1 << 26)
     seeds = []

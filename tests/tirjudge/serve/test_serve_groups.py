@@ -100,24 +100,6 @@ async def test_members_that_arrive_one_by_one_are_rewarded_together(served: Judg
         assert await send("xx", "1", options=options, group="a") == answers[0]
 
 
-async def test_a_group_that_stays_incomplete_has_no_rewards_and_forms_again(served: JudgeServer) -> None:
-    async with httpx.AsyncClient(base_url=served.url, timeout=30) as client:
-
-        async def send(completion: str, name: str, seconds: float = 20) -> httpx.Response:
-            body = member(completion, name, group="late", wait_seconds=seconds)
-            return await client.post("/v1/group/member", json=body)
-
-        early = await asyncio.gather(send("x", "1", 0.2), send("xx", "2", 0.2))
-        assert {answer.status_code for answer in early} == {424}
-        assert "1 of 3 completions of the group arrived within 0.2 s" in early[1].text + early[0].text
-        down = await asyncio.gather(send("x", "1"), send("xx", "2"), send("DOWN", "3"))
-        assert [answer.status_code for answer in down] == [503] * 3
-        again = await asyncio.gather(send("x", "1"), send("xx", "2"), send("xxx", "3"))
-        assert sorted(answer.json()["reward"] for answer in again) == sorted(
-            again[0].json()["group"]["rewards"]
-        )
-
-
 async def test_trl_gets_rewards_by_prompt_from_a_server_and_in_this_process(url: str) -> None:
     chat = [{"role": "user", "content": "Go on."}]
     prompts = ["Compose.", chat, "Compose.", chat, chat]
