@@ -43,11 +43,6 @@ async def box():
         yield opened
 
 
-async def test_names_are_unique() -> None:
-    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
-    assert not {attack.name for attack in ATTACKS} & {family.name for family in open_families()}
-
-
 @each
 @pytest.mark.parametrize("format", FORMATS)
 async def test_the_prompt_keeps_its_sections(attack: Attack, format: str) -> None:

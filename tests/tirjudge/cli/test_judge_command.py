@@ -1,6 +1,5 @@
 """`tirjudge judge` as a user runs it: a real process, a real endpoint, a real sandbox."""
 
-import csv
 import json
 import subprocess
 import sys
@@ -70,29 +69,6 @@ def test_bad_rows_are_reported_and_the_others_judged(tmp_path: Path, endpoint: E
         assert line.startswith(f"rows.jsonl:{part}")
     failures = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
     assert [failure["where"] for failure in failures] == [f"rows.jsonl:{n}" for n in (2, 3, 4, 5)]
-
-
-def test_csv_json_and_standard_input_give_the_same_rows(tmp_path: Path, endpoint: EndpointServer) -> None:
-    rows = [
-        {"id": f"r{n}", "prompt": f'Line 1\nQ{n}, "said"', "response_a": "x", "response_b": "y", "label": "B"}
-        for n in range(3)
-    ]
-    (tmp_path / "rows.json").write_text(json.dumps(rows))
-    with (tmp_path / "rows.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, rows[0])
-        table.writeheader()
-        table.writerows(rows)
-    arguments = ("--no-tools", "--order", "given", *through(endpoint))
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    assert judge(tmp_path, "rows.json", "--output", "json.out", *arguments).returncode == 0
-    assert judge(tmp_path, "rows.csv", "--output", "csv.out", *arguments).returncode == 0
-    assert judge(tmp_path, "-", "--output", "stdin.out", *arguments, stdin=lines).returncode == 0
-    digests = [
-        sorted((row["id"], row["digest"], row["label"]) for row in results(tmp_path / name))
-        for name in ("json.out", "csv.out", "stdin.out")
-    ]
-    assert digests[0] == digests[1] == digests[2]
-    assert len(digests[0]) == 3
 
 
 def test_a_benchmarks_own_columns_and_labels(tmp_path: Path, endpoint: EndpointServer) -> None:

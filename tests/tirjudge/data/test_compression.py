@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import threading
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -46,15 +43,6 @@ def test_the_content_decides_whatever_the_suffix(tmp_path: Path) -> None:
     assert [row.fields for row in RowFile(str(path)) if isinstance(row, Row)] == ROWS
 
 
-def test_a_compressed_pipe(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(gzip.compress(LINES),))
-    writer.start()
-    assert [row.fields for row in RowFile(str(path)) if isinstance(row, Row)] == ROWS
-    writer.join()
-
-
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl.gz"
     whole = compressed(LINES)
@@ -63,16 +51,3 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"data is cut off or damaged") as raised:
             list(RowFile(str(path)))
         assert str(raised.value).startswith(str(path))
-
-
-def test_decompression_streams(tmp_path: Path) -> None:
-    """The first row of a 60 MB file costs as little memory as that of a small one."""
-    path = tmp_path / "rows.jsonl.gz"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        for _ in range(1500):
-            file.write(LINES[:40_000])
-    tracemalloc.start()
-    assert isinstance(next(iter(RowFile(str(path)))), Row)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8_000_000

@@ -89,10 +89,6 @@ async def test_both_streams_are_output_and_the_value_is_not(box):
     assert (answer.output, answer.value) == (("out", "err"), '"value"')
 
 
-async def test_variables_are_defined(box):
-    assert (await answered(box, "n + 1", n=41)).value == "42"
-
-
 @pytest.mark.parametrize("forged", ["1}", "NaN", "[-Infinity]", "1e999", "{'a'"])
 async def test_an_invalid_value_is_left_out(box, forged):
     """The value follows a mark that the program can learn."""

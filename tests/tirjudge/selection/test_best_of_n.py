@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from itertools import combinations
 from random import Random
 from typing import Any
 
@@ -135,21 +134,6 @@ async def test_a_knockout_draws_lots_if_the_judge_does_not_decide() -> None:
     for number in range(50):
         selection = await listed.select(asking(4, f"q{number}"), different(4), Taste([1, 5, 5, 2]))
         assert selection.choice in (1, 2)
-
-
-async def test_a_round_robin_equals_counting_by_hand() -> None:
-    rng = Random(8)
-    for _ in range(20):
-        likes = [rng.choice((1, 2, 3, None)) for _ in range(6)]
-        selection, _ = await select("round-robin", likes)
-        points = [0.0] * 6
-        for a, b in combinations(range(6), 2):
-            one, other = likes[a], likes[b]
-            if one is None or other is None or one == other:
-                points[a], points[b] = points[a] + 0.5, points[b] + 0.5
-            else:
-                points[a if one > other else b] += 1
-        assert points[selection.choice] == max(points)
 
 
 def test_a_majority_vote() -> None:

@@ -46,41 +46,24 @@ def question(*responses: str, prompt: str = "Which is longer?", **more: object) 
 
 
 def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
-    assert served.judge(question("one", "three", id="row 1")) == {
-        "id": "row 1",
-        "format": "pairwise",
+    answer = served.judge(question("one", "three", id="row 1"))
+    (program,), (view,) = answer.pop("programs"), answer.pop("views")
+    told = {"id": "row 1", "format": "pairwise", "verdict": "B", "choice": 1, "scores": None}
+    told |= {"stop": "verdict", "detail": "", "criteria": [], "prompt_tokens": 0, "completion_tokens": 0}
+    assert answer == told
+    shown = {"order": [0, 1], "letters": {"A": 0, "B": 1}, "criterion": None}
+    source = "print(len(response_a), len(response_b))\n"
+    assert program == {"source": source, "output": "3 5", **shown}
+    assert view == {
+        **shown,
+        "view": "AB",
+        "sample": 0,
         "verdict": "B",
-        "choice": 1,
-        "scores": None,
+        "verdict_as_shown": "B",
+        "scores": {},
         "stop": "verdict",
         "detail": "",
-        "programs": [
-            {
-                "source": "print(len(response_a), len(response_b))\n",
-                "output": "3 5",
-                "order": [0, 1],
-                "letters": {"A": 0, "B": 1},
-                "criterion": None,
-            }
-        ],
-        "views": [
-            {
-                "view": "AB",
-                "sample": 0,
-                "order": [0, 1],
-                "letters": {"A": 0, "B": 1},
-                "verdict": "B",
-                "verdict_as_shown": "B",
-                "scores": {},
-                "stop": "verdict",
-                "detail": "",
-                "reasoning": "Counted. <preference>B</preference>",
-                "criterion": None,
-            }
-        ],
-        "criteria": [],
-        "prompt_tokens": 0,
-        "completion_tokens": 0,
+        "reasoning": "Counted. <preference>B</preference>",
     }
 
 

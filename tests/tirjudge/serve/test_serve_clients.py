@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from tests.tirjudge.endpoint_server import EndpointServer, failure
 from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -83,28 +82,3 @@ async def test_the_token_comes_from_the_environment(
     monkeypatch.setenv("TIRJUDGE_SERVE_TOKEN", TOKEN)
     async with JudgeClient(served.url) as holder:
         assert (await holder.judge(question)).scores == [2.0]
-
-
-async def test_temporary_failures_are_retried_and_others_are_errors(server: EndpointServer) -> None:
-    question = JudgeRequest(prompt="p", responses=["r"])
-    told = {
-        "id": "1",
-        "format": "pointwise",
-        "verdict": None,
-        "choice": None,
-        "scores": [4.0],
-        "stop": "verdict",
-        "detail": "",
-        "programs": [],
-        "views": [],
-        "prompt_tokens": 1,
-        "completion_tokens": 1,
-    }
-    busy = failure(429, "come again", {"retry-after": "0"})
-    server.answers(busy, failure(503, "down", {"retry-after": "0"}), told)
-    async with JudgeClient(server.url) as client:
-        assert (await client.judge(question)).scores == [4.0]
-    server.answers(failure(503, "generator_down: off", {"retry-after": "0"}))
-    async with JudgeClient(server.url, retries=1) as client:
-        with pytest.raises(GeneratorFailed, match="generator_down: off"):
-            await client.judge(question)
