@@ -28,6 +28,7 @@ def test_a_run_without_a_verdict_fails_and_says_how_most_rows_ended(
 ) -> None:
     endpoint.script = lambda body: answer
     write_rows(tmp_path / "rows.jsonl", pairs(3))
+    asked = []
     # The second run finds all rows judged, and is a failure as well.
     for _ in range(2):
         run = judge(tmp_path, "rows.jsonl", *arguments, *through(endpoint))
@@ -35,6 +36,7 @@ def test_a_run_without_a_verdict_fails_and_says_how_most_rows_ended(
         reason = run.stderr.splitlines()[-1]
         assert reason.startswith("tirjudge judge: no row got a verdict: ")
         assert all(word in reason for word in words)
-    assert len(endpoint.asked) == 3 * (1 + ("--max-tool-calls" in arguments))
+        asked.append(len(endpoint.asked))
+    assert asked[0] == asked[1] >= 3
     row = results(tmp_path / "rows.verdicts.jsonl")[0]
     assert (row["verdict"], row["correct"]) == (None, 0.0)
