@@ -4,33 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.losses import LOSSES
+from tirjudge_training.rl.screening import ScreenConfig
 
 Reporter = Literal["tensorboard", "wandb", "trackio"]
 """The name of the package, which is also the name of the extra that installs it."""
-
-
-class ScreenConfig(BaseModel):
-    """A pass over all training rows before RL, which leaves out rows that teach nothing (ours)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    samples: int = Field(default=8, gt=1)
-    """Rollouts per row. Rows that are right in all rollouts, or in none, are left out."""
-    replay: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the rows of RL that are known rows, right in all samples. They teach only if the policy
-    forgets them."""
-    passed: Path | None = None
-    """The folder of a stage `screen` of another run with the same rows, whose pass is used instead of a new
-    one."""
 
 
 def _known_loss(name: str) -> str:

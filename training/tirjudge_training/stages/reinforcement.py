@@ -13,8 +13,8 @@ from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.metrics import METRICS
 from tirjudge_training.rl.run import checkpoints_kept, train_rl
+from tirjudge_training.rl.screening import teaching_rows
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
-from tirjudge_training.stages.screen import teaching_rows
 
 CPU = "cpu_seconds/"
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
-from tirjudge_environments import Reward, derive_seed
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows
-from tirjudge_training.rl.config import ScreenConfig
-from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, ScoredRollouts, score_tasks
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.rl.screening import (
+    SCREENED,
+    ScreenConfig,
+    always_right,
+    always_wrong,
+    screened,
+    teaching_rows,
+)
 from tirjudge_training.stages.base import Run, Size, Stage
 
 REPORT_EVERY = 50
@@ -99,43 +104,3 @@ class Screen(Stage):
             "always_wrong": hopeless,
             "replayed": len(chosen) - (len(rows) - known - hopeless),
         }
-
-
-SCREENED = "screened.jsonl"
-"""The file of a pass: for each row its id, its scored `samples`, and how many were `right` in all views."""
-
-
-def screened(rollouts: ScoredRollouts) -> JsonObject:
-    """Return how many scored samples of a row are right in all of their views."""
-    scored = [scores for scores in rollouts.scores if all(isinstance(one, Reward) for one in scores)]
-    right = sum(
-        all(isinstance(one, Reward) and one.parts[CORRECT] == 1.0 for one in scores) for scores in scored
-    )
-    return {"id": rollouts.formatted.task.id, "samples": len(scored), "right": right}
-
-
-def always_right(row: JsonObject) -> bool:
-    """Return True for a screened row that is right in all of its scored samples, of which there are some."""
-    return bool(row["samples"]) and row["right"] == row["samples"]
-
-
-def always_wrong(row: JsonObject) -> bool:
-    """Return True for a screened row that is right in none of its scored samples, of which there are some."""
-    return bool(row["samples"]) and not row["right"]
-
-
-def teaching_rows(folder: Path, config: ScreenConfig, seed: int) -> frozenset[str]:
-    """Return the ids of the rows that RL draws from: mixed rows, and a share of rows that are always right.
-
-    Raises ValueError if the pass leaves no mixed row.
-    """
-    rows = list(read_lines(folder / SCREENED))
-    mixed = [row["id"] for row in rows if not (always_right(row) or always_wrong(row))]
-    if not mixed:
-        raise ValueError(
-            f"rl.screen: each of the {len(rows)} rows is always right or always wrong: use other rows, or a "
-            "start that is right more or less often"
-        )
-    known: Iterable[str] = (row["id"] for row in rows if always_right(row))
-    replayed = round(len(mixed) * config.replay / (1 - config.replay))
-    return frozenset([*mixed, *sorted(known, key=lambda id: derive_seed("replay", seed, id))[:replayed]])
