@@ -1,14 +1,26 @@
-"""Proportions with their confidence intervals, and other numbers with their n."""
+"""Numbers with their n and 95 % intervals, and differences of two runs; rows may come in clusters.
+
+Every estimator has an influence: what each row adds to its error. Its variance is the sum of the squared
+influences, or of their squared sums over clusters of rows that belong together (Liang and Zeger 1986).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Z = 1.959963984540054
+"""The quantile of the normal distribution behind a 95 % interval."""
+LEAST_ROWS = 10
+"""A section with fewer rows gives no interval to the mean that it is part of."""
+LEAST_OF_CLASS = 20
+"""A class with fewer rows gives no interval to F1, kappa and other numbers of a table of classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +32,8 @@ class Proportion:
     n: int
     effective: float | None = None
     """Number of independent successes or failures whose rate would vary as much as this one; None for n."""
+    clusters: int | None = None
+    """Number of clusters of rows that depend on each other; None if rows are independent."""
 
     @classmethod
     def of_rows(cls, credits: NDArray[np.float64], votes: NDArray[np.float64] | None = None) -> Proportion:
@@ -76,7 +90,8 @@ class Proportion:
         """Wilson's 95 % interval, as (low, high)."""
         if self.effective is None or not self.n:
             return wilson_interval(self.successes, self.n)
-        return wilson_interval(min(1.0, self.rate) * self.effective, self.effective)
+        z = quantile(self.clusters)
+        return wilson_interval(min(1.0, self.rate) * self.effective, self.effective, z)
 
     def __str__(self) -> str:
         if not self.n:
@@ -87,14 +102,310 @@ class Proportion:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """A number that is not a proportion, such as F1 or the mean of sections."""
+    """A number without an influence, such as a published summary's: its interval, if any, is bootstrapped."""
 
     value: float
     n: int | None
     """Number of units behind it; None if a published summary does not state it."""
+    fault: str = ""
+    """Why it has no interval; empty if it is bootstrapped."""
 
 
-def wilson_interval(successes: float, n: float, z: float = 1.959963984540054) -> tuple[float, float]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Mean:
+    """The mean of the credits of some units; with `trials`, the sum of credits divided by that of trials."""
+
+    credits: NDArray[np.float64]
+    """One for each unit in `places`."""
+    trials: NDArray[np.float64] | None = None
+    places: NDArray[np.intp] | None = None
+    """Positions of the units; None for all of them."""
+    counts_trials: bool = False
+    """True if n is the number of trials, such as programs, and not that of units."""
+    is_share: bool = True
+    """False if credits may be outside of 0 and 1, or the mean may be, such as tokens for each verdict."""
+
+    @property
+    def value(self) -> float:
+        """The mean; nan without trials."""
+        total = len(self.credits) if self.trials is None else float(self.trials.sum())
+        return float(self.credits.sum()) / total if total else math.nan
+
+    @property
+    def n(self) -> int:
+        """Number of units, or of trials."""
+        return int(self.trials.sum()) if self.counts_trials and self.trials is not None else len(self.credits)
+
+    def influence(self, size: int) -> NDArray[np.float64]:
+        """Return what each of `size` units adds to the error."""
+        import numpy as np
+
+        trials = np.ones(len(self.credits)) if self.trials is None else self.trials
+        errors: NDArray[np.float64] = (self.credits - self.value * trials) / trials.sum()
+        if self.places is None:
+            return errors
+        found = np.zeros(size)
+        found[self.places] = errors
+        return found
+
+    def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
+        """Return the 95 % interval, where `clusters` has the cluster of each of `size` units."""
+        if not self.is_share:
+            return normal_interval(self.value, self.influence(size), clusters)
+        return self.proportion(clusters).interval if self.n else (math.nan, math.nan)
+
+    def proportion(self, clusters: NDArray[np.intp] | None = None) -> Proportion:
+        """Return the same share with its interval; the unit is the cluster, or else the row."""
+        if clusters is None:
+            return Proportion.of_rows(self.credits, self.trials)
+        import numpy as np
+
+        own = clusters if self.places is None else clusters[self.places]
+        trials = np.ones(len(self.credits)) if self.trials is None else self.trials
+        kinds, codes = np.unique(own, return_inverse=True)
+        right, total = (np.bincount(codes, weights=one) for one in (self.credits, trials))
+        # One right and one wrong row are added, as in `of_rows`, so that no variance is 0.
+        rate = (right.sum() + 1) / (total.sum() + 2)
+        errors = float(((right - rate * total) ** 2).sum()) * len(kinds) / max(1, len(kinds) - 1)
+        effect = (errors + (1 - rate) ** 2 + rate**2) / ((total.sum() + 2) * rate * (1 - rate))
+        effective = float(total.sum() / effect)
+        return Proportion(float(right.sum()), int(total.sum()), effective, clusters=len(kinds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SectionMean:
+    """The weighted mean of the means of sections, which are drawn apart from each other."""
+
+    parts: Sequence[Mean]
+    weights: Sequence[float] | None = None
+    """None for equal weights."""
+
+    @property
+    def shares(self) -> list[float]:
+        """The weights, which add up to 1."""
+        given = [1.0] * len(self.parts) if self.weights is None else self.weights
+        return [one / sum(given) for one in given]
+
+    @property
+    def value(self) -> float:
+        return sum(share * one.value for share, one in zip(self.shares, self.parts, strict=True))
+
+    @property
+    def n(self) -> int:
+        return sum(one.n for one in self.parts)
+
+    @property
+    def fault(self) -> str:
+        """Why the mean has no interval; empty if it has one."""
+        small = sum(len(one.credits) < LEAST_ROWS for one in self.parts)
+        return f"{small} of {len(self.parts)} sections have fewer than {LEAST_ROWS} rows" if small else ""
+
+    def influence(self, size: int) -> NDArray[np.float64]:
+        import numpy as np
+
+        found = np.zeros(size)
+        for share, part in zip(self.shares, self.parts, strict=True):
+            rows = len(part.credits)
+            found += share * part.influence(size) * math.sqrt(rows / max(1, rows - 1))
+        return found
+
+    def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
+        """Return Wilson's interval with the number of rows that would vary as much (Dean and Pagano 2015).
+
+        The variance of a section's credits is smoothed by two rows with the rate of all sections, so that a
+        section without an error does not count as certain.
+        """
+        rows = sum(len(one.credits) for one in self.parts)
+        rate = (sum(float(one.credits.sum()) for one in self.parts) + 1) / (rows + 2)
+        variance = 0.0
+        for share, part in zip(self.shares, self.parts, strict=True):
+            n = len(part.credits)
+            own = (float(part.credits.sum()) + 2 * rate) / (n + 2)
+            errors = float(((part.credits - own) ** 2).sum())
+            errors += 2 * rate * (1 - own) ** 2 + 2 * (1 - rate) * own**2
+            variance += share**2 * errors / (n + 2) / n
+        z = Z
+        if clusters is not None:
+            found = self.influence(size)
+            alone = float(found @ found)
+            together, count = _clustered(found, clusters)
+            z = quantile(count)
+            variance *= together / alone if alone else 1.0
+        if self.fault or not variance:
+            return math.nan, math.nan
+        effective = rate * (1 - rate) / variance
+        return wilson_interval(min(1.0, self.value) * effective, effective, z)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OfTable:
+    """A function of the table that counts pairs of classes, such as F1 or kappa (the delta method)."""
+
+    function: Callable[[NDArray[np.float64]], float]
+    """Of an array of shape (classes, classes), whose unit does not matter."""
+    table: NDArray[np.float64]
+    """Number of units with each pair of classes."""
+    codes: NDArray[np.intp]
+    """The cell of each unit, in the flattened table."""
+
+    @property
+    def value(self) -> float:
+        return self.function(self.table)
+
+    @property
+    def n(self) -> int:
+        return len(self.codes)
+
+    @property
+    def fault(self) -> str:
+        """Why the number has no interval; empty if it has one."""
+        totals = [self.table.sum(axis=axis) for axis in (0, 1)]
+        least = min(int(one[one > 0].min()) if one.any() else 0 for one in totals)
+        if min(map(int, [(one > 0).sum() for one in totals])) < 2:
+            return "a rater names only one class"
+        return f"a class has fewer than {LEAST_OF_CLASS} rows" if least < LEAST_OF_CLASS else ""
+
+    def influence(self, size: int) -> NDArray[np.float64]:
+        import numpy as np
+
+        shares = self.table / self.n
+        slopes = np.zeros(shares.size)
+        for cell in np.flatnonzero(shares):
+            step = 1e-4 * float(shares.flat[cell])
+            more, less = shares.copy(), shares.copy()
+            more.flat[cell] += step
+            less.flat[cell] -= step
+            slopes[cell] = (self.function(more) - self.function(less)) / (2 * step)
+        found: NDArray[np.float64] = slopes[self.codes] / self.n
+        return found
+
+    def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
+        if self.fault:
+            return math.nan, math.nan
+        return normal_interval(self.value, self.influence(size), clusters)
+
+
+Estimator = Mean | SectionMean | OfTable
+
+
+def fault_of(*figures: object) -> str:
+    """Return why a number, or the difference of several, has no interval; empty if it has one."""
+    return next(
+        (one.fault for one in figures if isinstance(one, SectionMean | OfTable | Statistic) and one.fault), ""
+    )
+
+
+def normal_interval(
+    value: float, influence: NDArray[np.float64], clusters: NDArray[np.intp] | None = None
+) -> tuple[float, float]:
+    """Return value plus and minus the quantile times the standard error; nan for a single row."""
+    variance, count = _clustered(influence, clusters)
+    if count is None and len(influence) < 2:
+        return math.nan, math.nan
+    spread = quantile(count) * math.sqrt(variance)
+    return value - spread, value + spread
+
+
+def difference_interval(
+    first: Estimator, second: Estimator, size: int, clusters: NDArray[np.intp] | None = None
+) -> tuple[float, float]:
+    """Return the 95 % interval of second minus first over the same `size` units.
+
+    For shares one half is added to each of the four kinds of pairs, as in `paired_difference`; with clusters
+    whole pairs of clusters of the mean size are added.
+    """
+    if fault_of(first, second):
+        return math.nan, math.nan
+    value = second.value - first.value
+    errors = second.influence(size) - first.influence(size)
+    if isinstance(first, OfTable) or (isinstance(first, Mean) and not first.is_share):
+        return normal_interval(value, errors, clusters) if errors.any() else (math.nan, math.nan)
+    variance, count = _clustered(errors, clusters)
+    n = min(first.n, second.n) if count is None else count
+    shrunk = n / (n + 2)
+    centre = value * shrunk
+    # Two pairs are added: half a gain, half a loss and one without a change.
+    variance = variance * shrunk**2 + (n * (value - centre) ** 2 + 1 + 2 * centre**2) / (n + 2) ** 2
+    spread = quantile(count) * math.sqrt(variance)
+    return max(-1.0, centre - spread), min(1.0, centre + spread)
+
+
+def unpaired_interval(first: Estimator, second: Estimator, sizes: tuple[int, int]) -> tuple[float, float]:
+    """Return the 95 % interval of second minus first, over independent rows (Newcombe 1998, method 10)."""
+    bounds = [one.interval(size) for one, size in zip((first, second), sizes, strict=True)]
+    (low, high), (least, most) = bounds
+    value = second.value - first.value
+    down = math.hypot(second.value - least, high - first.value)
+    up = math.hypot(most - second.value, first.value - low)
+    return value - down, value + up
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """Return McNemar's two-sided mid-p value of these discordant pairs (Fagerland et al. 2013).
+
+    Raises ValueError, in one line, without scipy.
+    """
+    if not gained + lost:
+        return 1.0
+    try:
+        from scipy.stats import binom
+    except ModuleNotFoundError:
+        raise ValueError("McNemar's test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
+    pairs = gained + lost
+    tail = binom.cdf(min(gained, lost), pairs, 0.5) - binom.pmf(min(gained, lost), pairs, 0.5) / 2
+    return float(min(1.0, 2 * tail))
+
+
+def clustered_mcnemar(changes: NDArray[np.float64], clusters: NDArray[np.intp]) -> float:
+    """Return the two-sided p value of changes (1 gained, -1 lost, 0) that depend on each other in clusters.
+
+    It is the test of Durkalski et al. 2003, whose statistic is the sum of the changes divided by the root of
+    the sum of the clusters' squared changes, with Student's t for the clusters that have a change.
+
+    Raises ValueError, in one line, without scipy.
+    """
+    import numpy as np
+
+    sums = np.bincount(clusters, weights=changes)
+    squares, changed = float(sums @ sums), int((sums != 0).sum())
+    if not squares:
+        return 1.0
+    try:
+        from scipy.stats import t
+    except ModuleNotFoundError:
+        raise ValueError("a clustered test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
+    return float(2 * t.sf(abs(float(sums.sum())) / math.sqrt(squares), max(1, changed - 1)))
+
+
+def quantile(clusters: int | None = None) -> float:
+    """Return the factor of a 95 % interval: normal, or Student's t for this number of clusters.
+
+    The expansion of Cornish and Fisher differs from Student's quantile by less than 0.01 from 4 clusters on.
+    """
+    if clusters is None:
+        return Z
+    free = max(1, clusters - 1)
+    powers = Z**3, Z**5, Z**7
+    return (
+        Z
+        + (powers[0] + Z) / (4 * free)
+        + (5 * powers[1] + 16 * powers[0] + 3 * Z) / (96 * free**2)
+        + (3 * powers[2] + 19 * powers[1] + 17 * powers[0] - 15 * Z) / (384 * free**3)
+    )
+
+
+def _clustered(influence: NDArray[np.float64], clusters: NDArray[np.intp] | None) -> tuple[float, int | None]:
+    """Return the variance, and the number of clusters; None for independent rows."""
+    if clusters is None:
+        return float(influence @ influence), None
+    import numpy as np
+
+    sums = np.bincount(clusters, weights=influence)
+    count = int(clusters.max()) + 1
+    return float(sums @ sums) * count / max(1, count - 1), count
+
+
+def wilson_interval(successes: float, n: float, z: float = Z) -> tuple[float, float]:
     """Return Wilson's score interval of a proportion (Wilson 1927); the quantile `z` is 1.96 for 95 %.
 
     Bounds are between 0 and 1; they are (0, 1) if n is 0. Raises ValueError unless 0 <= successes <= n.
@@ -110,9 +421,7 @@ def wilson_interval(successes: float, n: float, z: float = 1.959963984540054) ->
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
-def paired_difference(
-    gained: int, lost: int, n: int, z: float = 1.959963984540054
-) -> tuple[float, tuple[float, float]]:
+def paired_difference(gained: int, lost: int, n: int, z: float = Z) -> tuple[float, tuple[float, float]]:
     """Return the change of a proportion over n pairs, and its interval; (nan, (-1, 1)) if n is 0.
 
     `gained` pairs became successes and `lost` pairs ceased to be. The interval is the adjusted Wald interval

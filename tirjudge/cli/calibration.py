@@ -86,7 +86,7 @@ def calibrated(
         confidence=confidence,
         counts=found.counts + counts,
         rows=len(found.rows),
-        agreements=agreements(found.rows, found.annotators, seed=seed),
+        agreements=agreements(found.rows, found.annotators),
         rates=base_rates(found.rows, found.annotators),
         variances=variances(rows),
         curve=_curve(rows, confidence, seed),

@@ -83,6 +83,14 @@ DuplicatesOption = Annotated[
         help="Several rows with the same id: refuse them, or count only the first.", rich_help_panel="Rows"
     ),
 ]
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN",
+        help="Rows with the same value here depend on each other.  [default: the prompt]",
+        rich_help_panel="Rows",
+    ),
+]
 FormatOption = Annotated[
     str,
     typer.Option(
@@ -127,6 +135,7 @@ def score(
     labels: StoredLabelsOption = None,
     swapped: SwappedOption = "",
     duplicates: DuplicatesOption = "refuse",
+    cluster: ClusterOption = "",
     format: FormatOption = "",
     protocols: Annotated[
         bool, typer.Option("--protocols", help="List the protocols.", rich_help_panel="Output")
@@ -202,6 +211,7 @@ def score(
         swapped=swapped,
         format=format,
         duplicates=duplicates,
+        cluster=cluster,
         calibrates=calibrate is not None,
     )
     run = stored.open([Path(file) for file in files])
@@ -242,6 +252,7 @@ def compare(
     labels: StoredLabelsOption = None,
     swapped: SwappedOption = "",
     duplicates: DuplicatesOption = "refuse",
+    cluster: ClusterOption = "",
     format: FormatOption = "",
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed of the bootstrap.", rich_help_panel="Output")
@@ -261,6 +272,7 @@ def compare(
             swapped=swapped,
             format=format,
             duplicates=duplicates,
+            cluster=cluster,
         )
         runs = [with_matchings(stored.open([one])) for one in (first, second)]
         fits = print_compared(runs, protocol or (), seed=seed, full=full, as_json=as_json)

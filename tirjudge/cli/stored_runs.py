@@ -29,7 +29,7 @@ from tirjudge.evaluation.runs import (
     score_record,
     score_run,
 )
-from tirjudge.evaluation.scoring import Comparison, Estimate, Score, compare
+from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, compare
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
@@ -49,6 +49,7 @@ class StoredFiles:
     swapped: Path | None
     format: str
     duplicates: Duplicates
+    cluster: str
     meaning: dict[str, str] | None
     """The meaning of the values of labels; of `columns` too, if there are any."""
 
@@ -61,6 +62,7 @@ class StoredFiles:
         swapped: str,
         format: str,
         duplicates: Duplicates,
+        cluster: str = "",
         calibrates: bool = False,
     ) -> StoredFiles:
         """Read `--column PART=PLACE` and `--labels` (a file, or the meaning of values: `1=A,2=B,0=tie`).
@@ -87,6 +89,7 @@ class StoredFiles:
             swapped=Path(swapped) if swapped else None,
             format=format,
             duplicates=duplicates,
+            cluster=cluster,
             meaning=meaning,
         )
 
@@ -99,6 +102,7 @@ class StoredFiles:
             columns=self.columns,
             swapped=self.swapped,
             duplicates=self.duplicates,
+            cluster=self.cluster,
         )
 
 
@@ -154,22 +158,48 @@ def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
 
 def headline(score: Score, run: str = "") -> str:
     """Return the first figure of a score as a line to quote: value, interval, protocol, n and the run."""
-    figure, estimate = next(iter(score.estimates.items()))
+    figure = _first_known({name: one.value for name, one in score.estimates.items()})
+    estimate = score.estimates[figure]
     line = f"{figure} {_quoted(estimate, score.card)}, protocol {score.card.name}, n = {_n(estimate)}"
+    line += _in_clusters(cluster_count(score.units)) + _without_interval(estimate)
     return printable(f"{line} ({run})" if run else line)
 
 
 def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
     """Return the first difference of a comparison as a line to quote."""
-    figure, estimate = next(iter(comparison.differences.items()))
+    figure = _first_known({name: one.value for name, one in comparison.differences.items()})
+    estimate = comparison.differences[figure]
     first, second = (_number(one[figure], comparison.card) for one in (comparison.first, comparison.second))
     line = (
         f"{figure} {_quoted(estimate, comparison.card, signed=True)}, from {first} ({names[0]}) to {second} "
         f"({names[1]}), protocol {comparison.card.name}, n = {_n(estimate)}"
+        f"{_in_clusters(comparison.clusters)}{_without_interval(estimate)}"
     )
     if comparison.p_value is not None:
-        line += f", p = {comparison.p_value:.3g} (McNemar, exact)"
+        line += f", p = {comparison.p_value:.3g} ({comparison.test})"
+        if figure == next(iter(comparison.differences)) and _disagree(estimate, comparison.p_value):
+            line += "; the interval and the test disagree about a difference of zero: take neither as settled"
     return printable(line)
+
+
+def _first_known(values: Mapping[str, float]) -> str:
+    """Return the name of the first number that is known, or else of the first one."""
+    return next((name for name, value in values.items() if not math.isnan(value)), next(iter(values)))
+
+
+def _in_clusters(count: int | None) -> str:
+    return "" if count is None else f" in {count} clusters"
+
+
+def _without_interval(estimate: Estimate) -> str:
+    return f" (no interval: {estimate.no_interval})" if estimate.no_interval else ""
+
+
+def _disagree(estimate: Estimate, p_value: float) -> bool:
+    """Return True if exactly one of interval and test excludes that there is no difference."""
+    if math.isnan(estimate.low):
+        return False
+    return (estimate.low > 0 or estimate.high < 0) != (p_value < 0.05)
 
 
 def _quoted(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -> str:
@@ -192,6 +222,9 @@ def print_score(score: Score) -> None:
         table.add_row(plain(name), _number(estimate.value, card), _interval(estimate, card), _n(estimate))
     terminal = console()
     terminal.print(table)
+    _print_missing(terminal, score.estimates)
+    if (clusters := cluster_count(score.units)) is not None:
+        terminal.print(f"rows in {clusters} clusters, which intervals take as units", markup=False)
     _print_policy(terminal, card, score.units.counts)
 
 
@@ -213,9 +246,10 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
         )
     terminal = console()
     terminal.print(table)
+    _print_missing(terminal, comparison.differences)
     if comparison.paired:
-        method = "; paired bootstrap" if card.intervals else ""
-        terminal.print(f"{comparison.common} units in both runs{method}", markup=False)
+        clusters = _in_clusters(comparison.clusters)
+        terminal.print(f"{comparison.common} units{clusters} in both runs, compared in pairs", markup=False)
     else:
         terminal.print(
             "compared unpaired, as independent samples: a summary has no rows that could be paired",
@@ -228,10 +262,19 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     if comparison.p_value is not None:
         terminal.print(
             f"the second alone is right {comparison.gained} times, the first alone {comparison.lost} times: "
-            f"p = {comparison.p_value:.3g} (McNemar, exact)",
+            f"p = {comparison.p_value:.3g} ({comparison.test})",
             markup=False,
         )
     _print_policy(terminal, card, {})
+
+
+def _print_missing(terminal: Console, estimates: Mapping[str, Estimate]) -> None:
+    reasons: dict[str, list[str]] = {}
+    for name, one in estimates.items():
+        if one.no_interval:
+            reasons.setdefault(one.no_interval, []).append(name)
+    for reason, names in reasons.items():
+        terminal.print(printable(f"no interval of {', '.join(names)}: {reason}"), markup=False)
 
 
 def print_protocols(cards: Sequence[ProtocolCard], *, as_json: bool = False) -> None:
@@ -402,3 +445,5 @@ def _say_unfit(command: str, unfit: Sequence[str], *, named: bool, some: bool) -
         raise ValueError(f"no protocol can score these rows: {'; '.join(unfit)}")
     for reason in unfit if named else ():
         say(f"tirjudge {command}: {reason}")
+    if not named and any("left out: no label" in reason for reason in unfit):
+        say(f"tirjudge {command}: accuracy needs labels, and no row has one (--labels FILE adds them)")

@@ -29,6 +29,7 @@ _PEEKED = 1 << 16
 _WRAPPERS = ("data", "rows", "examples", "instances", "items", "records")
 """Keys of a JSON object that may hold the list of all rows."""
 _WRAPPED = re.compile(rb'\{\s*"(%s)"\s*:\s*\[' % "|".join(_WRAPPERS).encode())
+_LABEL = b'"label"'
 _BETWEEN = re.compile(r"[ \t\r\n]*")
 _PRETTY = re.compile(rb"\{[ \t]*\r?\n")
 """The start of a pretty-printed object; a JSON line never ends behind its opening brace."""
@@ -166,7 +167,7 @@ class RowFile:
     def _array(self) -> list[Any]:
         with self._open() as stream:
             try:
-                items = json.loads(stream.read())
+                items = json.loads(stream.read(), object_pairs_hook=_distinct)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{self.name}: not JSON: {error}") from None
         rows = items if isinstance(items, list) else self._unwrapped(items)
@@ -184,7 +185,9 @@ class RowFile:
                 continue
             where = f"{self.name}:{number}"
             try:
-                item = json.loads(line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8"))
+                text = line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
+                # Looking at every key takes time, and the label is the one whose repetition misleads.
+                item = json.loads(text, object_pairs_hook=_distinct if line.count(_LABEL) > 1 else None)
             except UnicodeDecodeError as error:
                 yield BadRow(where, f"not UTF-8 at byte {error.start + 1}")
             except json.JSONDecodeError as error:
@@ -316,6 +319,15 @@ def _table_row(header: list[str], cells: list[str], where: str, default_id: str)
     if any("\udc80" <= mark <= "\udcff" for cell in cells for mark in cell):
         return BadRow(where, "not UTF-8")
     return Row(where, default_id, dict(zip(header, cells, strict=True)))
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object. Raises ValueError for a key with two values."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"two values of {next(key for key in keys if keys.count(key) > 1)!r} in one object")
+    return found
 
 
 def _row(item: Any, where: str, default_id: str) -> Row | BadRow:

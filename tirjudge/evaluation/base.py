@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
-from tirjudge.statistics import Proportion, Statistic
+from tirjudge.statistics import Estimator, Proportion, Statistic
 
 _STRICT = ConfigDict(strict=True, revalidate_instances="always", hide_input_in_errors=True)
 """Settings of `TypeAdapter(JudgedRow)`: no coercion, and instances are checked field by field."""
@@ -99,6 +99,8 @@ class JudgedRow:
     """None if the file does not record it."""
     extras: Mapping[str, Any] = field(default_factory=dict)
     """Values that only some protocols read, by name: three annotators' classes, a preference from 1 to 2."""
+    cluster: str = ""
+    """What the row has in common with other rows that depend on it, such as its prompt; empty for nothing."""
 
     def tag(self, name: str) -> str | None:
         """Return the value of the tag `name=value`, or None without one.
@@ -126,19 +128,23 @@ class Units:
     ids: tuple[str, ...]
     """Id of each unit's row, or group of rows; unique."""
     sections: Mapping[str, NDArray[np.intp]]
-    """Positions of each section's units; every unit is in one section. Resampling keeps the sizes."""
+    """Positions of each section's units; every unit is in one section."""
     values: NDArray[np.float64]
     """Array of shape (units, measures). The first measure is a unit's credit, from 0 to 1, if units can be
     right or wrong; the others belong to the protocol. nan for a unit without a value."""
     counts: Counter[str] = field(default_factory=Counter)
     """Number of rows that the protocol's rules applied to: `no verdict`, `tie`, `left out: no label`, ..."""
+    clusters: NDArray[np.intp] | None = None
+    """The cluster of each unit, numbered from 0; None if no two units belong together."""
     paired: bool = True
     """False if ids do not identify rows across runs, because some rows were rebuilt from a summary."""
 
 
-Figures = Mapping[str, Proportion | Statistic | float]
-"""Numbers by name in printing order, the headline first. A Proportion has its own interval; the others are
-bootstrapped. The n of a float is the number of units."""
+Figure = Estimator | Proportion | Statistic | float
+Figures = Mapping[str, Figure]
+"""Numbers by name in printing order, the headline first. An estimator knows what each unit adds to its error,
+and so its interval and that of a difference, also for units in clusters. A Proportion has its own interval;
+the others are bootstrapped. The n of a float is the number of units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

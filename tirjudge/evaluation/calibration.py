@@ -21,7 +21,7 @@ from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
 from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
 from tirjudge.judging.abstention import margin, vote_share
 from tirjudge.records.judged_row import Confidence
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import OfTable, Proportion
 from tirjudge_environments.types import derive_seed
 
 
@@ -57,12 +57,14 @@ class CalibratedRows:
         Raises ValueError, in one line, if no row is labelled, or all labels name the same class.
         """
         found = cls(labels.annotators)
+        position = -1
         for position, row in enumerate(run):
             people = labels.classes(row, position)
             if people is None or not any(one is not None for one in people):
                 found.counts["without labels"] += 1
                 continue
             found.rows.append(_calibrated(row, people, confidence))
+        labels.check_length(position + 1)
         rows = found.rows
         if not rows:
             raise ValueError(
@@ -164,7 +166,7 @@ class Agreement:
     kappa: float
     """(agreement - by chance) / (1 - by chance), Cohen 1960; nan if both raters always say the same one."""
     interval: tuple[float, float]
-    """95 % interval of kappa: percentiles of the bootstrap over rows."""
+    """95 % interval of kappa, by the delta method; nan if a class has too few rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ class BaseRates:
     shares: Mapping[str, float]
 
 
-def agreements(rows: Sequence[CalibratedRow], annotators: Sequence[str], *, seed: int) -> list[Agreement]:
+def agreements(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> list[Agreement]:
     """Return the agreement of the judge with each annotator and the majority, then of the annotators.
 
     A missing verdict is a class of its own, which agrees with nobody.
@@ -191,7 +193,7 @@ def agreements(rows: Sequence[CalibratedRow], annotators: Sequence[str], *, seed
             if pair[0] is not None and pair[1] is not None
         ]
         if both:
-            found.append(_agreement(first, second, np.array(both, dtype=np.float64), seed))
+            found.append(_agreement(first, second, np.array(both, dtype=np.float64)))
     return found
 
 
@@ -217,31 +219,19 @@ def _place(number: int) -> tuple[bool, int]:
     return number < 0, abs(number)
 
 
-def _agreement(first: str, second: str, both: NDArray[np.float64], seed: int) -> Agreement:
+def _agreement(first: str, second: str, both: NDArray[np.float64]) -> Agreement:
     one, other = both.T
-    shares = confusion(one, other) / len(both)
+    kappa = OfTable(cohen_kappa, *confusion(one, other))
+    shares = kappa.table / len(both)
     agreed = (one == other) & (one != NO_VERDICT)
     return Agreement(
         first=first,
         second=second,
         agreement=Proportion(float(agreed.sum()), len(both)),
         by_chance=float(shares.sum(axis=1) @ shares.sum(axis=0)),
-        kappa=cohen_kappa(one, other),
-        interval=_interval(shares, len(both), seed),
+        kappa=kappa.value,
+        interval=kappa.interval(len(both)),
     )
-
-
-def _interval(shares: NDArray[np.float64], n: int, seed: int) -> tuple[float, float]:
-    """Return the bootstrap interval of kappa; nan if no resample has two classes.
-
-    Resampling rows is drawing the counts of the pairs of classes from a multinomial distribution.
-    """
-    counts = np.random.default_rng(seed).multinomial(n, shares.ravel(), size=RESAMPLES)
-    drawn = counts.reshape(RESAMPLES, *shares.shape) / n
-    observed = drawn.trace(axis1=1, axis2=2)
-    expected = (drawn.sum(axis=2) * drawn.sum(axis=1)).sum(axis=1)
-    defined = expected < 1
-    return central_interval((observed[defined] - expected[defined]) / (1 - expected[defined]))
 
 
 @dataclass(frozen=True, slots=True)

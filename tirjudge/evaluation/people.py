@@ -56,6 +56,14 @@ class PeopleLabels:
         """Name of the column that rows are joined by; `position` without one."""
         return self._key or "position"
 
+    def check_length(self, rows: int) -> None:
+        """Raise ValueError if labels that are joined by position are more or fewer than the run's rows."""
+        if self._by_key is None and rows != len(self._rows):
+            raise ValueError(
+                f"{self.name} has {len(self._rows)} labels and the run has {rows} rows: without a column to "
+                f"join by ({', '.join(KEYS)}), positions count, and one row more or fewer moves every label"
+            )
+
     def classes(self, row: JudgedRow, position: int) -> tuple[int | None, ...] | None:
         """Return each annotator's class for a judged row, None for an annotator without a label.
 

@@ -13,7 +13,7 @@ from tirjudge.evaluation.base import JudgedRow, ProtocolCard, ScoringProtocol, U
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
-from tirjudge.evaluation.scoring import Comparison, Estimate, Score, score
+from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, score
 from tirjudge.evaluation.stored_outputs.reading import Replay
 
 _Measured = TypeVar("_Measured")
@@ -107,6 +107,7 @@ def score_record(score: Score) -> dict[str, object]:
     return card_record(score.card) | {
         "figures": {name: _estimate_record(one) for name, one in score.estimates.items()},
         "units": len(score.units.ids),
+        "clusters": cluster_count(score.units),
         "counts": dict(score.units.counts),
     }
 
@@ -124,6 +125,8 @@ def comparison_record(comparison: Comparison) -> dict[str, object]:
         "gained": comparison.gained,
         "lost": comparison.lost,
         "p_value": comparison.p_value,
+        "test": comparison.test if comparison.p_value is not None else None,
+        "clusters": comparison.clusters,
     }
 
 
@@ -138,7 +141,7 @@ def _estimate_record(estimate: Estimate) -> dict[str, Any]:
         "low": _finite(estimate.low),
         "high": _finite(estimate.high),
         "n": estimate.n,
-    }
+    } | ({"no_interval": estimate.no_interval} if estimate.no_interval else {})
 
 
 def _finite(value: float) -> float | None:

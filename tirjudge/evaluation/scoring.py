@@ -7,11 +7,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import (
+    Figure,
     Figures,
     JudgedRow,
     ProtocolCard,
@@ -21,7 +23,17 @@ from tirjudge.evaluation.base import (
     Unscorable,
     Vote,
 )
-from tirjudge.statistics import Proportion, Statistic
+from tirjudge.statistics import (
+    Estimator,
+    Mean,
+    Proportion,
+    Statistic,
+    clustered_mcnemar,
+    difference_interval,
+    fault_of,
+    mcnemar,
+    unpaired_interval,
+)
 from tirjudge_environments.types import derive_seed
 
 _DRAW = "evaluation order"
@@ -37,9 +49,14 @@ class UnitsBuilder:
         # Arrays of machine numbers: a list of tuples takes ten times as much memory for a million rows.
         self._sections: dict[str, array[int]] = {}
         self._values = array("d")
+        self._clusters = array("Q")
         self._paired = True
 
-    def add(self, id: str, section: str, *values: float) -> None:
+    def add_row(self, row: JudgedRow, *values: float) -> None:
+        """Add a row as a unit of its own, in the section of its domain and in its cluster."""
+        self.add(row.id, row.domain, *values, cluster=row.cluster)
+
+    def add(self, id: str, section: str, *values: float, cluster: str = "") -> None:
         """Add a unit with its measures. Raises Unscorable for an id that was added before."""
         if id in self._ids:
             raise Unscorable(f"two rows have the id {str(id)!r}")
@@ -50,6 +67,10 @@ class UnitsBuilder:
         self._values.extend(values)
         if len(self._values) != len(values) * len(self._ids):
             raise ValueError(f"unit {str(id)!r} has {len(values)} measures, other units have more or fewer")
+        if cluster or self._clusters:
+            self._clusters.extend([0] * (len(self._ids) - 1 - len(self._clusters)))
+            digest = blake2b(cluster.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            self._clusters.append(int.from_bytes(digest) if cluster else 0)
         self._paired = self._paired and not isinstance(id, SummaryId)
 
     def build(self) -> Units:
@@ -64,6 +85,7 @@ class UnitsBuilder:
             },
             values=np.frombuffer(self._values).reshape(len(self._ids), -1),
             counts=self.counts,
+            clusters=_cluster_codes(np.frombuffer(self._clusters, dtype=np.uint64)),
             paired=self._paired,
         )
 
@@ -83,9 +105,22 @@ class UnitsBuilder:
                 self.counts[name] += 1
 
 
-def section_means(units: Units, values: NDArray[np.float64]) -> dict[str, float]:
-    """Return the mean of `values`, one per unit, in each section."""
-    return {name: float(values[places].mean()) for name, places in units.sections.items()}
+def _cluster_codes(digests: NDArray[np.uint64]) -> NDArray[np.intp] | None:
+    """Number the clusters from 0 in the order of their digests; a unit without one (0) is its own cluster."""
+    kinds, codes, counts = np.unique(digests, return_inverse=True, return_counts=True)
+    alone = digests == 0
+    if not len(digests) or (counts[kinds != 0] < 2).all():
+        return None
+    codes = codes.astype(np.intp)
+    codes[alone] = len(kinds) + np.arange(int(alone.sum()))
+    return np.unique(codes, return_inverse=True)[1].astype(np.intp)
+
+
+def section_figures(units: Units, credits: NDArray[np.float64]) -> dict[str, Mean]:
+    """Return the mean of `credits`, one per unit, in each section."""
+    return {
+        name or "no domain": Mean(credits[places], places=places) for name, places in units.sections.items()
+    }
 
 
 def drawn_vote(row: JudgedRow, *, sample: int = 0, seed: int = 0) -> Vote:
@@ -139,11 +174,8 @@ def _ordered(row: JudgedRow, order: tuple[int, ...], name: str) -> Vote:
     raise Unscorable(f"row {row.id!r} was not judged in {name}: judge it with --order both")
 
 
-_ROWS_PER_KIND = 32
-"""Counting how often each kind of row is drawn is faster than drawing rows if a kind has this many rows."""
-
 RESAMPLES = 1000
-"""Samples behind an interval."""
+"""Samples behind an interval of a number that is no estimator."""
 _CENTRAL = (2.5, 97.5)
 """Percentiles that bound the central 95 %."""
 
@@ -165,85 +197,35 @@ def bootstrap_samples(
 ) -> Iterator[list[Units]]:
     """Yield samples of the runs' units with replacement, with the same draw for every run.
 
-    The units of the runs must be aligned. A sample has as many units of each section as the runs, and its
-    ids are meaningless. Samples depend on the units but not on their order: the units of a section are drawn
-    in the order of their ids. Equal units are counted together, because a million rows that are right or
-    wrong need two numbers, not a million.
+    The units of the runs must be aligned. Rows are drawn over the whole file, clusters as a whole: sections
+    differ in size between samples. Ids of a sample are meaningless. Samples depend on the units but not on
+    their order.
     """
     generator = np.random.default_rng(seed)
-    strata = _strata(runs)
-    size = sum(stratum.size for stratum in strata)
-    sections, start = {}, 0
-    for stratum in strata:
-        sections[stratum.name] = np.arange(start, start + stratum.size)
-        start += stratum.size
-    widths = [run.values.shape[1] for run in runs]
-    columns = [slice(end - width, end) for width, end in zip(widths, np.cumsum(widths), strict=True)]
-    # One buffer for all samples: whoever keeps a sample's values must copy them.
-    sample = np.empty((size, sum(widths)))
-    for _ in range(resamples):
-        start = 0
-        for stratum in strata:
-            stratum.draw(generator, sample[start : start + stratum.size])
-            start += stratum.size
-        yield [
-            replace(run, values=sample[:, place], sections=sections)
-            for run, place in zip(runs, columns, strict=True)
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stratum:
-    """A section's units."""
-
-    name: str
-    size: int
-    kinds: Values
-    """Array of shape (kinds, measures of all runs)."""
-    shares: Values | None
-    """Share of each kind; None if `kinds` are the units themselves."""
-
-    def draw(self, generator: np.random.Generator, into: Values) -> None:
-        """Fill an array of shape (size, measures) with a sample."""
-        if self.shares is None:
-            np.take(self.kinds, generator.integers(self.size, size=self.size), axis=0, out=into, mode="clip")
-        else:
-            into[:] = np.repeat(self.kinds, generator.multinomial(self.size, self.shares), axis=0)
-
-
-def _strata(runs: Sequence[Units]) -> list[_Stratum]:
     first = runs[0]
-    ranks = np.empty(len(first.ids), dtype=np.intp)
-    ranks[sorted(range(len(first.ids)), key=first.ids.__getitem__)] = np.arange(len(first.ids))
-    strata = []
-    for name in sorted(first.sections):
-        places = first.sections[name]
-        places = places[np.argsort(ranks[places])]
-        values = np.hstack([run.values[places] for run in runs])
-        kinds, counts = _kinds(values)
-        if len(kinds) * _ROWS_PER_KIND > len(values):
-            strata.append(_Stratum(name, len(values), values, None))
+    order = np.array(sorted(range(len(first.ids)), key=first.ids.__getitem__), dtype=np.intp)
+    if first.clusters is not None:
+        members = np.split(
+            order[np.argsort(first.clusters[order], kind="stable")],
+            np.cumsum(np.bincount(first.clusters))[:-1],
+        )
+    codes = np.zeros(len(order), dtype=np.intp)
+    for number, places in enumerate(first.sections.values()):
+        codes[places] = number
+    for _ in range(resamples):
+        if first.clusters is None:
+            drawn = order[generator.integers(len(order), size=len(order))]
         else:
-            strata.append(_Stratum(name, len(values), kinds, counts / len(values)))
-    return strata
-
-
-def _kinds(values: Values) -> tuple[Values, NDArray[np.intp]]:
-    """Return the distinct rows of an array, in order of their first occurrence, with their counts."""
-    codes = np.zeros(len(values), dtype=np.intp)
-    for column in values.T:
-        distinct, inverse = np.unique(column, return_inverse=True)
-        if len(distinct) * _ROWS_PER_KIND > len(values):
-            return values, np.ones(len(values), dtype=np.intp)
-        codes = np.unique(codes * len(distinct) + inverse, return_inverse=True)[1]
-    _, places, counts = np.unique(codes, return_index=True, return_counts=True)
-    order = np.argsort(places)
-    return values[places[order]], counts[order]
+            chosen = generator.integers(len(members), size=len(members))
+            drawn = np.concatenate([members[one] for one in chosen])
+        sections = {name: np.flatnonzero(codes[drawn] == n) for n, name in enumerate(first.sections)}
+        sections = {name: places for name, places in sections.items() if len(places)}
+        yield [replace(run, values=run.values[drawn], sections=sections, clusters=None) for run in runs]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % interval: Wilson's for a proportion, otherwise bootstrap percentiles."""
+    """A number with its 95 % interval; nan for bounds that these rows do not give."""
 
     value: float
     low: float
@@ -253,6 +235,8 @@ class Estimate:
 
     In a comparison of summaries it is the smaller of the two numbers.
     """
+    no_interval: str = ""
+    """Why there is no interval; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +260,7 @@ class Comparison:
 
     card: ProtocolCard
     differences: Mapping[str, Estimate]
-    """Second minus first, with a bootstrap interval: the same draw for both runs if they are paired."""
+    """Second minus first, with the interval of paired rows if the runs are paired."""
     first: Mapping[str, float]
     second: Mapping[str, float]
     paired: bool
@@ -291,7 +275,15 @@ class Comparison:
     lost: int | None
     """Units that only the first run got right; None like `gained`."""
     p_value: float | None
-    """McNemar's exact two-sided test of gained against lost (McNemar 1947); None like `gained`."""
+    """Two-sided mid-p value of McNemar's test of gained against lost, or the clustered test; None like
+    `gained`."""
+    clusters: int | None = None
+    """Number of clusters of common units, if some units belong together."""
+
+    @property
+    def test(self) -> str:
+        """Name of the test behind the p value."""
+        return "McNemar, mid-p" if self.clusters is None else "clustered McNemar"
 
     @property
     def left_out(self) -> int:
@@ -304,21 +296,25 @@ def score(
 ) -> Score:
     """Score judged rows under a protocol.
 
-    `resamples` is the number of bootstrap draws, seeded by `seed`. Raises Unscorable if the protocol cannot
-    score these rows.
+    `resamples` is the number of bootstrap draws, seeded by `seed`, for numbers that are no estimators. Raises
+    Unscorable if the protocol cannot score these rows.
     """
     units = protocol.units(rows)
     figures = protocol.figures(units)
-    floats = [name for name, figure in figures.items() if not isinstance(figure, Proportion)]
-    draws = resamples if floats else 0
-    drawn = _bootstrap(protocol, [units], floats, seed, draws)[0]
-    values, sizes = _values(figures), _sizes(figures, units)
-    estimates = {
-        name: Estimate(figure.rate, *figure.interval, n=figure.n)
-        if isinstance(figure, Proportion)
-        else _of_draws(values[name], drawn[name], sizes[name])
-        for name, figure in figures.items()
-    }
+    drawn = _bootstrap(protocol, [units], _undetermined(figures), seed, resamples)[0]
+    size = len(units.ids)
+    estimates = {}
+    for name, figure in figures.items():
+        value, n = _value(figure), _size(figure, units)
+        if not protocol.card.intervals or fault_of(figure):
+            bounds = math.nan, math.nan
+        elif isinstance(figure, Proportion):
+            bounds = figure.interval
+        elif not isinstance(figure, Estimator):
+            bounds = central_interval(drawn[name])
+        else:
+            bounds = figure.interval(size, units.clusters)
+        estimates[name] = Estimate(value, *bounds, n=n, no_interval=fault_of(figure))
     return Score(protocol.card, estimates, units)
 
 
@@ -334,52 +330,65 @@ def compare(
     paired = first.paired and second.paired
     one, other, only_first, only_second = _paired(first, second) if paired else (first, second, (), ())
     figures = [protocol.figures(units) for units in (one, other)]
-    values = [_values(found) for found in figures]
-    sizes = [_sizes(found, units) for found, units in zip(figures, (one, other), strict=True)]
     names = [name for name in figures[0] if name in figures[1]]
+    drawn_names = [name for name in _undetermined(figures[0]) if name in names]
     if paired:
-        drawn = _bootstrap(protocol, [one, other], names, seed, resamples)
+        drawn = _bootstrap(protocol, [one, other], drawn_names, seed, resamples)
     else:
         drawn = [
-            _bootstrap(protocol, [units], names, stream, resamples)[0]
+            _bootstrap(protocol, [units], drawn_names, stream, resamples)[0]
             for units, stream in zip((one, other), np.random.SeedSequence(seed).spawn(2), strict=True)
         ]
     tested = paired and protocol.card.intervals
     gained, lost = _discordant(one, other) if tested else (None, None)
+    differences = {}
+    for name in names:
+        before, after = figures[0][name], figures[1][name]
+        value = _value(after) - _value(before)
+        n = _smaller(_size(before, one), _size(after, other))
+        if not protocol.card.intervals or fault_of(before, after):
+            bounds = math.nan, math.nan
+        elif name in drawn_names or not (isinstance(before, Estimator) and isinstance(after, Estimator)):
+            bounds = central_interval(drawn[1][name] - drawn[0][name])
+        elif paired:
+            bounds = difference_interval(before, after, len(one.ids), one.clusters)
+        else:
+            bounds = unpaired_interval(before, after, (len(one.ids), len(other.ids)))
+        differences[name] = Estimate(value, *bounds, n=n, no_interval=fault_of(before, after))
     return Comparison(
         card=protocol.card,
-        differences={
-            name: _of_draws(
-                values[1][name] - values[0][name],
-                drawn[1][name] - drawn[0][name],
-                _smaller(sizes[0][name], sizes[1][name]),
-            )
-            for name in names
-        },
-        first=values[0],
-        second=values[1],
+        differences=differences,
+        first={name: _value(figure) for name, figure in figures[0].items()},
+        second={name: _value(figure) for name, figure in figures[1].items()},
         paired=paired,
         common=len(one.ids) if paired else 0,
         only_first=only_first,
         only_second=only_second,
         gained=gained,
         lost=lost,
-        p_value=None if gained is None or lost is None else mcnemar(gained, lost),
+        p_value=_p_value(one, other, gained, lost),
+        clusters=cluster_count(one) if paired else None,
     )
 
 
-def mcnemar(gained: int, lost: int) -> float:
-    """Return the exact two-sided p-value of McNemar's test for these discordant pairs (McNemar 1947).
+def cluster_count(units: Units) -> int | None:
+    """Return the number of clusters; None if no two units belong together."""
+    return None if units.clusters is None else int(units.clusters.max()) + 1
 
-    Raises ValueError, in one line, without scipy.
-    """
-    if not gained + lost:
-        return 1.0
-    try:
-        from scipy.stats import binomtest
-    except ModuleNotFoundError:
-        raise ValueError("McNemar's test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
-    return float(binomtest(gained, gained + lost).pvalue)
+
+def _p_value(one: Units, other: Units, gained: int | None, lost: int | None) -> float | None:
+    if gained is None or lost is None:
+        return None
+    if one.clusters is None:
+        return mcnemar(gained, lost)
+    return clustered_mcnemar(other.values[:, 0] - one.values[:, 0], one.clusters)
+
+
+def _undetermined(figures: Figures) -> list[str]:
+    """Return the names of the numbers that are bootstrapped."""
+    return [
+        name for name, figure in figures.items() if not isinstance(figure, Estimator) and not fault_of(figure)
+    ]
 
 
 def _bootstrap(
@@ -394,14 +403,14 @@ def _bootstrap(
     The units of the runs must be aligned.
     """
     found: list[dict[str, list[float]]] = [{name: [] for name in names} for _ in runs]
-    if not protocol.card.intervals:
+    if not protocol.card.intervals or not names:
         resamples = 0
     for sample in bootstrap_samples(runs, resamples, seed) if resamples else ():
         for units, kept in zip(sample, found, strict=True):
-            figures = _values(protocol.figures(units))
+            figures = protocol.figures(units)
             for name in names:
-                # A resample may lack a figure, such as the kappa of a class that was not drawn.
-                kept[name].append(figures.get(name, math.nan))
+                # A resample may lack a figure, such as that of a section that was not drawn.
+                kept[name].append(_value(figures.get(name, math.nan)))
     return [{name: np.array(values) for name, values in kept.items()} for kept in found]
 
 
@@ -439,7 +448,16 @@ def _taken(units: Units, taken: NDArray[np.intp]) -> Units:
         ids=tuple(units.ids[int(place)] for place in taken),
         sections={name: positions for name, positions in sections.items() if len(positions)},
         values=units.values[taken],
+        clusters=_some(units.clusters, taken),
     )
+
+
+def _some(clusters: NDArray[np.intp] | None, taken: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    """Return the clusters of some units, numbered anew; None if each is left with one unit."""
+    if clusters is None:
+        return None
+    codes = np.unique(clusters[taken], return_inverse=True)[1].astype(np.intp)
+    return codes if codes.max() + 1 < len(codes) else None
 
 
 def _check_sections(one: Units, other: Units) -> None:
@@ -466,28 +484,16 @@ def _discordant(one: Units, other: Units) -> tuple[int | None, int | None]:
     return int((after > before).sum()), int((after < before).sum())
 
 
-def _values(figures: Figures) -> dict[str, float]:
-    return {
-        name: figure.rate
-        if isinstance(figure, Proportion)
-        else figure.value
-        if isinstance(figure, Statistic)
-        else figure
-        for name, figure in figures.items()
-    }
+def _value(figure: Figure) -> float:
+    if isinstance(figure, Proportion):
+        return figure.rate
+    return figure.value if isinstance(figure, Statistic | Estimator) else figure
 
 
-def _sizes(figures: Figures, units: Units) -> dict[str, int | None]:
-    """Return the n of every figure."""
-    return {
-        name: figure.n if isinstance(figure, Proportion | Statistic) else len(units.ids)
-        for name, figure in figures.items()
-    }
+def _size(figure: Figure, units: Units) -> int | None:
+    """Return the n of a figure."""
+    return figure.n if isinstance(figure, Proportion | Statistic | Estimator) else len(units.ids)
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else min(one, other)
-
-
-def _of_draws(value: float, draws: NDArray[np.float64], n: int | None) -> Estimate:
-    return Estimate(value, *central_interval(draws), n)

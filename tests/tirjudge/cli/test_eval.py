@@ -106,10 +106,11 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     (record,) = json.loads(done.stdout)
     assert (record["gained"], record["lost"], record["common"]) == (12, 0, 12)
-    assert record["p_value"] == pytest.approx(2 / 2**12)
+    assert record["p_value"] == pytest.approx(1 / 2**12)  # the mid-p value
     line, _, details = command("compare", *runs, "--protocol", "tir", "--full").stdout.partition("\n")
-    assert line.startswith("accuracy +100.00 points [+100.00, +100.00], from 0.00 (")
-    assert line.endswith("protocol tir, n = 12, p = 0.000488 (McNemar, exact)")
+    # Agresti and Min 2005 by hand: 12 / 14, and 1.96 times the root of (13 / 14 - (12 / 14)²) / 14.
+    assert line.startswith("accuracy +100.00 points [+62.65, +100.00], from 0.00 (")
+    assert line.endswith("protocol tir, n = 12, p = 0.000244 (McNemar, mid-p)")
     assert "the second alone is right 12 times, the first alone 0 times" in details
     assert command("compare", *runs, "--protocol", "tir").stdout == f"{line}\n"
 

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
-from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote
+from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_list, need_object, shown
-from tirjudge.statistics import Proportion, Statistic
+from tirjudge.statistics import Mean
 from tirjudge_environments import Malformed, Question
 from tirjudge_environments.formats.rationale import EVALUATED, reasons_ask
 from tirjudge_environments.rationales import Matching, match, read_matching, read_scores
@@ -100,7 +102,7 @@ class RationaleConsistency:
                 continue
             labelled = bool(row.votes) and (row.tied or row.label is not None)
             right = labelled and self._right(row, builder)
-            builder.add(row.id, row.domain, row.extras[RECALL], row.extras[PRECISION], labelled, right)
+            builder.add_row(row, row.extras[RECALL], row.extras[PRECISION], labelled, right)
         return builder.build()
 
     def _right(self, row: JudgedRow, builder: UnitsBuilder) -> bool:
@@ -111,16 +113,11 @@ class RationaleConsistency:
 
     def figures(self, units: Units) -> Figures:
         recall, precision, labelled, right = units.values.T
-        figures: dict[str, Proportion | Statistic | float] = {
-            "rationale consistency": float(recall.mean()),
-            "average precision": float(precision.mean()),
-        }
+        figures = {"rationale consistency": Mean(recall), "average precision": Mean(precision)}
         if labelled.any():
-            figures["outcome accuracy"] = Proportion(float(right.sum()), int(labelled.sum()))
-        if len(units.sections) > 1:
-            for name, places in units.sections.items():
-                figures[name or "no domain"] = Statistic(float(recall[places].mean()), len(places))
-        return figures
+            places = np.flatnonzero(labelled)
+            figures["outcome accuracy"] = Mean(right[places], places=places)
+        return figures | (section_figures(units, recall) if len(units.sections) > 1 else {})
 
 
 RATIONALE_CONSISTENCY_PROTOCOL = RationaleConsistency()

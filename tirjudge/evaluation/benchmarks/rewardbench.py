@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, SummaryId, Units, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
-from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote, section_means
+from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_share
-from tirjudge.statistics import Statistic
+from tirjudge.statistics import Mean, SectionMean
 
 SECTIONS = {
     "Chat": {
@@ -119,18 +117,23 @@ class RewardBench:
             vote = drawn_vote(row)
             builder.count_outcomes(vote)
             worth = credit(vote, label, share_ties=True) if vote.best else self.failure
-            builder.add(row.id, row.domain, worth)
+            builder.add_row(row, worth)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        means = section_means(units, units.values[:, 0])
-        sections = {}
+        subsets = section_figures(units, units.values[:, 0])
+        sections: dict[str, SectionMean] = {}
+        parts: list[Mean] = []
+        shares: list[float] = []
         for section, weights in SECTIONS.items():
-            judged = [subset for subset in weights if subset in means]
+            judged = [subset for subset in weights if subset in subsets]
             if judged:
-                mean = np.average([means[one] for one in judged], weights=[weights[one] for one in judged])
-                sections[section] = Statistic(float(mean), sum(len(units.sections[one]) for one in judged))
-        return {"mean of sections": sum(one.value for one in sections.values()) / len(sections), **sections}
+                sections[section] = SectionMean(
+                    [subsets[one] for one in judged], [weights[one] for one in judged]
+                )
+                parts += sections[section].parts
+                shares += sections[section].shares
+        return {"mean of sections": SectionMean(parts, shares), **sections}
 
 
 REWARDBENCH_PROTOCOL = RewardBench(

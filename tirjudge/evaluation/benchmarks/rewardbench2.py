@@ -9,8 +9,8 @@ import numpy as np
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
-from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_means
-from tirjudge.statistics import Proportion, Statistic
+from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_figures
+from tirjudge.statistics import SectionMean, Statistic
 
 
 def _read(row: PublishedRow) -> Iterator[Fields]:
@@ -77,16 +77,12 @@ class RewardBench2:
             if not best:
                 builder.counts["no verdict"] += 1
             shared = best or tuple(range(row.candidates))
-            builder.add(row.id, row.domain, (label in shared) / len(shared))
+            builder.add_row(row, (label in shared) / len(shared))
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        worth = units.values[:, 0]
-        means = section_means(units, worth)
-        sections = {
-            name or "no domain": Proportion.of_rows(worth[places]) for name, places in units.sections.items()
-        }
-        return {"mean of subsets": sum(means.values()) / len(means), **sections}
+        sections = section_figures(units, units.values[:, 0])
+        return {"mean of subsets": SectionMean(list(sections.values())), **sections}
 
 
 REWARDBENCH2_PROTOCOL = RewardBench2()

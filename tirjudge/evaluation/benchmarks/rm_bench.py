@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
-from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote
-from tirjudge.statistics import Statistic
+from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote, section_figures
+from tirjudge.statistics import SectionMean
 
 STYLES = 3
 """Concise, plain and detailed, Markdown."""
@@ -102,16 +102,14 @@ class RmBench:
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        matrices = {
-            name: units.values[places, 1:].mean(axis=0).reshape(STYLES, STYLES)
-            for name, places in units.sections.items()
+        matrices = units.values[:, 1:].reshape(-1, STYLES, STYLES)
+        levels = dict(zip(("easy", "normal", "hard"), difficulties(matrices), strict=True))
+        overall = np.mean(list(levels.values()), axis=0)
+        named = {"overall": overall, **levels}
+        means = {
+            name: SectionMean(list(section_figures(units, values).values())) for name, values in named.items()
         }
-        levels = {name: difficulties(matrix) for name, matrix in matrices.items()}
-        means = {name: float(np.mean(level)) for name, level in levels.items()}
-        easy, normal, hard = (float(np.mean(level)) for level in zip(*levels.values(), strict=True))
-        overall = float(np.mean(list(means.values())))
-        domains = {name: Statistic(mean, len(units.sections[name])) for name, mean in means.items()}
-        return {"overall": overall, "easy": easy, "normal": normal, "hard": hard, **domains}
+        return {**means, **section_figures(units, overall)}
 
     def _cells(self, row: JudgedRow, builder: UnitsBuilder) -> Iterator[tuple[int, float]]:
         vote = drawn_vote(row)
@@ -141,10 +139,10 @@ class RmBench:
         return float(chosen > rejected)
 
 
-def difficulties(matrix: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Return (easy, normal, hard) for a (styles, styles) matrix of accuracies, rows by the chosen style."""
-    below, above = np.tril_indices(STYLES, -1), np.triu_indices(STYLES, 1)
-    return float(matrix[below].mean()), float(np.diag(matrix).mean()), float(matrix[above].mean())
+def difficulties(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Return (easy, normal, hard) for (..., styles, styles) matrices of accuracies, rows by chosen style."""
+    places = np.tril_indices(STYLES, -1), np.diag_indices(STYLES), np.triu_indices(STYLES, 1)
+    return tuple(matrices[..., rows, columns].mean(axis=-1) for rows, columns in places)
 
 
 RM_BENCH_PROTOCOL = RmBench(

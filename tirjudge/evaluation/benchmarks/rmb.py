@@ -8,7 +8,7 @@ from typing import Any
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
-from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote
+from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_figures
 from tirjudge.evaluation.stored_outputs.base import (
     Record,
     Unreadable,
@@ -20,7 +20,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     reading,
     shown,
 )
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import SectionMean
 from tirjudge_environments import JudgeTask, Malformed, Message, View
 from tirjudge_environments.formats.rm_r1 import RmR1
 from tirjudge_environments.tasks import RowError
@@ -121,14 +121,10 @@ class Rmb:
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        right = units.values[:, 0]
-        sections = {
-            name: Proportion(float(right[places].sum()), len(places))
-            for name, places in units.sections.items()
-        }
+        sections = section_figures(units, units.values[:, 0])
         if len(sections) == 1:
             return sections
-        return {"mean of sections": sum(one.rate for one in sections.values()) / len(sections), **sections}
+        return {"mean of sections": SectionMean(list(sections.values())), **sections}
 
 
 RMB_PROTOCOL = Rmb()

@@ -12,9 +12,9 @@ from tirjudge.evaluation.scoring import (
     drawn_vote,
     own_order,
     reversed_order,
-    section_means,
+    section_figures,
 )
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import Mean, SectionMean
 
 _WRONG = "count as wrong"
 
@@ -37,21 +37,19 @@ class OneOrder:
             vote = self.vote(row)
             builder.count_outcomes(vote)
             worth = credit(vote, label, share_ties=self.share_ties)
-            builder.add(row.id, row.domain, worth, vote.tie, not vote.best)
+            builder.add_row(row, worth, vote.tie, not vote.best)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         worth, tied, _ = units.values.T
-        accuracy = {"accuracy": Proportion.of_rows(worth)}
-        ties = {"tie rate": Proportion.of_rows(tied)}
+        accuracy: Figures = {"accuracy": Mean(worth)}
+        ties = {"tie rate": Mean(tied)}
         if len(units.sections) < 2:
-            return accuracy | ties
-        sections = {
-            name or "no domain": Proportion.of_rows(worth[places]) for name, places in units.sections.items()
-        }
-        means = section_means(units, worth)
-        mean = {"mean of sections": sum(means.values()) / len(means)}
-        return (mean | accuracy if self.sections_first else accuracy | mean) | ties | sections
+            return {**accuracy, **ties}
+        sections = section_figures(units, worth)
+        mean: Figures = {"mean of sections": SectionMean(list(sections.values()))}
+        first, second = (mean, accuracy) if self.sections_first else (accuracy, mean)
+        return {**first, **second, **ties, **sections}
 
 
 ONE_ORDER = OneOrder(
@@ -123,15 +121,15 @@ class EveryOrder:
             votes = row.sample()
             builder.count_outcomes(*votes)
             right = sum(vote.choice == label for vote in votes)
-            builder.add(row.id, row.domain, right / len(votes) if votes else 0.0, right, len(votes))
+            builder.add_row(row, right / len(votes) if votes else 0.0, right, len(votes))
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         _, right, votes = units.values.T
-        figures = {"accuracy": Proportion.of_rows(right, votes)}
+        figures = {"accuracy": Mean(right, votes)}
         if len(units.sections) > 1:
             for name, places in units.sections.items():
-                figures[name or "no domain"] = Proportion.of_rows(right[places], votes[places])
+                figures[name or "no domain"] = Mean(right[places], votes[places], places)
         return figures
 
 
@@ -161,24 +159,16 @@ class BothOrders:
         for row, label in builder.labelled(rows):
             votes = own_order(row), reversed_order(row)
             builder.count_outcomes(*votes)
-            builder.add(row.id, row.domain, self.right(votes, label))
+            builder.add_row(row, self.right(votes, label))
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         right = units.values[:, 0]
-        accuracy = {"accuracy": Proportion(float(right.sum()), len(right))}
+        accuracy: Figures = {"accuracy": Mean(right)}
         if len(units.sections) < 2:
             return accuracy
-        means = section_means(units, right)
-        mean = {"mean of sections": sum(means.values()) / len(means)}
-        return (
-            accuracy
-            | mean
-            | {
-                name or "no domain": Proportion(float(right[places].sum()), len(places))
-                for name, places in units.sections.items()
-            }
-        )
+        sections = section_figures(units, right)
+        return {**accuracy, "mean of sections": SectionMean(list(sections.values())), **sections}
 
 
 BOTH_ORDERS = BothOrders(

@@ -10,9 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
-from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, own_order, reversed_order
-from tirjudge.statistics import Proportion
+from tirjudge.evaluation.scoring import (
+    UnitsBuilder,
+    drawn_vote,
+    own_order,
+    reversed_order,
+    section_figures,
+)
+from tirjudge.statistics import Mean, OfTable
 
+Table = NDArray[np.float64]
+"""Counts of pairs of classes, or shares, in an array of shape (classes, classes)."""
 _TIE = 2
 """The class of a tie; 0 and 1 are the candidates."""
 
@@ -44,43 +52,49 @@ class Classes:
             verdict = _TIE if vote.choice is None else vote.choice
             if verdict == _TIE and not self.gold_ties:
                 verdict = 0
-            builder.add(row.id, row.domain, gold == verdict, gold, verdict)
+            builder.add_row(row, gold == verdict, gold, verdict)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         agreed, gold, verdict = units.values.T
-        precision, recall, f1 = macro(gold, verdict)
-        if self.f1_of_means:
-            f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+        table, codes = confusion(gold, verdict)
         return {
-            "agreement": Proportion(float(agreed.sum()), len(agreed)),
-            "precision": precision,
-            "recall": recall,
-            "F1": f1,
+            "agreement": Mean(agreed),
+            "precision": OfTable(lambda counts: macro(counts)[0], table, codes),
+            "recall": OfTable(lambda counts: macro(counts)[1], table, codes),
+            "F1": OfTable(f1_of_means if self.f1_of_means else lambda counts: macro(counts)[2], table, codes),
         }
 
 
-def macro(gold: NDArray[np.float64], verdict: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Return precision, recall and F1, each the mean over the classes that occur.
+def macro(pairs: Table) -> tuple[float, float, float]:
+    """Return precision, recall and F1, each the mean over the classes that occur, of a table (gold, verdict).
 
     A class without a verdict has precision 0, one without a label recall 0.
     """
-    pairs = confusion(gold, verdict)
     actual, predicted = pairs.sum(axis=1), pairs.sum(axis=0)
     occurring = actual + predicted > 0
     both, actual, predicted = pairs.diagonal()[occurring], actual[occurring], predicted[occurring]
-    precision = both / np.maximum(predicted, 1)
-    recall = both / np.maximum(actual, 1)
+    precision = both / np.where(predicted > 0, predicted, 1)
+    recall = both / np.where(actual > 0, actual, 1)
     f1 = 2 * both / (predicted + actual)
     return float(precision.mean()), float(recall.mean()), float(f1.mean())
+
+
+def f1_of_means(pairs: Table) -> float:
+    """Return the harmonic mean of macro precision and recall."""
+    precision, recall, _ = macro(pairs)
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 _MOST_CLASSES = 64
 """Up to here classes are counted by their numbers; more, as in hostile files, are sorted first."""
 
 
-def confusion(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Count the pairs of classes, which are whole numbers, in an array of shape (classes, classes)."""
+def confusion(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[Table, NDArray[np.intp]]:
+    """Count the pairs of classes, which are whole numbers, in an array of shape (classes, classes).
+
+    Also returns the cell of each pair, in the flattened array.
+    """
     lowest = min(one.min(), other.min())
     width = int(max(one.max(), other.max()) - lowest) + 1
     if width > _MOST_CLASSES:
@@ -88,7 +102,8 @@ def confusion(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[n
         one, other = places[: len(one)].astype(np.float64), places[len(one) :].astype(np.float64)
         lowest, width = np.float64(0), len(kinds)
     codes = ((one - lowest) * width + (other - lowest)).astype(np.intp)
-    return np.bincount(codes, minlength=width * width).reshape(width, width)
+    table = np.bincount(codes, minlength=width * width).reshape(width, width).astype(np.float64)
+    return table, codes
 
 
 THREE_CLASS = Classes(
@@ -131,19 +146,13 @@ class ClassesInBothOrders:
             consistent = bool(votes[0].best) and votes[0].best == votes[1].best
             # A tie is a verdict that names both responses; no verdict names none, and agrees with nothing.
             agreed = consistent and votes[0].best == ((0, 1) if row.label is None else (row.label,))
-            builder.add(row.id, row.domain, agreed, consistent)
+            builder.add_row(row, agreed, consistent)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         agreed, consistent = units.values.T
-        figures = {
-            "agreement": Proportion.of_rows(agreed),
-            "consistency": Proportion.of_rows(consistent),
-        }
-        if len(units.sections) > 1:
-            for name, places in units.sections.items():
-                figures[name or "no domain"] = Proportion.of_rows(agreed[places])
-        return figures
+        figures = {"agreement": Mean(agreed), "consistency": Mean(consistent)}
+        return figures | (section_figures(units, agreed) if len(units.sections) > 1 else {})
 
 
 THREE_CLASS_BOTH_ORDERS = ClassesInBothOrders(
@@ -202,7 +211,7 @@ class Kappa:
             raters = raters or len(ratings)
             if len(ratings) != raters:
                 raise Unscorable(f"row {row.id!r} has {len(ratings)} raters, the rows before it {raters}")
-            builder.add(row.id, row.domain, ratings[-1] == ratings[-2], judged, *ratings)
+            builder.add_row(row, ratings[-1] == ratings[-2], judged, *ratings)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
@@ -212,15 +221,19 @@ class Kappa:
         people = len(ratings) - 2 * bool(judged.any())
         figures = {}
         if judged.any():
-            figures["judge and label"] = cohen_kappa(ratings[-2], ratings[-1])
+            figures["judge and label"] = OfTable(cohen_kappa, *confusion(ratings[-2], ratings[-1]))
         for one, other in combinations(range(people), 2):
-            figures[f"annotators {one + 1} and {other + 1}"] = cohen_kappa(ratings[one], ratings[other])
+            table = confusion(ratings[one], ratings[other])
+            figures[f"annotators {one + 1} and {other + 1}"] = OfTable(cohen_kappa, *table)
         return figures
 
 
-def cohen_kappa(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return (p_o - p_e) / (1 - p_e) (Cohen 1960); nan if both raters always choose the same one class."""
-    shares = confusion(one, other) / len(one)
+def cohen_kappa(pairs: Table) -> float:
+    """Return (p_o - p_e) / (1 - p_e) of a table of two raters (Cohen 1960).
+
+    It is nan if both raters always choose the same one class.
+    """
+    shares = pairs / pairs.sum()
     observed = float(shares.trace())
     expected = float(shares.sum(axis=1) @ shares.sum(axis=0))
     return (observed - expected) / (1 - expected) if expected < 1 else float("nan")

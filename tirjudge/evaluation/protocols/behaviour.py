@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.scoring import UnitsBuilder, own_order, reversed_order
-from tirjudge.statistics import Proportion, Statistic
+from tirjudge.statistics import Mean, Statistic
 
 
 class Position:
@@ -33,17 +33,18 @@ class Position:
             lean = sum(map(_leaning, votes))
             flipped = votes[0].choice != votes[1].choice
             tied = any(vote.choice is None for vote in votes)
-            builder.add(row.id, row.domain, not flipped, lean > 0, lean < 0, flipped, tied)
+            builder.add_row(row, not flipped, lean > 0, lean < 0, flipped, tied)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        shares = [Proportion(float(column.sum()), len(column)) for column in units.values.T]
-        consistent, first, second, flipped, tied = shares
+        consistent, first, second, flipped, tied = map(Mean, units.values.T)
         return {
             "consistency": consistent,
             "bias toward first": first,
             "bias toward second": second,
-            "delta bias": abs(first.rate - second.rate),
+            "delta bias": Statistic(
+                abs(first.value - second.value), len(units.ids), "an absolute value is biased near zero"
+            ),
             "verdict flips": flipped,
             "tie rate": tied,
         }
@@ -82,9 +83,7 @@ class Errors:
             ended = [row.programs.count(kind) for kind in _KINDS]
             unread = [vote.stop for vote in row.votes if vote.stop != "verdict"]
             builder.counts.update(unread)
-            builder.add(
-                row.id, row.domain, not unread, len(row.votes), len(unread), len(row.programs), *ended
-            )
+            builder.add_row(row, not unread, len(row.votes), len(unread), len(row.programs), *ended)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
@@ -93,11 +92,11 @@ class Errors:
             raise Unscorable("no row was judged")
         ran = programs - refused
         return {
-            "syntax errors": Proportion.of_clusters(syntax, ran),
-            "runtime errors": Proportion.of_clusters(runtime, ran),
-            "stopped at a limit": Proportion.of_clusters(limit, ran),
-            "refused programs": Proportion.of_clusters(refused, programs),
-            "format errors": Proportion.of_clusters(unread, votes),
+            "syntax errors": Mean(syntax, ran, counts_trials=True),
+            "runtime errors": Mean(runtime, ran, counts_trials=True),
+            "stopped at a limit": Mean(limit, ran, counts_trials=True),
+            "refused programs": Mean(refused, programs, counts_trials=True),
+            "format errors": Mean(unread, votes, counts_trials=True),
         }
 
 
@@ -123,9 +122,8 @@ class CostOfVerdict:
                 raise Unscorable(f"row {row.id!r} has no record of its cost")
             verdicts = sum(bool(vote.best or vote.scores) for vote in row.votes)
             cost = row.cost
-            builder.add(
-                row.id,
-                row.domain,
+            builder.add_row(
+                row,
                 math.nan,
                 verdicts,
                 cost.prompt_tokens,
@@ -136,14 +134,11 @@ class CostOfVerdict:
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        verdicts, *sums = units.values[:, 1:].sum(axis=0)
+        verdicts, prompt, completion, seconds, calls = units.values[:, 1:].T
         names = ("completion tokens", "prompt tokens", "seconds", "programs")
-        prompt, completion, seconds, calls = (
-            float(total / verdicts) if verdicts else math.nan for total in sums
-        )
         return {
-            name: Statistic(value, int(verdicts))
-            for name, value in zip(names, (completion, prompt, seconds, calls), strict=True)
+            name: Mean(sums, verdicts, counts_trials=True, is_share=False)
+            for name, sums in zip(names, (completion, prompt, seconds, calls), strict=True)
         }
 
 

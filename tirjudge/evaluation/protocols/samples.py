@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
+
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
-from tirjudge.evaluation.scoring import UnitsBuilder, credit, sampled_votes
-from tirjudge.statistics import Proportion
+from tirjudge.evaluation.scoring import UnitsBuilder, credit, sampled_votes, section_figures
+from tirjudge.statistics import Mean, Statistic
 
 
 class SelfConsistency:
@@ -31,14 +33,14 @@ class SelfConsistency:
             alone = [credit(vote, label, share_ties=False) for vote in votes]
             first = majority(votes)
             worth = (label in first) / len(first) if first else 0.0
-            builder.add(row.id, row.domain, worth, sum(alone) / len(alone), len(votes))
+            builder.add_row(row, worth, sum(alone) / len(alone), len(votes))
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         worth, alone, samples = units.values.T
         return {
-            f"SC@{int(samples.max())}": Proportion.of_rows(worth),
-            "mean of single samples": float(alone.mean()),
+            f"SC@{int(samples.max())}": Mean(worth),
+            "mean of single samples": Mean(alone),
         }
 
 
@@ -77,9 +79,8 @@ class MeanScore:
                 builder.counts["no verdict"] += 1
             elif len(top) > 1:
                 builder.counts["tie"] += 1
-            builder.add(
-                row.id,
-                row.domain,
+            builder.add_row(
+                row,
                 complete and top == [label],
                 complete and len(top) > 1,
                 len(row.samples),
@@ -89,8 +90,8 @@ class MeanScore:
     def figures(self, units: Units) -> Figures:
         right, tied, samples = units.values.T
         return {
-            f"mean-score@{int(samples.max())}": Proportion(float(right.sum()), len(right)),
-            "tie rate": Proportion(float(tied.sum()), len(tied)),
+            f"mean-score@{int(samples.max())}": Mean(right),
+            "tie rate": Mean(tied),
         }
 
 
@@ -115,7 +116,7 @@ class WinRate:
     """Mean preference, which may be fractional, and its standard error.
 
     Units are instructions if a run has one model, so that runs of two models can be paired; otherwise they
-    are instructions with their models.
+    are instructions with their models, and each model has a win rate before that of all.
     """
 
     card = ProtocolCard(
@@ -141,20 +142,28 @@ class WinRate:
                 builder.counts["tie"] += 1
             model = row.tag(MODEL) or ""
             models.add(model)
-            builder.add(_unit(row.id, model), row.domain, win, 1.0 if win > 0.5 else 0.5 * (win == 0.5))
+            discrete = 1.0 if win > 0.5 else 0.5 * (win == 0.5)
+            builder.add(_unit(row.id, model), model, win, discrete, cluster=row.cluster)
         units = builder.build()
         if len(models) > 1:
             return units
         (model,) = models
-        return replace(units, ids=tuple(id.removesuffix(_unit("", model)) for id in units.ids))
+        ids = tuple(id.removesuffix(_unit("", model)) for id in units.ids)
+        return replace(units, ids=ids, sections={"": np.arange(len(ids))})
 
     def figures(self, units: Units) -> Figures:
         win, discrete = units.values.T
         error = float(win.std(ddof=1)) / len(win) ** 0.5 if len(win) > 1 else 0.0
+        models = {
+            f"win rate of {model}": one
+            for model, one in section_figures(units, win).items()
+            if len(units.sections) > 1
+        }
         return {
-            "win rate": float(win.mean()),
-            "standard error": error,
-            "discrete win rate": Proportion.of_rows(discrete),
+            **models,
+            "win rate": Mean(win),
+            "standard error": Statistic(error, len(win), "it is the error of the win rate"),
+            "discrete win rate": Mean(discrete),
         }
 
 

@@ -20,6 +20,8 @@ SHAPE_TAGS = ("a program", "another passage")
 """Tags of unions in the shape of a NestedFormat, which are no columns."""
 OTHER = 2.0
 """The key of all numbers but 0 and 1 in the counts of a Scale."""
+_PROMPTS = ("prompt", "instruction", "question", "conversation_input", "conversation")
+"""Columns that may hold a row's prompt, which several rows may share; the first that a row has counts."""
 _LONGEST_SHOWN = 60
 _VERDICT = re.compile(r"([AB])(>{1,2}|<{1,2}|=)([AB])")
 
@@ -90,6 +92,14 @@ class NestedFormat(Protocol):
     def shape(self) -> TypeAdapter[Any]:
         """The columns that are read. It is only asked for rows that `read` has refused."""
         ...
+
+
+def prompt_of(row: Record) -> str:
+    """Return the prompt of a row, with its input if it has one; empty without one."""
+    found = next((row[name] for name in _PROMPTS if row.get(name)), None)
+    if found is None:
+        return ""
+    return json.dumps([found, row.get("input")], default=str)
 
 
 def wrong_column(shape: TypeAdapter[Any], row: Record) -> str:

@@ -122,6 +122,11 @@ class VerdictFile:
         self._verdicts = verdicts
 
     @property
+    def names_places(self) -> bool:
+        """True if the verdicts on the other order name places, where A was shown first."""
+        return "place_swapped" in self._verdicts and len(self._verdicts) > 1
+
+    @property
     def protocols(self) -> tuple[str, ...]:
         """Protocols of both orders, if there are verdicts in both, or else protocols of one order."""
         return _ORDERS if len(self._verdicts) > 1 else _ONE

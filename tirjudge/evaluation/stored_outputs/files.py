@@ -186,12 +186,23 @@ class LabelFile:
         """Return the label of a row of results, which is the one at `position`, from 0, in its file."""
         return LabelRow(lambda: self._find(row, position))
 
+    def check_length(self, rows: int, run: str) -> None:
+        """Raise ValueError if labels that were joined by position are more or fewer than the run's rows."""
+        if self._by_key == {} and rows != len(self._rows):
+            raise ValueError(
+                f"{self.name} has {len(self._rows)} labels and {run} has {rows} rows: without a column to "
+                f"join by ({', '.join(KEYS)}), positions count, and one row more or fewer moves every label"
+            )
+
     def _find(self, row: Row, position: int) -> Row:
         if self._by_key is None:
             self._by_key = self._joined(row.fields)
         if not self._by_key:
             if position >= len(self._rows):
-                raise Unreadable(f"{self.name} has only {len(self._rows)} rows, which are joined by position")
+                raise BadLabels(
+                    f"{self.name} has only {len(self._rows)} labels, which are joined by position, and the "
+                    "run has more rows"
+                )
             return self._rows[position]
         key = self._key(row.fields, self._columns[0])
         if key not in self._by_key:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.base import JudgedRow, SummaryId
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     NestedFormat,
@@ -19,9 +19,10 @@ from tirjudge.evaluation.stored_outputs.base import (
     ScaledFormat,
     StoredOutputFormat,
     Unreadable,
+    prompt_of,
     wrong_column,
 )
-from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
+from tirjudge.evaluation.stored_outputs.columns import VerdictColumns, VerdictFile
 from tirjudge.evaluation.stored_outputs.files import BadLabels, LabelFile, RunFiles, SwappedFiles
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_sandbox.registry import Plugins
@@ -64,8 +65,11 @@ class Replay:
         labels: LabelFile | None = None,
         duplicates: Duplicates = "refuse",
         extras: Mapping[str, Mapping[str, Any]] | None = None,
+        cluster: str = "",
     ) -> None:
-        """`extras`, by row id, are merged into the extras of the judged row.
+        """Rows with the same value in the column `cluster`, by default the prompt, belong together.
+
+        `extras`, by row id, are merged into the extras of the judged row.
 
         With `duplicates="first"`, only the first of several rows with the same id counts.
         """
@@ -76,6 +80,8 @@ class Replay:
         self._labels = labels
         self._duplicates: Duplicates = duplicates
         self._extras = extras or {}
+        self.cluster = cluster
+        """Column of what rows have in common; empty for the prompt."""
 
     @property
     def path(self) -> Path:
@@ -95,10 +101,14 @@ class Replay:
     def __iter__(self) -> Iterator[JudgedRow]:
         known = set[tuple[str, str, str | None]]()
         scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
-        self.dropped = 0
+        swaps = _Swaps(self.format)
+        models: dict[str, str] = {}
+        self.dropped, position = 0, -1
         for position, row in enumerate(self.files):
             scales.add(row)
+            self._check_model(row, models)
             for judged in self._read(row, position):
+                swaps.add(judged)
                 # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
                 key = judged.domain, judged.id, judged.tag("model")
                 if key not in known:
@@ -112,6 +122,21 @@ class Replay:
                         "--duplicates first counts only the first"
                     )
         scales.check()
+        swaps.check(self.name)
+        if self._labels is not None:
+            self._labels.check_length(position + 1, self.name)
+
+    def _check_model(self, row: Row, models: dict[str, str]) -> None:
+        """Raise ValueError for the second judge of one result file: two judges are two runs."""
+        model = row.fields.get("model") if self.format.name == "tirjudge" else None
+        if isinstance(model, str):
+            models.setdefault(model, row.where)
+        if len(models) > 1:
+            (first, where), (second, later) = models.items()
+            raise ValueError(
+                f"{later}: a verdict of {second!r} among those of {first!r} ({where}): score the rows of "
+                "each judge as a run of its own"
+            )
 
     def with_extras(self, extras: Mapping[str, Mapping[str, Any]]) -> Replay:
         """Return the same rows with these extras, by row id, merged into theirs."""
@@ -121,6 +146,7 @@ class Replay:
             labels=self._labels,
             duplicates=self._duplicates,
             extras={**self._extras, **extras},
+            cluster=self.cluster,
         )
 
     def _read(self, row: Row, position: int) -> list[JudgedRow]:
@@ -129,6 +155,7 @@ class Replay:
             judged_rows = list(self.format.read(row.fields, label, row.default_id))
             for judged in judged_rows:
                 _check(judged)
+            judged_rows = [self._in_cluster(judged, row.fields) for judged in judged_rows]
         except BadLabels as error:
             raise ValueError(str(error)) from None
         except Unreadable as error:
@@ -147,6 +174,17 @@ class Replay:
             )
         return judged_rows
 
+    def _in_cluster(self, judged: JudgedRow, fields: Mapping[str, Any]) -> JudgedRow:
+        if self.cluster:
+            value = fields.get(self.cluster)
+            if value is None or value == "":
+                raise Unreadable(f"no value in the column {self.cluster!r} of --cluster")
+            return replace(judged, cluster=str(value))
+        if judged.cluster or isinstance(judged.id, SummaryId):
+            return judged
+        prompt = prompt_of(fields)
+        return replace(judged, cluster=prompt) if prompt else judged
+
     def _with_extras(self, judged: JudgedRow) -> JudgedRow:
         found = self._extras.get(judged.id)
         return judged if found is None else replace(judged, extras={**judged.extras, **found})
@@ -160,13 +198,14 @@ def open_replay(
     columns: VerdictColumns | None = None,
     swapped: Path | None = None,
     duplicates: Duplicates = "refuse",
+    cluster: str = "",
 ) -> Replay:
     """Open files of stored outputs as one run; `labels` is another file, joined by idx, pair_id, id or index.
 
     The format is recognised by the first row unless it is named; with `columns`, any file is read, whose
     verdicts or scores are in these columns. `swapped` holds the same rows, judged with the responses
-    swapped. Raises ValueError, in one line, for an unknown or ambiguous
-    format, and OSError for a file that cannot be read.
+    swapped. Rows with the same value in the column `cluster`, by default the prompt, belong together. Raises
+    ValueError, in one line, for an unknown or ambiguous format, and OSError for a file that cannot be read.
     """
     own = RunFiles([path] if isinstance(path, Path) else path)
     files: RunFiles | SwappedFiles = own
@@ -180,7 +219,7 @@ def open_replay(
     found = columns.format() if columns is not None else _format(files, first, format)
     key = None if columns is None or labels is None else columns.label_key(first.fields)
     known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), key)
-    return Replay(files, found, labels=known, duplicates=duplicates)
+    return Replay(files, found, labels=known, duplicates=duplicates, cluster=cluster)
 
 
 def stored_output_formats() -> tuple[StoredOutputFormat, ...]:
@@ -230,6 +269,44 @@ class _Scales:
                 raise ValueError(f"{where}: {scale.column} {fault}")
 
 
+class _Swaps:
+    """The places that verdicts on both orders name, where the user says that they name no responses."""
+
+    def __init__(self, format: StoredOutputFormat) -> None:
+        self._watched = isinstance(format, VerdictFile) and format.names_places
+        self._counts: Counter[tuple[bool, bool]] = Counter()
+
+    def add(self, judged: JudgedRow) -> None:
+        if self._watched and all(vote.choice is not None for vote in judged.votes):
+            first, second = (vote.choice == vote.order[0] for vote in judged.votes)
+            self._counts[first, second] += 1
+
+    def check(self, name: str) -> None:
+        """Raise ValueError if the two places agree by more than chance.
+
+        Whoever looks at the responses names the other place after a swap, and whoever looks at the place
+        alone names it by chance as often.
+        """
+        n = self._counts.total()
+        if n < _ENOUGH_SWAPPED:
+            return
+        same = (self._counts[True, True] + self._counts[False, False]) / n
+        one, other = (
+            sum(count for places, count in self._counts.items() if places[run]) / n for run in (0, 1)
+        )
+        chance = one * other + (1 - one) * (1 - other)
+        if chance < 1 and (same - chance) / (1 - chance) > _SAME_NAMES:
+            raise ValueError(
+                f"{name}: {same:.0%} of the verdicts name the same letter in both orders, so that the "
+                "swapped ones seem to name the response and not its place: give them as prediction_swapped"
+            )
+
+
+_ENOUGH_SWAPPED = 20
+_SAME_NAMES = 0.3
+"""Kappa of the places in both orders from which they are taken for names of responses."""
+
+
 def _kind(value: Any) -> float | None:
     """Return 0 or 1, OTHER for other numbers, None for what is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -257,6 +334,10 @@ def _check(judged: JudgedRow) -> None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    seen: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+    for vote in judged.votes:
+        if vote.order and seen.setdefault((vote.order, vote.sample), vote.best) != vote.best:
+            raise ValueError("two different verdicts on the same order and sample")
     labels = () if judged.label is None else (judged.label,)
     shown = (index for vote in judged.votes for index in (*vote.best, *vote.order, *vote.scores))
     for index in (*labels, *shown):

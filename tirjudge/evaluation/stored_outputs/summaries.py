@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
-from tirjudge.evaluation.scoring import UnitsBuilder, section_means
+from tirjudge.evaluation.scoring import UnitsBuilder, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_share, shown
 from tirjudge.statistics import Statistic
 
@@ -30,12 +30,12 @@ class Summary:
         for row in rows:
             if RATE not in row.extras:
                 raise Unscorable(f"row {row.id!r} is not a line of a summary")
-            builder.add(row.id, row.domain, float(row.extras[RATE]))
+            builder.add_row(row, float(row.extras[RATE]))
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         rates = units.values[:, 0]
-        means = {f"mean of {name}": mean for name, mean in section_means(units, rates).items()}
+        means = {f"mean of {name}": one.value for name, one in section_figures(units, rates).items()}
         figures = means | dict(zip(units.ids, map(float, rates), strict=True))
         # The rows behind the rates, and so their number, are not in the file.
         return {name: Statistic(value, None) for name, value in figures.items()}

@@ -8,7 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from tirjudge.evaluation.base import DECISION, Cost, Index, JudgedRow, Number, Vote
-from tirjudge.evaluation.stored_outputs.base import SHAPE_TAGS, Record, Unreadable, need, read_choice
+from tirjudge.evaluation.stored_outputs.base import (
+    SHAPE_TAGS,
+    Record,
+    Unreadable,
+    need,
+    prompt_of,
+    read_choice,
+)
 from tirjudge.judging.combining import aggregate, highest
 from tirjudge.records.judged_row import JudgedCriterion
 from tirjudge_environments import Criterion
@@ -245,6 +252,7 @@ class TirjudgeResults:
                 calls=row["programs"],
             ),
             extras=_decision(row, candidates),
+            cluster=prompt_of(row),
         )
 
 

@@ -1,0 +1,279 @@
+"""Coverage of the intervals and type I error of the tests that `tirjudge score` and `compare` print.
+
+`python -m benchmarks.coverage` simulates runs whose true figures are known, and prints for each kind of
+figure the share of intervals that contain the truth, and of tests that reject a true null. `--repeats` is the
+number of simulated runs behind each number. Where the command line prints no interval, the share of runs with
+one is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
+from tirjudge.statistics import (
+    Estimator,
+    Mean,
+    OfTable,
+    SectionMean,
+    clustered_mcnemar,
+    difference_interval,
+    mcnemar,
+)
+
+Values = NDArray[np.float64]
+Interval = tuple[float, float]
+LEAST, MOST, REJECTED = 0.93, 0.975, 0.06
+"""Bounds of the coverage and of the share of rejected true nulls."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of figure: what one simulated run gives."""
+
+    name: str
+    truth: float
+    interval: Callable[[np.random.Generator], Interval] | None = None
+    p_value: Callable[[np.random.Generator], float] | None = None
+    """Of a true null."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the runs of a case gave together."""
+
+    name: str
+    repeats: int
+    printed: float
+    """Share of the runs with an interval."""
+    covered: float
+    """Share of the printed intervals that contain the truth; the share of rejected nulls for a test."""
+    is_test: bool
+
+    def holds(self, slack: float = 2) -> bool:
+        """Return True for a share within the bounds, by so many of its standard errors, or for none."""
+        if not self.printed:
+            return True
+        slack *= math.sqrt(0.05 * 0.95 / (self.repeats * self.printed))
+        if self.is_test:
+            return self.covered <= REJECTED + slack
+        return LEAST - slack <= self.covered <= MOST + slack
+
+
+def measured(case: Case, repeats: int, seed: int) -> Found:
+    """Simulate a case."""
+    draw = np.random.default_rng([seed, *case.name.encode()])
+    if case.p_value is not None:
+        rejected = sum(case.p_value(draw) < 0.05 for _ in range(repeats))
+        return Found(case.name, repeats, 1.0, rejected / repeats, True)
+    assert case.interval is not None
+    bounds = [one for one in (case.interval(draw) for _ in range(repeats)) if not math.isnan(one[0])]
+    inside = sum(low <= case.truth <= high for low, high in bounds)
+    return Found(case.name, repeats, len(bounds) / repeats, inside / max(1, len(bounds)), False)
+
+
+def beta_clusters(draw: np.random.Generator, groups: int, size: int, rate: float, icc: float) -> Values:
+    """Return rows that are right or wrong, of clusters with this intra-class correlation."""
+    scale = (1 - icc) / icc
+    rates = draw.beta(rate * scale, (1 - rate) * scale, groups)
+    return (draw.random((groups, size)) < rates[:, None]).astype(float).ravel()
+
+
+def cases() -> Iterator[Case]:
+    """Yield every case."""
+    yield from shares()
+    yield from clusters()
+    yield from sections()
+    yield from comparisons()
+    yield from tables()
+
+
+def shares() -> Iterator[Case]:
+    for n in (30, 100, 200, 2000):
+        for rate in (0.05, 0.2, 0.7, 0.95):
+            yield Case(
+                f"accuracy {rate:g}, n = {n}",
+                rate,
+                lambda draw, n=n, rate=rate: Mean((draw.random(n) < rate).astype(float)).interval(n),
+            )
+        yield Case(
+            f"accuracy with 40 % ties, n = {n}",
+            0.6,
+            lambda draw, n=n: Mean(draw.choice([0, 0.5, 1], n, p=[0.2, 0.4, 0.4])).interval(n),
+        )
+        # Preferences of an annotator that is nearly always sure: alpaca_eval.
+        yield Case(
+            f"win rate 0.05, n = {n}",
+            0.05,
+            lambda draw, n=n: Mean(_preferences(draw, n)).interval(n),
+        )
+
+
+def _preferences(draw: np.random.Generator, n: int) -> Values:
+    """Return preferences with the mean 0.05: most are near 0, a few near 1."""
+    wins = draw.random(n) < 0.045
+    return np.where(wins, draw.beta(18, 2, n), draw.beta(1, 0.9545 / 0.009948 - 1, n))
+
+
+def clusters() -> Iterator[Case]:
+    for groups, size in ((200, 4), (40, 10), (50, 10), (30, 3)):
+        codes = np.repeat(np.arange(groups), size)
+        total = groups * size
+        for rate in (0.7, 0.9):
+            yield Case(
+                f"accuracy {rate:g}, {groups} prompts of {size} rows",
+                rate,
+                lambda draw, groups=groups, size=size, rate=rate, codes=codes: Mean(
+                    beta_clusters(draw, groups, size, rate, 0.3)
+                ).interval(len(codes), codes),
+            )
+
+        def both(draw: np.random.Generator, groups: int = groups, size: int = size) -> tuple[Values, Values]:
+            one, other = (beta_clusters(draw, groups, size, 0.7, 0.3) for _ in range(2))
+            return one, other
+
+        yield Case(
+            f"difference, {groups} prompts of {size} rows",
+            0.0,
+            lambda draw, both=both, codes=codes, total=total: difference_interval(
+                *map(Mean, both(draw)), total, codes
+            ),
+        )
+        yield Case(
+            f"clustered test, {groups} prompts of {size} rows",
+            0.0,
+            p_value=lambda draw, both=both, codes=codes: clustered_mcnemar(np.subtract(*both(draw)), codes),
+        )
+
+
+def _sections(values: Values, size: int) -> Estimator:
+    places = [np.arange(start, start + size) for start in range(0, len(values), size)]
+    return SectionMean([Mean(values[one], places=one) for one in places])
+
+
+def sections() -> Iterator[Case]:
+    for size in (1, 2, 3, 5, 9, 10, 25):
+        count = max(4, 200 // size)
+        rates = np.linspace(0.5, 0.98, count).repeat(size)
+        yield Case(
+            f"mean of {count} sections of {size} rows",
+            float(rates.mean()),
+            lambda draw, rates=rates, size=size: _sections(
+                (draw.random(len(rates)) < rates).astype(float), size
+            ).interval(len(rates)),
+        )
+        for paired in (0.0, 0.8):
+
+            def both(
+                draw: np.random.Generator, rates: Values = rates, size: int = size, paired: float = paired
+            ) -> Interval:
+                first = draw.random(len(rates))
+                second = np.where(draw.random(len(rates)) < paired, first, draw.random(len(rates)))
+                pair = [_sections((one < rates).astype(float), size) for one in (first, second)]
+                return difference_interval(*pair, len(rates))
+
+            yield Case(f"difference of means of {count} sections of {size} rows, {paired:g} equal", 0, both)
+
+        def over_all(draw: np.random.Generator, rates: Values = rates) -> Interval:
+            pair = [Mean((draw.random(len(rates)) < rates).astype(float)) for _ in range(2)]
+            return difference_interval(*pair, len(rates))
+
+        yield Case(f"difference over all rows of {count} sections of {size} rows", 0, over_all)
+
+
+def comparisons() -> Iterator[Case]:
+    for n in (30, 100, 200, 2000):
+        for up, down in ((0.05, 0.05), (0.07, 0.03), (0.2, 0.1), (0.3, 0.3)):
+
+            def changes(draw: np.random.Generator, n: int = n, up: float = up, down: float = down) -> Values:
+                return draw.choice([1.0, -1.0, 0.0], n, p=[up, down, 1 - up - down])
+
+            yield Case(
+                f"difference, {up + down:.0%} discordant, n = {n}",
+                up - down,
+                lambda draw, changes=changes, n=n: difference_interval(*_pair(changes(draw)), n),
+            )
+            if up == down:
+                yield Case(
+                    f"McNemar's mid-p test, {up + down:.0%} discordant, n = {n}",
+                    0,
+                    p_value=lambda draw, changes=changes: _mcnemar(changes(draw)),
+                )
+
+
+def _pair(changes: Values) -> tuple[Mean, Mean]:
+    return Mean((changes < 0).astype(float)), Mean((changes > 0).astype(float))
+
+
+def _mcnemar(changes: Values) -> float:
+    return mcnemar(int((changes > 0).sum()), int((changes < 0).sum()))
+
+
+def tables() -> Iterator[Case]:
+    even = np.array([[0.30, 0.06, 0.04], [0.06, 0.30, 0.04], [0.04, 0.04, 0.12]])
+    skewed = np.array([[0.50, 0.08, 0.02], [0.08, 0.24, 0.02], [0.02, 0.02, 0.02]])
+    two = np.array([[0.84, 0.06], [0.04, 0.06]])
+    functions: dict[str, Callable[[Values], float]] = {
+        "F1": lambda table: macro(table)[2],
+        "precision": lambda table: macro(table)[0],
+        "recall": lambda table: macro(table)[1],
+        "kappa": cohen_kappa,
+    }
+    for n in (30, 100, 200, 2000):
+        for kind, shares in (("even classes", even), ("skewed classes", skewed), ("two skewed", two)):
+            for name, function in functions.items():
+
+                def figure(
+                    draw: np.random.Generator,
+                    n: int = n,
+                    shares: Values = shares,
+                    function: Callable[[Values], float] = function,
+                ) -> OfTable:
+                    cells = draw.choice(shares.size, n, p=shares.ravel())
+                    gold, said = np.divmod(cells, len(shares))
+                    return OfTable(function, *confusion(gold.astype(float), said.astype(float)))
+
+                yield Case(
+                    f"{name}, {kind}, n = {n}",
+                    function(shares),
+                    lambda draw, figure=figure, n=n: figure(draw).interval(n),
+                )
+                yield Case(
+                    f"difference of {name}, {kind}, n = {n}",
+                    0,
+                    lambda draw, figure=figure, n=n: difference_interval(figure(draw), figure(draw), n),
+                )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print a table; return 1 if a share is out of bounds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    found = []
+    for case in cases():
+        if options.only in case.name:
+            found.append(measured(case, options.repeats, options.seed))
+            one = found[-1]
+            if not options.json:
+                mark = "" if one.holds() else "  OUT OF BOUNDS"
+                what = "rejected" if one.is_test else "covered"
+                print(f"| {one.name} | {one.printed:.2f} | {what} {one.covered:.3f}{mark} |", flush=True)
+    if options.json:
+        print(json.dumps([vars(one) | {"holds": one.holds()} for one in found], indent=2))
+    return 0 if all(one.holds() for one in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Rows that belong together, contradict each other or cannot be joined; sections, and numbers of few rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm, t
+
+from benchmarks import coverage
+from tests.tirjudge.cli.test_eval import command, write
+from tests.tirjudge.judged_pairs import pair, sampled
+from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.scoring import compare, score
+from tirjudge.statistics import clustered_mcnemar, quantile
+
+COLUMNS = ("--column", "prediction=p", "--column", "label=l")
+
+
+def run(right: list[int], per_section: int = 0) -> list[JudgedRow]:
+    return [
+        pair(str(n), (0,) if one else (1,), domain=f"s{n // per_section:03}" if per_section else "")
+        for n, one in enumerate(right)
+    ]
+
+
+@pytest.mark.parametrize("per_section", [0, 1, 2])
+def test_sections_do_not_shrink_the_interval_of_a_difference_over_all_rows(per_section: int) -> None:
+    """200 rows, 19 gained and 25 lost: Agresti and Min 2005, with half a pair of each kind, by hand."""
+    before = [0] * 19 + [1] * 25 + [1] * 100 + [0] * 56
+    after = [1] * 19 + [0] * 25 + [1] * 100 + [0] * 56
+    protocol = open_protocol("tir")
+    runs = [protocol.units(run(right, per_section)) for right in (before, after)]
+    found = compare(protocol, *runs)
+    centre = (19.5 - 25.5) / 202
+    half = norm.ppf(0.975) * math.sqrt(((19.5 + 25.5) / 202 - centre**2) / 202)
+    difference = found.differences["accuracy"]
+    assert (difference.low, difference.high) == pytest.approx((centre - half, centre + half))
+    if per_section:
+        mean = found.differences["mean of sections"]
+        assert math.isnan(mean.low)
+        assert (
+            mean.no_interval
+            == f"{200 // per_section} of {200 // per_section} sections have fewer than 10 rows"
+        )
+
+
+def test_the_mean_of_large_sections_has_the_interval_of_its_variance() -> None:
+    """Sections of 40 and 160 rows with the same weight, against the normal approximation of their mean."""
+    right = [1] * 20 + [0] * 20 + [1] * 120 + [0] * 40
+    rows = [pair(str(n), (0,) if one else (1,), domain="ab"[n >= 40]) for n, one in enumerate(right)]
+    found = score(open_protocol("tir"), rows).estimates["mean of sections"]
+    error = math.sqrt(0.5 * 0.5 / 40 / 4 + 0.75 * 0.25 / 160 / 4)
+    assert found.value == pytest.approx(0.625)
+    assert found.low < 0.625 < found.high
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.04)
+
+
+def test_rows_of_one_prompt_are_not_independent(tmp_path: Path) -> None:
+    """40 prompts whose ten rows are all right or all wrong are 40 rows; the number of prompts is printed."""
+    rows = [
+        {"id": f"{g}-{n}", "prompt": f"q{g}", "p": "AB"[g < 10], "l": "A"}
+        for g in range(40)
+        for n in range(10)
+    ]
+    run = write(tmp_path / "run.jsonl", rows)
+    done = command("score", run, *COLUMNS, "--protocol", "tir")
+    assert done.exit_code == 0, done.output
+    assert "accuracy 75.00 % [" in done.stdout
+    assert "n = 400 in 40 clusters" in done.stdout
+    (record,) = json.loads(command("score", run, *COLUMNS, "--protocol", "tir", "--json").stdout)
+    found = record["figures"]["accuracy"]
+    # The t interval of 40 means that are 0 or 1.
+    half = t.ppf(0.975, 39) * math.sqrt(0.75 * 0.25 / 39)
+    assert found["high"] - found["low"] == pytest.approx(2 * half, rel=0.08)
+    assert record["clusters"] == 40
+
+
+def test_a_column_names_what_rows_have_in_common(tmp_path: Path) -> None:
+    rows = [{"id": n, "user": n % 5, "p": "A", "l": "A"} for n in range(50)]
+    run = write(tmp_path / "run.jsonl", rows)
+    assert "in " not in command("score", run, *COLUMNS, "--protocol", "tir").stdout.partition("n = 50")[2][:4]
+    assert "n = 50 in 5 clusters" in command("score", run, *COLUMNS, "--cluster", "user").stdout
+    done = command("score", run, *COLUMNS, "--cluster", "team")
+    assert done.exit_code == 2
+    assert "run.jsonl:1: no value in the column 'team' of --cluster" in done.stderr
+
+
+def test_the_clustered_test_is_the_one_of_durkalski() -> None:
+    """With changes by hand: sums of the clusters 2, 1, -1, 0, so that the statistic is 2 / sqrt(6)."""
+    changes = np.array([1.0, 1, 1, 0, -1, 0, 1, -1])
+    clusters = np.array([0, 0, 1, 1, 2, 2, 3, 3])
+    assert clustered_mcnemar(changes, clusters) == pytest.approx(2 * t.sf(2 / math.sqrt(6), 2))
+    assert clustered_mcnemar(np.zeros(4), np.arange(4)) == 1.0
+
+
+@pytest.mark.parametrize("clusters", [5, 10, 40, 200])
+def test_the_quantile_is_students(clusters: int) -> None:
+    assert quantile(clusters) == pytest.approx(t.ppf(0.975, clusters - 1), abs=0.01)
+
+
+@pytest.mark.parametrize("only", ["50 prompts of 10", "n = 30", "of 10 rows", "two skewed, n = 200"])
+def test_intervals_cover_and_tests_keep_their_level(only: str) -> None:
+    """A short version of `python -m benchmarks.coverage`."""
+    found = [coverage.measured(case, 300, seed=1) for case in coverage.cases() if only in case.name]
+    wrong = [one for one in found if one.printed > 0.1 and not one.holds(slack=3.5)]
+    assert found
+    assert not wrong
+
+
+def test_few_rows_of_a_class_give_no_interval_and_say_so(tmp_path: Path) -> None:
+    rows = [{"p": "AB"[n % 3 == 0], "l": "AB"[n % 4 == 0]} for n in range(30)]
+    run = write(tmp_path / "run.jsonl", rows)
+    done = command("score", run, *COLUMNS, "--protocol", "three-class", "--full")
+    assert done.exit_code == 0, done.output
+    assert "no interval of precision, recall, F1: a class has fewer than 20 rows" in done.stdout
+
+
+@pytest.mark.parametrize("joined", ["--labels", "--calibrate"])
+def test_one_label_too_many_is_refused(tmp_path: Path, joined: str) -> None:
+    """100 verdicts, and 101 labels of which the extra one comes first and moves all others."""
+    verdicts = write(tmp_path / "run.jsonl", [{"p": "AB"[n % 2]} for n in range(100)])
+    labels = write(tmp_path / "labels.jsonl", [{"label": "A"}, *({"label": "AB"[n % 2]} for n in range(100))])
+    place = ("--column", "label=label") if joined == "--labels" else ()
+    done = command("score", verdicts, "--column", "prediction=p", *place, joined, labels)
+    assert done.exit_code == 2
+    assert "labels.jsonl has 101 labels and " in done.stderr
+    assert " has 100 rows" in done.stderr
+    labels.write_text("".join(labels.read_text().splitlines(keepends=True)[:50]))
+    done = command("score", verdicts, "--column", "prediction=p", *place, joined, labels)
+    assert done.exit_code == 2
+
+
+OURS: dict[str, Any] = {
+    "label": 0, "domain": "", "tags": [], "stop": "verdict", "programs": 0, "prompt_tokens": 1,
+    "completion_tokens": 1, "seconds": 0.1,
+}  # fmt: skip
+
+
+def judged(id: str, *choices: int, **more: Any) -> dict[str, Any]:
+    views = [
+        {"view": "AB", "order": [0, 1], "sample": 0, "stop": "verdict", "segments": []}
+        | {"verdict": {"choice": one, "tie": False, "scores": {}}}
+        for one in choices
+    ]
+    return {"id": id, **OURS, "views": views, **more}
+
+
+def test_contradictory_rows_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.jsonl", [judged("a", 0, model="x"), judged("b", 0, model="y")])
+    done = command("score", path)
+    assert done.exit_code == 2
+    assert "run.jsonl:2: a verdict of 'y' among those of 'x'" in done.stderr
+    done = command("score", write(path, [judged("a", 0, 1)]))
+    assert done.exit_code == 2
+    assert "two different verdicts on the same order and sample" in done.stderr
+    path.write_text('{"p": "A", "label": "A", "label": "B"}\n')
+    done = command("score", path, "--column", "prediction=p", "--column", "label=label")
+    assert done.exit_code == 2
+    assert "two values of 'label' in one object" in done.stderr
+
+
+def test_swapped_verdicts_that_name_responses_are_refused(tmp_path: Path) -> None:
+    """A perfect judge's: read as places they would be 0 % consistent."""
+    first = write(tmp_path / "first.jsonl", [{"p": "AB"[n % 2], "l": "AB"[n % 2]} for n in range(40)])
+    done = command("score", first, *COLUMNS, "--swapped", first)
+    assert done.exit_code == 2
+    assert "give them as prediction_swapped" in done.stderr
+    places = write(tmp_path / "places.jsonl", [{"p": "BA"[n % 2], "l": "AB"[n % 2]} for n in range(40)])
+    assert "accuracy 100.00 %" in command("score", first, *COLUMNS, "--swapped", places).stdout
+    always_first = write(tmp_path / "always.jsonl", [{"p": "A", "l": "AB"[n % 2]} for n in range(40)])
+    assert command("score", always_first, *COLUMNS, "--swapped", always_first).exit_code == 0
+
+
+def test_unlabelled_runs_say_that_accuracy_needs_labels(tmp_path: Path) -> None:
+    first = write(tmp_path / "first.jsonl", [judged("a", 0, label=None)])
+    second = write(tmp_path / "second.jsonl", [judged("a", 1, label=None)])
+    done = command("compare", first, second)
+    assert "accuracy needs labels, and no row has one" in done.stderr
+    assert "syntax errors -" not in done.stdout
+
+
+def test_several_models_have_a_win_rate_each(tmp_path: Path) -> None:
+    rows = [
+        {
+            "instruction": f"i{n}",
+            "generator_1": "base",
+            "generator_2": f"m{n % 2}",
+            "output_2": "b",
+            "preference": 1.0 + n % 2,
+        }
+        for n in range(20)
+    ]
+    (record,) = json.loads(command("score", write(tmp_path / "a.jsonl", rows), "--json").stdout)
+    figures = record["figures"]
+    assert (figures["win rate of m0"]["value"], figures["win rate of m1"]["value"]) == (0, 1)
+
+
+def test_a_mean_of_samples_is_a_share() -> None:
+    """Ten rows that are right in both samples: a bootstrap would give an interval without width."""
+    rows = [sampled(str(n), (0,), (0,)) for n in range(10)]
+    found = score(open_protocol("self-consistency"), rows).estimates["mean of single samples"]
+    assert found.value == 1
+    assert found.low < 0.8
