@@ -1,0 +1,82 @@
+"""Truncated importance sampling: tokens are weighted by trainer over sampler probability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.generation import Sampling
+from tirjudge_environments import Completion, Context
+from tirjudge_training.rl.advantages import truncated_weights
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.trainer import build_trainer
+
+CONFIG = RlConfig(steps=1, groups=2, samples=4, max_tokens=60, learning_rate=1e-3, filter="none")
+SHIFT = 0.5
+
+
+class Underrating:
+    """The policy's generator, reporting logprobs that are all too low."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        completion = await self._inner.generate(context, sampling)
+        return replace(completion, logprobs=tuple(logprob - SHIFT for logprob in completion.logprobs))
+
+
+@pytest.fixture
+def engine(tiny_model: Path) -> Iterator[Engine]:
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32", attn_implementation="sdpa")
+    with Engine(
+        model,
+        AutoTokenizer.from_pretrained(tiny_model),
+        ENVIRONMENTS,
+        budget=CONFIG.budget,
+        sampling=CONFIG.sampling,
+    ) as opened:
+        opened.generator = Underrating(opened.generator)
+        opened.model = model  # type: ignore[attr-defined]
+        yield opened
+
+
+@pytest.mark.parametrize(("cap", "weight"), [(None, 1.0), (1.2, 1.2), (5.0, math.exp(SHIFT))])
+def test_a_batch_of_another_engine_is_weighted(
+    cap: float | None, weight: float, engine: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    trainer = build_trainer(
+        engine.model,
+        AutoTokenizer.from_pretrained(tiny_model),
+        CONFIG.model_copy(update={"importance_cap": cap}),
+        engine=engine,
+        source=source,
+        seed=0,
+        output=str(tmp_path),
+    )
+    output = trainer._generate_and_score_completions([])
+    own = (output["completion_mask"] * output["tool_mask"]).bool()
+    plain = torch.tensor([row.advantage for row in trainer.rows])[:, None].expand(own.shape)
+    weighted = output["advantages"].reshape(len(own), -1).expand(own.shape)
+    assert own.any()
+    assert plain[own].abs().max() > 0
+    assert torch.allclose(weighted[own], plain[own] * weight, atol=1e-4)
+
+
+def test_the_weight_carries_no_gradient() -> None:
+    trained = torch.tensor([[-1.0, -2.0, -3.0]], requires_grad=True)
+    weights = truncated_weights(trained, torch.tensor([[-1.0, -1.0, -5.0]]), cap=2.0)
+    assert weights.tolist() == [pytest.approx([1.0, math.exp(-1), 2.0])]
+    assert not weights.requires_grad
