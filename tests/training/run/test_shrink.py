@@ -29,6 +29,7 @@ ARCHITECTURES = {
 REPRESENTATIVES = (
     *ARCHITECTURES,
     "smol",
+    "adapt",
     "ablations/j1-8b-pointwise",
     "ablations/j1-8b-scores",
     "ablations/j1-8b-scores-and-verdict",
