@@ -208,12 +208,11 @@ def train(
             _print_plans(arms or {"": config}, folder)
             return
         if arms:
-            compared = compare(arms, folder, say=log, processes=processes)
-            result = compared.read_text(encoding="utf-8")
+            made = compare(arms, folder, say=log, processes=processes)
         else:
-            result = f"{run_train(config, folder, say=log, processes=processes)}\n"
-        if processes.rank == 0:
-            print(result, end="")
+            made = run_train(config, folder, say=log, processes=processes)
+        if processes.rank == 0:  # the only process that has surely written the table of the arms
+            print(made.read_text(encoding="utf-8") if arms else f"{made}\n", end="")
 
 
 def run_path(recipe: str, config: Recipe, output: Path | None) -> Path:

@@ -10,6 +10,7 @@ import pytest
 from tests.training.miniature import MINI, RECIPES, inputs
 from tests.training.test_cli import SMALL
 from tests.training.train_command import train
+from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.heldout import Answer, summary
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms
@@ -31,6 +32,14 @@ def test_an_arm_overrides_keys_of_the_recipe() -> None:
     assert (found["text"].rl.groups, found["tools"].rl.groups) == (8, load(Recipe, MINI).rl.groups)
     assert found["reading"].data.weights == {"instruction-following": 0}
     assert load_arms(Recipe, MINI) == {}
+
+
+def test_only_the_first_process_reads_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process may still be writing it when the second one has finished."""
+    monkeypatch.setattr(Processes, "launched", lambda: Processes(rank=1))
+    monkeypatch.setattr(comparison, "compare", lambda *_, **__: tmp_path / "comparison.md")
+    ran = train("--recipe", FURTHER, "--output", str(tmp_path))
+    assert (ran.exit_code, ran.stdout) == (0, ""), ran.stderr
 
 
 def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
