@@ -43,12 +43,12 @@ class Case:
     truth: float
     interval: Callable[[np.random.Generator], Interval] | None = None
     p_value: Callable[[np.random.Generator], float] | None = None
-    """Of a true null."""
+    """The p-value of one simulated run in which there is nothing to find."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the runs of a case gave together."""
+    """The outcome of all simulated runs of a case."""
 
     name: str
     repeats: int

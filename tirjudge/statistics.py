@@ -242,7 +242,7 @@ class OfTable:
     """A function of the table that counts pairs of classes, such as F1 or kappa (the delta method)."""
 
     function: Callable[[NDArray[np.float64]], float]
-    """Of an array of shape (classes, classes), whose unit does not matter."""
+    """Takes an array `[classes, classes]` of counts or of shares."""
     table: NDArray[np.float64]
     """Number of units with each pair of classes."""
     codes: NDArray[np.intp]

@@ -34,7 +34,7 @@ LIMITS = Limits(wall_seconds=60)
     [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in SANDBOXES],
 )
 async def test_honest_programs(placement, step, request):
-    """Of the programs that need nothing special, `make test` tries every tenth, and `make soak` all."""
+    """`make test` tries every tenth of the programs that need nothing special, and `make soak` tries all."""
     if placement == "docker":
         request.getfixturevalue("docker_image")
     light = placement not in ("policy", "docker")

@@ -92,12 +92,7 @@ def test_values_of_models_without_full_attention_are_trls(name: str) -> None:
 def test_values_and_gradients_are_trls(name: str, models: tuple[Any, Any]) -> None:
     rows, prompts = BATCHES[name]
     expected, found = (scored(model, rows, prompts) for model in models)
-    for field in ("log_probs", "entropy", "is_top1", "label_mask"):
-        assert torch.allclose(
-            getattr(expected[0], field).float(), getattr(found[0], field).float(), rtol=0, atol=1e-5
-        ), field
-    for before, after in zip(expected[1], found[1], strict=True):
-        assert torch.allclose(before, after, rtol=0, atol=1e-5)
+    assert_equal(expected, found)
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +111,8 @@ def adapted() -> tuple[Any, Any]:
 def test_values_and_gradients_of_an_adapter_are_trls(name: str, adapted: tuple[Any, Any]) -> None:
     rows, prompts = BATCHES[name]
     expected, found = (scored(model, rows, prompts) for model in adapted)
-    for field in ("log_probs", "entropy", "is_top1", "label_mask"):
-        assert torch.allclose(
-            getattr(expected[0], field).float(), getattr(found[0], field).float(), rtol=0, atol=1e-5
-        ), field
     assert len(expected[1]) == len(found[1]) == 3 * 7 * 2
-    for before, after in zip(expected[1], found[1], strict=True):
-        assert torch.allclose(before, after, rtol=0, atol=1e-5)
+    assert_equal(expected, found)
 
 
 def test_passes_without_gradients_see_updates_and_the_model_under_the_adapter(
@@ -180,6 +170,18 @@ def scored(
     (output.log_probs * weights).mean().backward()
     gradients = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
     return output, gradients
+
+
+def assert_equal(
+    expected: tuple[Any, Sequence[torch.Tensor]], found: tuple[Any, Sequence[torch.Tensor]]
+) -> None:
+    """Compare what `scored` returned for two models: every value and every gradient."""
+    for field in ("log_probs", "entropy", "is_top1", "label_mask"):
+        assert torch.allclose(
+            getattr(expected[0], field).float(), getattr(found[0], field).float(), rtol=0, atol=1e-5
+        ), field
+    for before, after in zip(expected[1], found[1], strict=True):
+        assert torch.allclose(before, after, rtol=0, atol=1e-5)
 
 
 def unlearned(model: Any, rows: Sequence[Sequence[int]], prompts: Sequence[int]) -> torch.Tensor:

@@ -453,7 +453,7 @@ def _taken(units: Units, taken: NDArray[np.intp]) -> Units:
 
 
 def _some(clusters: NDArray[np.intp] | None, taken: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    """Return the clusters of some units, numbered anew; None if each is left with one unit."""
+    """Return the clusters of some units, numbered from 0; None if every cluster has one of these units."""
     if clusters is None:
         return None
     codes = np.unique(clusters[taken], return_inverse=True)[1].astype(np.intp)

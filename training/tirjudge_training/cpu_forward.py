@@ -154,7 +154,7 @@ def _scored_in_parts(
     """Return what `_scored` returns, for an output layer that is not trained.
 
     The gradient of each logprob with respect to its hidden state is computed here, so that no matrix over the
-    vocabulary is kept; such matrices do not fit into memory that was freed before, and are paged in anew.
+    vocabulary is kept; the allocator would ask the system for new memory for each of these matrices.
     """
     import torch
 

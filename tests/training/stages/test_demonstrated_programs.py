@@ -44,7 +44,7 @@ def hold(model: Path, folder: Path, programs: dict[str, str]) -> tuple[dict[str,
     (folder / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     config = DataConfig(train=folder / "rows.jsonl", demonstrations="train", formats={"tir-pointwise": 0})
     data = RowData(config, JUDGES)
-    # All of them, also those that the split holds back.
+    # All rows, also the rows that the split holds back.
     data._demonstrated = [one for one in (*data._train, *data._validation) if one.task.id in programs]
     said: list[str] = []
     stage = Demonstrations(
