@@ -79,7 +79,7 @@ RUNS = {
     "sandbox.md#2": Runs("True\nTrue\n", names={"code": ADDS}, program=True),
     "sandbox.md#3": Runs("ok kernel ({'text/plain': '1'},)\n{'out.txt': b'1'}\n"),
     "sandbox-server.md#2": Runs("1\n", server="sandbox"),
-    "serve.md#2": Runs(),
+    "serve.md#3": Runs(),
     "serve.md#1": Runs("A\n", server="judge"),
 }
 """Page and number of the block on it, to what it needs and prints."""
@@ -88,6 +88,7 @@ ELSEWHERE = {
     "embedding.md#2": "tests/tirjudge/adapters/test_inspect_ai.py",
     "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",
     "tutorial.md": "tests/docs/test_tutorial.py",
+    "serve.md#2": "tests/tirjudge/serve/test_openai.py",
     "sandbox-server.md#1": "tests/sandbox/test_conformance.py",
     "training.md": "tests/training/rl/test_trl_rollout.py",
 }

@@ -64,9 +64,10 @@ def serve(
 ) -> None:
     """Serve the judge over HTTP, for verdicts and for rewards.
 
-    /v1/judge answers with verdicts, /get_reward with rewards in OpenRLHF's format, /metrics with metrics for
-    Prometheus. SIGTERM or Ctrl-C finishes accepted requests within --grace; Ctrl-C again ends at once. Exit
-    code 2 for wrong usage, and for a model, sandbox or address that is not available.
+    /v1/judge answers with verdicts, /v1/chat/completions with verdicts for OpenAI's clients, /get_reward with
+    rewards in OpenRLHF's format, /metrics with metrics for Prometheus. SIGTERM or Ctrl-C finishes accepted
+    requests within --grace; Ctrl-C again ends at once. Exit code 2 for wrong usage, and for a model, sandbox
+    or address that is not available.
     """
     settings = JudgeServerSettings(
         access=read_access(TOKEN, token_file, allow_host, OPEN_PATHS),

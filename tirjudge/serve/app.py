@@ -1,4 +1,4 @@
-"""The routes of the judge server: verdicts, rewards and operation."""
+"""The routes of the judge server: verdicts, also in OpenAI's form, rewards and operation."""
 
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 from typing import Any
@@ -8,6 +8,15 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.selection.arriving_groups import MembersMissing
 from tirjudge.selection.group_rewards import GroupRewards
+from tirjudge.serve.chat import (
+    CHAT,
+    MODELS,
+    ChatAnswer,
+    ChatRequest,
+    ModelList,
+    OpenAIErrors,
+    ServedModel,
+)
 from tirjudge.serve.messages import (
     GroupRequest,
     MemberAnswer,
@@ -22,8 +31,11 @@ from tirjudge_sandbox.server.app import REFUSALS, with_operations
 from tirjudge_sandbox.server.guard import App
 
 _PATHS = frozenset(
-    {"/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/healthz", "/readyz", "/metrics"}
-)
+    {
+        "/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", CHAT, MODELS, "/healthz", "/readyz",
+        "/metrics",
+    }
+)  # fmt: skip
 _RETRY = {"retry-after": "1"}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **REFUSALS,
@@ -38,6 +50,11 @@ _REWARDS: dict[int | str, dict[str, Any]] = {
 _MEMBERS: dict[int | str, dict[str, Any]] = {
     **_ANSWERS,
     424: {"description": "The other completions of the group did not arrive in time: nothing was judged."},
+}
+_CHAT: dict[int | str, dict[str, Any]] = {
+    **{status: answer for status, answer in _ANSWERS.items() if status != 400},
+    400: {"description": "The body is not JSON, or a field is not valid: `error.param` names it."},
+    404: {"description": "The server has no model of this name."},
 }
 _READY: dict[int | str, dict[str, Any]] = {
     503: {"description": "No question can be judged now; the body says why."}
@@ -57,7 +74,7 @@ def create_app(
     """
     try:
         import prometheus_client  # noqa: F401
-        from fastapi import FastAPI, Request, Response
+        from fastapi import FastAPI, HTTPException, Request, Response
         from fastapi.responses import JSONResponse
     except ImportError:
         raise SandboxUnavailable("serving needs FastAPI and more: pip install 'tirjudge[serve]'") from None
@@ -92,6 +109,19 @@ def create_app(
         rewards = [_reward(*numbered, settings.no_verdict_reward) for numbered in enumerate(judgments)]
         return RewardResponse.of(judgments, rewards)
 
+    @app.get(MODELS, responses=REFUSALS, tags=["OpenAI"])
+    async def models() -> ModelList:
+        """Return the judge's model."""
+        return ModelList(data=[ServedModel(id=engine.model)])
+
+    @app.post(CHAT, responses=_CHAT, tags=["OpenAI"])
+    async def chat(asked: ChatRequest) -> ChatAnswer:
+        """Judge the assistant messages at the end of the conversation."""
+        if asked.model != engine.model:
+            raise HTTPException(404, f"there is no model {asked.model!r}; this server has {engine.model!r}")
+        (judgment,) = await service.judge([asked.question()])
+        return ChatAnswer.of(judgment, engine.model, asked.response_format)
+
     @app.get("/healthz", tags=["operation"])
     async def alive() -> str:
         """Return `ok` while the server runs."""
@@ -116,7 +146,9 @@ def create_app(
     async def missing(_: Request, error: Exception) -> Response:
         return JSONResponse({"detail": str(error)}, 424)
 
-    return with_operations(app, metrics, settings.access, settings.intake)
+    served = with_operations(app, metrics, settings.access, settings.intake)
+    app.add_middleware(OpenAIErrors)
+    return served
 
 
 def _reward(index: int, judgment: Judgment, otherwise: float | None) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from tirjudge.judging.judge_engine import Kind
 from tirjudge.judging.judgment import Judgment
@@ -28,11 +28,23 @@ _LONGEST_START = 40
 """Most characters of a tokenizer's first token, which may precede a query."""
 
 
-class ChatMessage(Message):
-    """One message of a conversation."""
+def _joined(content: object) -> object:
+    """Join a content of text parts; any other content is returned as it is."""
+    if not isinstance(content, list):
+        return content
+    texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+    whole = len(texts) == len(content) and all(isinstance(text, str) for text in texts)
+    return "".join(map(str, texts)) if whole else content
 
-    role: Literal["system", "user", "assistant"]
-    content: Text
+
+class ChatMessage(Message):
+    """One message of a conversation, with a text or, as in OpenAI's requests, a list of text parts."""
+
+    role: Annotated[
+        Literal["system", "user", "assistant"],
+        BeforeValidator(lambda role: "system" if role == "developer" else role),
+    ]
+    content: Annotated[Text, BeforeValidator(_joined)]
 
 
 Prompt = Annotated[Text, Field(min_length=1)] | Annotated[list[ChatMessage], Field(min_length=1)]
@@ -54,16 +66,21 @@ Criteria = Annotated[list[Text | CriterionRequest], Field(min_length=1, max_leng
 """Criteria that responses are judged by, each in a dialogue of its own."""
 
 
-class _Question(Message):
-    """A prompt, and what its responses are judged by."""
+class QuestionParts(Message):
+    """The parts of a question besides its prompt and its responses."""
 
-    prompt: Prompt
     domain: Text = ""
     """Such as `math` or `safety`, for formats that depend on it."""
     reference: Text | None = None
     """A reference answer that the judge is shown."""
     criteria: Criteria | None = None
     """Criteria that the responses are judged by, each in a dialogue of its own; None: the whole prompt."""
+
+
+class _Question(QuestionParts):
+    """A prompt, and what its responses are judged by."""
+
+    prompt: Prompt
 
 
 class JudgeRequest(_Question):

@@ -1,0 +1,155 @@
+"""The judge as an OpenAI-compatible model: requests as OpenAI's client sends them, and the client itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from tests.docs.blocks import blocks
+from tests.tirjudge.judge_server import JudgeServer, judge_serving
+from tests.tirjudge.serve.test_serve import TOKEN, script
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
+from tirjudge_sandbox.server.guard import Access
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[JudgeServer]:
+    with judge_serving(ScriptedGenerator(script), order="given") as server:
+        yield server
+
+
+def chat(*responses: object, prompt: str = "Which is longer?", **more: object) -> dict[str, Any]:
+    """Return what OpenAI's client sends for a question, with its usual parameters of sampling."""
+    messages = [{"role": "user", "content": prompt}]
+    messages += [{"role": "assistant", "content": response} for response in responses]
+    return {"model": "scripted", "messages": messages, "temperature": 0, "max_tokens": 5, **more}
+
+
+def asked(server: JudgeServer, body: dict[str, Any]) -> httpx.Response:
+    return server.post("/v1/chat/completions", body, headers={"authorization": "Bearer none"})
+
+
+def message(server: JudgeServer, body: dict[str, Any]) -> dict[str, Any]:
+    response = asked(server, body)
+    assert response.status_code == 200, response.text
+    (choice,) = response.json()["choices"]
+    assert (choice["index"], choice["finish_reason"], choice["message"]["role"]) == (0, "stop", "assistant")
+    return choice["message"]
+
+
+def test_an_answer_has_the_verdict_the_dialogue_and_the_judgment(served: JudgeServer) -> None:
+    models = served.get("/v1/models").json()
+    assert (models["object"], [one["id"] for one in models["data"]]) == ("list", ["scripted"])
+    answer = asked(served, chat("one", "three", id="row 1", reference="four")).json()
+    told = answer["choices"][0]["message"]
+    assert (answer["object"], answer["model"], answer["id"]) == (
+        "chat.completion",
+        "scripted",
+        "chatcmpl-row 1",
+    )
+    assert (told["content"], told["refusal"]) == ("B", None)
+    parts = ("print(len(response_a), len(response_b))", "3 5", "Counted. <preference>B</preference>")
+    places = [told["reasoning_content"].index(part) for part in parts]
+    assert places == sorted(places)
+    question = {"prompt": [{"role": "user", "content": "Which is longer?"}], "responses": ["one", "three"]}
+    assert answer["judgment"] == served.judge({**question, "id": "row 1", "reference": "four"})
+    assert answer["usage"] == {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+def test_the_responses_are_the_assistant_messages_at_the_end(served: JudgeServer) -> None:
+    assert message(served, chat("a"))["content"] == "7"
+    assert message(served, chat("a", "b", "c"))["content"] == "C"
+    assert message(served, chat("a", "b", kind="pointwise"))["content"] == "tie"
+    turns = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hello."}]
+    turns += [{"role": "assistant", "content": "Hello!"}, *chat([{"type": "text", "text": "a"}])["messages"]]
+    single = message(served, chat(messages=turns))
+    assert (single["content"], single["refusal"]) == ("7", None)
+
+
+def test_an_object_for_tools_that_expect_json(served: JudgeServer) -> None:
+    form = {"type": "json_object"}
+    told = message(served, chat("a", response_format=form))
+    read = json.loads(told["content"])
+    assert read == {"verdict": None, "choice": None, "score": 7.0, "reason": told["reasoning_content"]}
+    pair = json.loads(message(served, chat("a", "b", response_format=form))["content"])
+    assert (pair["verdict"], pair["choice"], pair["score"]) == ("B", 1, None)
+
+
+def test_a_missing_verdict_is_a_refusal_and_no_content(served: JudgeServer) -> None:
+    for form in ({"type": "text"}, {"type": "json_object"}):
+        told = message(served, chat("a", "b", prompt="MUMBLE", response_format=form))
+        assert told["content"] is None
+        assert told["refusal"].startswith("malformed: ")
+
+
+REFUSED = [
+    (chat("a", stream=True), 400, "stream", None),
+    (chat("a", n=2), 400, "n", None),
+    (chat("a", tools=[{"type": "function"}]), 400, "tools", None),
+    (chat("a", response_format={"type": "json_schema"}), 400, "response_format.type", None),
+    (chat(), 400, "messages", None),
+    (chat(messages=[]), 400, "messages", None),
+    (chat(messages=[{"role": "assistant", "content": "a"}]), 400, "messages", None),
+    (chat(*"a" * 65), 400, "messages", None),
+    (chat([{"type": "image_url", "image_url": {"url": "u"}}]), 400, "messages.1.content", None),
+    (chat("a", kind="pairwise"), 400, None, None),
+    (chat("a", prompt=" "), 400, None, None),
+    (chat("a", model="gpt-4o"), 404, None, "model_not_found"),
+    (chat("a", prompt="DOWN"), 503, None, None),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "param", "code"), REFUSED)
+def test_failures_have_the_form_of_openais_errors(
+    served: JudgeServer, body: dict[str, Any], status: int, param: str | None, code: str | None
+) -> None:
+    response = asked(served, body)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"], error["code"]) == (status, param, code), response.text
+    assert error["type"] == ("server_error" if status == 503 else "invalid_request_error")
+    assert error["message"].startswith(param or "")
+    assert len(error["message"]) > 10
+
+
+def test_a_refused_token_and_a_bad_body_have_it_as_well() -> None:
+    settings = JudgeServerSettings(access=Access(token=SecretStr(TOKEN), open_paths=OPEN_PATHS))
+    with judge_serving(ScriptedGenerator(script), settings) as server:
+        refused = asked(server, chat("a"))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+        holder = {"authorization": f"Bearer {TOKEN}"}
+        assert server.post("/v1/chat/completions", chat("a"), headers=holder).status_code == 200
+        assert server.get("/v1/models").json()["error"]["code"] == "invalid_api_key"
+        headers = {**holder, "content-type": "application/json"}
+        broken = httpx.post(f"{server.url}/v1/chat/completions", content=b"{", headers=headers)
+        assert (broken.status_code, broken.json()["error"]["type"]) == (400, "invalid_request_error")
+        assert "detail" in server.post("/v1/judge", {}).json(), "other routes keep their own form"
+
+
+def test_openais_client(served: JudgeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs in `.ci/frameworks inspect`, which installs the client."""
+    openai = pytest.importorskip("openai", reason="needs openai, see .ci/frameworks")
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=0) as client:
+        body = chat("one", "three", extra_body={"reference": "four"})
+        answer = client.chat.completions.create(**body)
+        assert answer.choices[0].message.content == "B"
+        assert "3 5" in answer.choices[0].message.reasoning_content
+        assert answer.judgment["programs"][0]["output"] == "3 5"
+        for error, body in (
+            (openai.BadRequestError, chat("a", stream=True)),
+            (openai.NotFoundError, chat("a", model="gpt-4o")),
+            (openai.InternalServerError, chat("a", prompt="DOWN")),
+        ):
+            with pytest.raises(error) as raised:
+                client.chat.completions.create(**body)
+            assert raised.value.body["message"] in str(raised.value)
+    (block,) = (one.code for one in blocks() if one.page == "serve.md" and "import OpenAI" in one.code)
+    model = ScriptedGenerator(["<preference>A</preference>"])
+    with judge_serving(model, tools=False, order="given") as server:
+        exec(compile(block.replace("http://127.0.0.1:8082", server.url), "serve.md", "exec"))
+    assert capsys.readouterr().out == "A\n"

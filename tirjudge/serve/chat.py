@@ -1,0 +1,229 @@
+"""The judge as an OpenAI-compatible model: questions and responses as messages, errors in OpenAI's form.
+
+The assistant messages at the end of a conversation are the responses. A text with marks between question and
+responses could be forged by a response.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from http import HTTPStatus
+from itertools import takewhile
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel
+
+from tirjudge.judging.judge_engine import Kind
+from tirjudge.judging.judgment import Judgment
+from tirjudge.records.answers import JudgeAnswer
+from tirjudge.records.judged_row import RecordedView, encodable
+from tirjudge.records.text import view_heading
+from tirjudge.serve.messages import MOST_RESPONSES, ChatMessage, JudgeRequest, QuestionParts
+from tirjudge_sandbox.http.fields import Text
+from tirjudge_sandbox.server.guard import App, Event, Receive, Scope, Send
+from tirjudge_sandbox.server.settings import FieldRefused
+
+CHAT, MODELS = "/v1/chat/completions", "/v1/models"
+_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
+_UNSUPPORTED = {"stream": (None, False), "n": (None, 1), "tools": (None, []), "logprobs": (None, False)}
+"""Parameters that would change the form of an answer, with the values that ask for nothing."""
+
+
+class ResponseFormat(BaseModel):
+    """The form of the answer's content: the verdict alone, or a JSON object with the reason."""
+
+    type: Literal["text", "json_object"] = "text"
+
+
+class ChatRequest(QuestionParts):
+    """A request to `/v1/chat/completions`.
+
+    Parameters of sampling are ignored: the server's options decide.
+    """
+
+    model: Text
+    messages: list[ChatMessage]
+    """The conversation, and after it the responses: one assistant message for each."""
+    response_format: ResponseFormat | None = None
+    stream: bool | None = None
+    n: int | None = None
+    tools: list[Any] | None = None
+    logprobs: bool | None = None
+    kind: Kind | None = None
+    """As in a request to `/v1/judge`."""
+    id: Text = ""
+    """As in a request to `/v1/judge`."""
+
+    def question(self) -> JudgeRequest:
+        """Return the question. Raises FieldRefused for messages without one, and for unsupported fields."""
+        for name, accepted in _UNSUPPORTED.items():
+            if getattr(self, name) not in accepted:
+                raise FieldRefused("a judge does not support this: leave it out", name)
+        last = takewhile(lambda message: message.role == "assistant", reversed(self.messages))
+        responses = [message.content for message in last][::-1]
+        prompt = self.messages[: len(self.messages) - len(responses)]
+        if not responses or not prompt:
+            text = "must be the conversation, then each response to judge as an assistant message"
+            raise FieldRefused(text, "messages")
+        if len(responses) > MOST_RESPONSES:
+            text = f"end with {len(responses)} responses, at most {MOST_RESPONSES} are accepted"
+            raise FieldRefused(text, "messages")
+        shared = {name: getattr(self, name) for name in (*QuestionParts.model_fields, "kind", "id")}
+        return JudgeRequest(prompt=prompt, responses=responses, **shared)
+
+
+class Reply(BaseModel):
+    """The assistant's message: the verdict."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None
+    """Letter of the best response (the first is A), `tie`, or the score of a single response.
+
+    With the response format `json_object` it is an object with `verdict`, `choice`, `score` and `reason`.
+    None without a verdict.
+    """
+    refusal: str | None
+    """The reason why there is no verdict; None if there is a verdict."""
+    reasoning_content: str
+    """The dialogues, each with its programs and their outputs."""
+
+
+class Choice(BaseModel):
+    """The only choice of an answer."""
+
+    index: int = 0
+    message: Reply
+    logprobs: None = None
+    finish_reason: Literal["stop"] = "stop"
+
+
+class TokenCounts(BaseModel):
+    """The tokens of all dialogues together."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class ChatAnswer(BaseModel):
+    """An answer of `/v1/chat/completions`."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: TokenCounts
+    judgment: JudgeAnswer
+    """The answer that `/v1/judge` gives."""
+
+    @classmethod
+    def of(cls, judgment: Judgment, model: str, form: ResponseFormat | None) -> Self:
+        """Return a judgment as an answer of the model called `model`."""
+        answer, dialogue = judgment.answer(), _dialogue(judgment)
+        score = judgment.score
+        verdict = answer.verdict if score is None else f"{score:g}"
+        refusal = f"{answer.stop}: {answer.detail}".rstrip(": ") if verdict is None else None
+        if verdict is not None and form is not None and form.type == "json_object":
+            fields = {"verdict": answer.verdict, "choice": answer.choice, "score": score, "reason": dialogue}
+            verdict = json.dumps(fields, ensure_ascii=False)
+        read, written = answer.prompt_tokens, answer.completion_tokens
+        return cls(
+            id=f"chatcmpl-{answer.id}",
+            created=int(time.time()),
+            model=model,
+            choices=[Choice(message=Reply(content=verdict, refusal=refusal, reasoning_content=dialogue))],
+            usage=TokenCounts(prompt_tokens=read, completion_tokens=written, total_tokens=read + written),
+            judgment=answer,
+        )
+
+
+class ServedModel(BaseModel):
+    """A model that the server has."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "tirjudge"
+
+
+class ModelList(BaseModel):
+    """The answer of `/v1/models`."""
+
+    object: Literal["list"] = "list"
+    data: list[ServedModel]
+
+
+class OpenAIErrors:
+    """ASGI middleware that gives the failures of the OpenAI-compatible routes the form of OpenAI's errors.
+
+    It is outside of everything else, so that a refused token or a full queue has this form as well.
+    """
+
+    def __init__(self, app: App):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ours = scope["type"] == "http" and scope["path"] in (CHAT, MODELS)
+        await self._app(scope, receive, _Errors(send) if ours else send)
+
+
+class _Errors:
+    """A `send` that keeps an answer of 400 or more until its body has arrived, and rewrites it."""
+
+    def __init__(self, send: Send):
+        self._send = send
+        self._start: Event | None = None
+        self._body = b""
+
+    async def __call__(self, event: Event) -> None:
+        if event["type"] == "http.response.start" and event["status"] >= 400:
+            self._start = event
+            return
+        if self._start is None or event["type"] != "http.response.body":
+            await self._send(event)
+            return
+        self._body += event.get("body", b"")
+        if event.get("more_body", False):
+            return
+        # OpenAI answers 400 to what is wrong with a body.
+        status = 400 if self._start["status"] == 422 else self._start["status"]
+        body = json.dumps({"error": _error(status, self._body)}).encode()
+        size = str(len(body)).encode()
+        headers = [
+            (name, size if name.lower() == b"content-length" else value)
+            for name, value in self._start["headers"]
+        ]
+        await self._send({**self._start, "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def _error(status: int, body: bytes) -> dict[str, Any]:
+    detail = json.loads(body)["detail"] if body else HTTPStatus(status).phrase
+    param = None
+    if not isinstance(detail, str):
+        field = ".".join(map(str, detail[0]["loc"][1:]))
+        param = field if field.partition(".")[0] in ChatRequest.model_fields else None
+        detail = f"{param}: {detail[0]['msg']}" if param else detail[0]["msg"]
+    kind = (
+        "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
+    )
+    return {"message": detail, "type": kind, "param": param, "code": _CODES.get(status)}
+
+
+def _dialogue(judgment: Judgment) -> str:
+    """Return all dialogues as text, without hidden thinking."""
+    task = judgment.episode.task
+    return encodable(
+        "\n\n".join(_view(RecordedView.of(one, task, texts=True)) for one in judgment.trajectories)
+    )
+
+
+def _view(view: RecordedView) -> str:
+    parts = [view_heading(view)]
+    for passage in view.segments:
+        if not passage.hidden:
+            program = passage.kind == "program"
+            parts.append(f"```python\n{passage.text.strip()}\n```" if program else passage.text.strip())
+    return "\n\n".join(parts)
