@@ -18,14 +18,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tirjudge.evaluation.alternative_annotators import PASSES
+from tirjudge.evaluation.calibration import LEAST_SCORED
+from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
 from tirjudge.statistics import (
     Estimator,
     Mean,
     OfTable,
+    Proportion,
     SectionMean,
+    below,
     clustered_mcnemar,
     difference_interval,
+    false_discoveries,
     mcnemar,
 )
 
@@ -94,6 +100,7 @@ def cases() -> Iterator[Case]:
     yield from sections()
     yield from comparisons()
     yield from tables()
+    yield from against_people()
 
 
 def shares() -> Iterator[Case]:
@@ -251,6 +258,85 @@ def tables() -> Iterator[Case]:
                     0,
                     lambda draw, figure=figure, n=n: difference_interval(figure(draw), figure(draw), n),
                 )
+
+
+_PEOPLE = {
+    "as PandaLM": np.array([[0.33, 0.05, 0.04], [0.10, 0.35, 0.02], [0.05, 0.04, 0.02]]),
+    "a rare loss": np.array([[0.80, 0.06, 0.02], [0.04, 0.06, 0.00], [0.01, 0.00, 0.01]]),
+}
+"""Joint shares of people's and the judge's classes: the first response, the second, a tie."""
+_WIN = np.array([1.0, 0.0, 0.5])
+
+
+def against_people() -> Iterator[Case]:
+    for kind, shares in _PEOPLE.items():
+        for labels in (30, 100, 500):
+            for size in (1, 5):
+
+                def corrected(
+                    draw: np.random.Generator, labels: int = labels, size: int = size, shares: Values = shares
+                ) -> Interval:
+                    groups = (labels + 1000) // size
+                    people, said = np.divmod(_repeated(draw, shares, groups, size), 3)
+                    codes = np.arange(groups).repeat(size)
+                    mixed = draw.permutation(len(people)) if size > 1 else np.arange(len(people))
+                    people, said, codes = people[mixed], said[mixed], codes[mixed]
+                    return prediction_powered(
+                        "", _WIN[people[:labels]], _WIN[said[:labels]], _WIN[said[labels:]], codes
+                    ).interval
+
+                yield Case(
+                    f"corrected win rate, {kind}, {labels} labels, prompts of {size} rows",
+                    float(shares.sum(axis=1) @ _WIN),
+                    corrected,
+                )
+    for n in (30, 50, 100, 500):
+        for size in (1, 5):
+            codes = np.arange(n).repeat(size)
+            yield Case(
+                f"alternative annotator test, {n} prompts of {size} rows",
+                0,
+                p_value=lambda draw, n=n, size=size, codes=codes: _replaced(draw, n, size, codes),
+            )
+
+            def rho(
+                draw: np.random.Generator, n: int = n, size: int = size, codes: Values = codes
+            ) -> Interval:
+                agreed = draw.random((3, n * size)) < (0.7 + 0.2 * draw.random(n)).repeat(size)
+                influence = (agreed - agreed.mean(axis=1)[:, None]).mean(axis=0) / (n * size)
+                return Proportion.of_influence(float(agreed.mean()), influence, codes).interval
+
+            yield Case(f"advantage probability, {n} prompts of {size} rows", 0.8, rho)
+        shown = np.array([0.5, 0.7, 1.0])
+        right = np.array([0.45, 0.7, 0.9])
+        yield Case(
+            f"Brier score, n = {n}",
+            float(np.mean(right * (1 - shown) ** 2 + (1 - right) * shown**2)),
+            lambda draw, n=n, shown=shown, right=right: _brier(draw, n, shown, right),
+        )
+
+
+def _replaced(draw: np.random.Generator, groups: int, size: int, codes: NDArray[np.intp]) -> float:
+    """Return 0 if the test lets a judge replace three annotators who are ahead by the margin, else 1."""
+    signs, shares = np.array([1.0, -1.0, 0.0]), np.array([0.2, 0.05, 0.75])
+    together, *alone = (signs[_repeated(draw, shares, groups, size)] for _ in range(4))
+    shared = draw.random(groups * size) < 0.6
+    beaten = false_discoveries([below(np.where(shared, together, own), 0.15, codes) for own in alone])
+    return float(np.mean(beaten) < PASSES)
+
+
+def _brier(draw: np.random.Generator, n: int, shown: Values, right: Values) -> Interval:
+    kinds = draw.integers(len(shown), size=n)
+    if n < LEAST_SCORED:
+        return math.nan, math.nan
+    return Mean(((draw.random(n) < right[kinds]) - shown[kinds]) ** 2, is_share=False).interval(n)
+
+
+def _repeated(draw: np.random.Generator, shares: Values, groups: int, size: int) -> NDArray[np.intp]:
+    """Return cells drawn with these shares; within a group, 30 % of the cells are the same."""
+    own = draw.choice(shares.size, (groups, size), p=shares.ravel())
+    same = draw.random((groups, size)) < (0.3**0.5 if size > 1 else 0)
+    return np.where(same, draw.choice(shares.size, (groups, 1), p=shares.ravel()), own).ravel()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -80,6 +80,20 @@ class Proportion:
         effect = residuals * (rows + 2) / ((total + 2 * mean) ** 2 * rate * (1 - rate))
         return cls(right * rows / total, rows, rows / effect)
 
+    @classmethod
+    def of_influence(
+        cls, rate: float, influence: NDArray[np.float64], clusters: NDArray[np.intp] | None = None
+    ) -> Proportion:
+        """Return a rate whose rows add `influence` to its error.
+
+        As in `of_rows`, one right and one wrong row are added, so that no variance is 0.
+        """
+        rows = len(influence)
+        variance, count = _clustered(influence, clusters)
+        smoothed = (rate * rows + 1) / (rows + 2)
+        variance = (variance * rows**2 + (1 - smoothed) ** 2 + smoothed**2) / (rows + 2) ** 2
+        return cls(rate * rows, rows, smoothed * (1 - smoothed) / variance, count)
+
     @property
     def rate(self) -> float:
         """Share from 0 to 1; nan if n is 0."""
@@ -375,6 +389,42 @@ def clustered_mcnemar(changes: NDArray[np.float64], clusters: NDArray[np.intp]) 
     except ModuleNotFoundError:
         raise ValueError("a clustered test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
     return float(2 * t.sf(abs(float(sums.sum())) / math.sqrt(squares), max(1, changed - 1)))
+
+
+def below(values: NDArray[np.float64], limit: float, clusters: NDArray[np.intp] | None = None) -> float:
+    """Return the p value of Student's test that the mean of the values is below a limit, by cluster if any.
+
+    Raises ValueError, in one line, without scipy.
+    """
+    try:
+        from scipy.stats import t
+    except ModuleNotFoundError:
+        raise ValueError("a test of means needs the extra `eval`: pip install 'tirjudge[eval]'") from None
+    import numpy as np
+
+    own = np.arange(len(values)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    mean = float(values.mean())
+    variance, count = _clustered((values - mean) / len(values), own.astype(np.intp))
+    if not variance or count is None or count < 2:
+        return 0.0 if not variance and mean < limit and len(values) > 1 else 1.0
+    return float(t.cdf((mean - limit) / math.sqrt(variance), count - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p values of several tests, corrected for their number (Holm 1979)."""
+    found, largest = [1.0] * len(p_values), 0.0
+    for place, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, p_values[number] * (len(p_values) - place))
+        found[number] = min(1.0, largest)
+    return found
+
+
+def false_discoveries(p_values: Sequence[float], rate: float = 0.05) -> list[bool]:
+    """Return which nulls are rejected at a rate of false discoveries (Benjamini and Yekutieli 2001)."""
+    ranked, count = sorted(p_values), len(p_values)
+    least = rate / sum(1 / rank for rank in range(1, count + 1)) / count
+    rejected = [one for rank, one in enumerate(ranked, 1) if one <= rank * least]
+    return [bool(rejected) and one <= rejected[-1] for one in p_values]
 
 
 def quantile(clusters: int | None = None) -> float:

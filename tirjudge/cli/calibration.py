@@ -12,6 +12,7 @@ from typing import Any
 
 from tirjudge.cli.output import console, new_table, plain
 from tirjudge.console_text import printable
+from tirjudge.evaluation.alternative_annotators import PASSES, AlternativeTest, alternative_test
 from tirjudge.evaluation.calibration import (
     JUDGE,
     MAJORITY,
@@ -21,6 +22,7 @@ from tirjudge.evaluation.calibration import (
     CalibratedRows,
     Curve,
     Point,
+    Reliability,
     Variance,
     Verified,
     agreements,
@@ -28,10 +30,12 @@ from tirjudge.evaluation.calibration import (
     chosen_and_verified,
     curve,
     labelled,
+    reliability,
     variances,
     with_reruns,
 )
 from tirjudge.evaluation.people import PeopleLabels
+from tirjudge.evaluation.prediction_powered import Corrected, corrected
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.judging.abstention import ABOUT
 from tirjudge.records.judged_row import Confidence
@@ -55,6 +59,12 @@ class Calibration:
     variances: list[Variance]
     curve: Curve
     verified: Verified | None
+    corrected: list[Corrected]
+    """Means over all rows, if people labelled only some rows."""
+    alternative: AlternativeTest | None
+    """None for fewer than three annotators with enough rows."""
+    reliability: Reliability | None
+    """None for a confidence that is no share."""
 
     @property
     def reached(self) -> bool:
@@ -91,6 +101,9 @@ def calibrated(
         variances=variances(rows),
         curve=_curve(rows, confidence, seed),
         verified=None if target_risk is None else chosen_and_verified(rows, target_risk, seed=seed),
+        corrected=corrected(rows, found.unlabelled),
+        alternative=alternative_test(found.rows, found.annotators),
+        reliability=reliability(rows) if confidence == "vote-share" else None,
     )
 
 
@@ -108,6 +121,10 @@ def _curve(rows: Sequence[CalibratedRow], confidence: Confidence, seed: int) -> 
 def print_calibration(one: Calibration, *, full: bool) -> None:
     """Print the tables of a calibration, each with the line that says what it shows."""
     _print_agreement(one)
+    if one.corrected:
+        _print_corrected(one.corrected)
+    if one.alternative is not None:
+        _print_alternative(one.alternative)
     for variance in one.variances:
         _print_variance(variance)
     _print_curve(one, full=full)
@@ -148,6 +165,45 @@ def _print_agreement(one: Calibration) -> None:
     )
 
 
+def _print_corrected(found: Sequence[Corrected]) -> None:
+    first = found[0]
+    _say(
+        f"{first.name} {_percent_interval(first.value, first.interval)} if people had judged all "
+        f"{first.labelled + first.unlabelled} rows, from {first.labelled} labels and the judge's verdicts "
+        "(PPI++)"
+    )
+    _table(
+        ("over all rows", "the judge", "people, labelled rows", "corrected", "weight"),
+        [
+            (
+                one.name,
+                _percent_interval(one.judge, one.judge_interval),
+                _percent_interval(one.people, one.people_interval),
+                _percent_interval(one.value, one.interval),
+                f"{one.weight:.2f}",
+            )
+            for one in found
+        ],
+    )
+    for fault in dict.fromkeys(one.fault for one in found if one.fault):
+        names = ", ".join(one.name for one in found if one.fault == fault)
+        _say(f"no interval of {names}: {fault}")
+
+
+def _print_alternative(one: AlternativeTest) -> None:
+    _say(
+        f"may the judge replace people? rho {_share(one.advantage)}: it agrees with the other annotators at "
+        f"least as well as the annotator who is left out, n = {one.advantage.n}"
+    )
+    _table(
+        ("epsilon", "omega", "may replace them"),
+        [
+            (f"{epsilon:g}", f"{omega:.2f}", "yes" if omega >= PASSES else "not shown")
+            for epsilon, omega in one.wins.items()
+        ],
+    )
+
+
 def _print_variance(one: Variance) -> None:
     _say(f"variance over {one.over}: verdicts change in {one.changed}")
     rows = [
@@ -169,6 +225,11 @@ def _print_curve(one: Calibration, *, full: bool) -> None:
     )
     if found.is_constant:
         _say(f"every verdict has the same {one.confidence}, which cannot order them")
+    if one.reliability is not None:
+        _say(
+            f"Brier score {_interval(one.reliability.brier, one.reliability.brier_interval)}, "
+            f"expected calibration error {one.reliability.error:.4g} (no interval: noise raises it)"
+        )
     points = found.points if full else _spread(found.points)
     _table(
         ("keep from", "coverage", "risk", "kept", "of"),
@@ -235,6 +296,28 @@ def record(one: Calibration) -> dict[str, Any]:
             "best": one.curve.best,
         },
         "curve": list(map(_point, one.curve.points)),
+        "brier": one.reliability
+        and {**_bounds(one.reliability.brier, one.reliability.brier_interval), "n": one.reliability.n},
+        "calibration_error": one.reliability and one.reliability.error,
+        "corrected": {
+            found.name: {
+                **_bounds(found.value, found.interval),
+                "n": found.labelled,
+                "unlabelled": found.unlabelled,
+                "weight": found.weight,
+                "judge": _bounds(found.judge, found.judge_interval),
+                "people": _bounds(found.people, found.people_interval),
+            }
+            | ({"no_interval": found.fault} if found.fault else {})
+            for found in one.corrected
+        },
+        "alternative_annotator_test": None
+        if one.alternative is None
+        else {
+            "annotators": list(one.alternative.annotators),
+            "rho": _estimate(one.alternative.advantage),
+            "omega": {f"{epsilon:g}": omega for epsilon, omega in one.alternative.wins.items()},
+        },
         "threshold": None
         if verified is None
         else {
@@ -298,14 +381,16 @@ def _percent(share: float) -> str:
 
 
 def _share(one: Proportion) -> str:
-    if not one.n:
-        return "-"
-    low, high = one.interval
-    return f"{100 * one.rate:.2f} % [{100 * low:.2f}, {100 * high:.2f}]"
+    return _percent_interval(one.rate, one.interval) if one.n else "-"
+
+
+def _percent_interval(share: float, interval: tuple[float, float]) -> str:
+    low, high = interval
+    return _percent(share) + ("" if math.isnan(low) else f" [{100 * low:.2f}, {100 * high:.2f}]")
 
 
 def _interval(value: float, interval: tuple[float, float]) -> str:
-    return f"{value:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
+    return f"{value:.4g}" + ("" if math.isnan(interval[0]) else f" [{interval[0]:.4g}, {interval[1]:.4g}]")
 
 
 def _say(line: str) -> None:

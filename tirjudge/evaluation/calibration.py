@@ -21,7 +21,7 @@ from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
 from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
 from tirjudge.judging.abstention import margin, vote_share
 from tirjudge.records.judged_row import Confidence
-from tirjudge.statistics import OfTable, Proportion
+from tirjudge.statistics import Mean, OfTable, Proportion
 from tirjudge_environments.types import derive_seed
 
 
@@ -39,14 +39,18 @@ class CalibratedRow:
     confidence: float | None
     """None without a verdict, and for a judge that does not give what the confidence is made of."""
     votes: tuple[Vote, ...]
+    cluster: str = ""
+    """What the row has in common with rows that depend on it, such as its prompt; empty for nothing."""
 
 
 @dataclass(slots=True)
 class CalibratedRows:
-    """The labelled rows of a run."""
+    """The labelled rows of a run, and what the judge says about the others."""
 
     annotators: tuple[str, ...]
     rows: list[CalibratedRow] = field(default_factory=list)
+    unlabelled: list[CalibratedRow] = field(default_factory=list)
+    """Rows that no annotator labelled."""
     counts: Counter[str] = field(default_factory=Counter)
     """Rows that are left out of all numbers or of some, by reason."""
 
@@ -62,6 +66,8 @@ class CalibratedRows:
             people = labels.classes(row, position)
             if people is None or not any(one is not None for one in people):
                 found.counts["without labels"] += 1
+                nobody = (None,) * len(labels.annotators)
+                found.unlabelled.append(replace(_calibrated(row, nobody, confidence), votes=()))
                 continue
             found.rows.append(_calibrated(row, people, confidence))
         labels.check_length(position + 1)
@@ -142,7 +148,15 @@ def _calibrated(row: JudgedRow, people: tuple[int | None, ...], confidence: Conf
         gold=majority(people),
         confidence=_confidence(row, best, confidence) if best else None,
         votes=row.votes,
+        cluster=row.cluster,
     )
+
+
+def cluster_codes(rows: Sequence[CalibratedRow]) -> NDArray[np.intp] | None:
+    """Return the cluster of each row, numbered from 0; None if no two rows belong together."""
+    names = [(row.cluster and f"in {row.cluster}") or f"alone {place}" for place, row in enumerate(rows)]
+    kinds, codes = np.unique(np.array(names), return_inverse=True) if names else ((), np.zeros(0))
+    return codes.astype(np.intp) if len(kinds) < len(names) else None
 
 
 def _confidence(row: JudgedRow, best: Sequence[int], name: Confidence) -> float | None:
@@ -448,6 +462,39 @@ def chosen_and_verified(rows: Sequence[CalibratedRow], target: float, *, seed: i
         verified=None if chosen is None else point(second, chosen.threshold),
         lowest=min(known, key=lambda one: one.risk.interval[1]),
     )
+
+
+LEAST_SCORED = 50
+"""Rows, or clusters of rows, below which the Brier score has no interval."""
+_BINS = 10
+"""Intervals of equal width between 0 and 1, over which the calibration error is summed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """How far a confidence between 0 and 1 is from the share of right verdicts."""
+
+    brier: float
+    """Mean squared difference of confidence and outcome, 1 for a right verdict (Brier 1950)."""
+    brier_interval: tuple[float, float]
+    """95 % interval; nan for fewer than 50 rows or clusters."""
+    n: int
+    error: float
+    """Expected calibration error over ten intervals of equal width (Guo et al. 2017). It has no interval:
+    noise within the intervals moves it up, for the samples of a bootstrap more than for the rows."""
+
+
+def reliability(rows: Sequence[CalibratedRow]) -> Reliability:
+    """Return the reliability of vote shares, over rows with a verdict and a majority label."""
+    confidence, wrong = _ordered(rows)
+    right = 1 - wrong
+    bins = np.searchsorted(np.linspace(0, 1, _BINS + 1)[1:-1], confidence)
+    gaps = np.bincount(bins, weights=confidence - right, minlength=_BINS)
+    clusters = cluster_codes([row for row in rows if _is_ordered(row)])
+    brier = Mean((confidence - right) ** 2, is_share=False)
+    units = len(right) if clusters is None else clusters.max() + 1
+    interval = brier.interval(len(right), clusters) if units >= LEAST_SCORED else (math.nan, math.nan)
+    return Reliability(brier.value, interval, len(right), float(np.abs(gaps).sum() / len(right)))
 
 
 def _is_ordered(row: CalibratedRow) -> bool:
