@@ -1,4 +1,4 @@
-"""The alternative annotator test: may a judge replace the annotators of these rows (Calderon et al. 2025)?
+"""The alternative annotator test of whether a judge may replace these annotators (Calderon et al. 2025).
 
 Each annotator is left out in turn. On each row the judge and the annotator who is left out are compared by
 their agreement with the other annotators. The judge wins against an annotator if a one-sided test says that

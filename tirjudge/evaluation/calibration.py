@@ -472,7 +472,7 @@ _BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """How far a confidence between 0 and 1 is from the share of right verdicts."""
+    """Distance of a confidence between 0 and 1 from the share of right verdicts."""
 
     brier: float
     """Mean squared difference of confidence and outcome, 1 for a right verdict (Brier 1950)."""

@@ -1,4 +1,4 @@
-"""What labels of people say about a judge, beside scipy, statsmodels, scikit-learn and the authors' code."""
+"""Labels of people and a judge: numbers beside scipy, statsmodels, scikit-learn and the authors' code."""
 
 from __future__ import annotations
 
