@@ -5,8 +5,11 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from tirjudge_sandbox.field_docs import with_field_docs
+
 if TYPE_CHECKING:
-    from tirjudge.generation.base import Sampling
+    from tirjudge.generation.base import GeneratorFailed, Sampling
+    from tirjudge.generation.spending import CostReached
     from tirjudge.judge import Judge
     from tirjudge.judging.batch import BatchResult, NoRowJudged
     from tirjudge.judging.judgment import Judgment
@@ -17,6 +20,8 @@ __version__ = version("tirjudge")
 
 __all__ = [
     "BatchResult",
+    "CostReached",
+    "GeneratorFailed",
     "Judge",
     "JudgeOptions",
     "Judgment",
@@ -28,6 +33,8 @@ __all__ = [
 
 _MODULES = {
     "BatchResult": "tirjudge.judging.batch",
+    "CostReached": "tirjudge.generation.spending",
+    "GeneratorFailed": "tirjudge.generation.base",
     "Judge": "tirjudge.judge",
     "JudgeOptions": "tirjudge.judging.options",
     "Judgment": "tirjudge.judging.judgment",
@@ -43,4 +50,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_MODULES[name]), name)
+    return with_field_docs(getattr(import_module(_MODULES[name]), name))

@@ -3,27 +3,67 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Signature, cleandoc, signature
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import BatchResult, Plan, Progress, ProgressLine, judge_rows
 from tirjudge.judging.judge_engine import JudgeEngine, Kind, kind_for
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.options import JudgeOptions
+from tirjudge.judging.options import JudgeOptions, parameters
 from tirjudge.judging.questions import Conversation, Criteria, numbered, question, truncated
-from tirjudge.rollout.concurrency import EventLoopThread, Work
 from tirjudge.selection.group_rewards import GroupJudge, GroupOptions, GroupRewards
 from tirjudge_environments import StopReason
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
+from tirjudge_sandbox.blocking import EventLoopThread, Work
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class _Arguments(JudgeOptions):
+    """The arguments of `Judge`: its options, and the objects and the secret that no file of options holds."""
+
+    # Only its signature is used: nothing is validated.
+    model_config = ConfigDict(arbitrary_types_allowed=True, defer_build=True)
+
+    model: str = Field("", kw_only=False)
+    base_url: str | None = Field(None, kw_only=False)  # type: ignore[assignment]
+    generator: Generator | str | None = None  # type: ignore[assignment]
+    """The name of the engine that runs the model, or an object in place of the model, which is left open."""
+    sandbox: Sandbox | None = None
+    """A sandbox in place of `backend`. It must not be open: it is opened and closed with the judge."""
+    api_key: str | None = None
+    """The endpoint's key; without it, TIRJUDGE_API_KEY or OPENAI_API_KEY has it."""
+
+
+def _taking(
+    arguments: Callable[P, _Arguments],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Give a method the named and typed arguments of `_Arguments`, also in its signature and docstring."""
+
+    def taking(method: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        own = {one.name: one for one in signature(method).parameters.values()}
+        named = [one for one in parameters(_Arguments) if one.name not in ("model", "base_url")]
+        shown = [own["self"], own["model"], own["base_url"], *named]
+        method.__signature__ = Signature(shown, return_annotation=None)  # type: ignore[attr-defined]
+        fields = {**JudgeOptions.model_fields, **_Arguments.model_fields}
+        texts = {
+            name: (field.description or JudgeOptions.model_fields[name].description or "")
+            for name, field in fields.items()
+        }
+        described = [f"    {one.name}: {' '.join(texts[one.name].split())}" for one in shown[1:]]
+        method.__doc__ = "\n".join([cleandoc(method.__doc__ or ""), "", "Args:", *described])
+        return method
+
+    return taking
 
 
 class Judge:
@@ -50,6 +90,7 @@ class Judge:
     options: JudgeOptions
     """The model, the arguments and the defaults of everything else."""
 
+    @_taking(_Arguments)
     def __init__(
         self,
         model: str = "",
@@ -60,7 +101,7 @@ class Judge:
         api_key: str | None = None,
         **options: Any,
     ) -> None:
-        """`options` are the fields of JudgeOptions; without a model the embedded one judges.
+        """Take the options of JudgeOptions, by name; without a model the embedded one judges.
 
         With `abstain_below`, verdicts whose `confidence` is lower are left open: the Judgment has no verdict,
         its `stop` is `abstained`, and its `confidence` has the value and the verdict that was withheld.
@@ -70,10 +111,7 @@ class Judge:
         A `format` other than TIR-Judge's fixes the number of responses: the methods raise ValueError for
         another number. With `max_cost` they raise CostReached instead of exceeding it.
 
-        A `generator` object replaces the model and is left open; a generator's name selects the engine that
-        runs the model. A `sandbox` must not be open yet: it is opened and closed with the judge. `api_key` is
-        the endpoint's; without it the key comes from TIRJUDGE_API_KEY or OPENAI_API_KEY. Raises ValueError,
-        in one line, for an invalid option.
+        Raises ValueError, in one line, for an invalid option and for a name that is no option.
         """
         if isinstance(generator, str):
             # A name is one of the options; an object replaces the generator that they describe.

@@ -47,6 +47,7 @@ from tirjudge_environments.types import (
     View,
     derive_seed,
 )
+from tirjudge_sandbox.field_docs import with_field_docs
 
 __all__ = [
     "Budget",
@@ -104,3 +105,6 @@ __all__ = [
     "open_environment",
     "read_task",
 ]
+
+for _name in __all__:
+    with_field_docs(globals()[_name])

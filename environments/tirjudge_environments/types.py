@@ -259,7 +259,12 @@ class Context:
 
 
 class StopReason(StrEnum):
-    """The reason why a trajectory ended."""
+    """The reason why a trajectory ended.
+
+    VERDICT: with a verdict. MALFORMED: a turn had neither a program nor a readable verdict. The budgets: the
+    turns, tokens or CPU time were spent. SANDBOX_DOWN, GENERATOR_DOWN and PROMPT_TOO_LONG say nothing about
+    the judge. ABSTAINED: the verdict was left open for its low confidence.
+    """
 
     VERDICT = "verdict"
     MALFORMED = "malformed"

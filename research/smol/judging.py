@@ -120,7 +120,7 @@ async def run_under(
     config = JudgeOptions(**{**options_of(name), **options})
     kind = KINDS.get(name, "pairwise")
     settings = {**config.model_dump(), "condition": condition, "format": kind}
-    sandbox = ChangedOutputs(config.sandbox(), CONDITIONS[condition])
+    sandbox = ChangedOutputs(config.closed_sandbox(), CONDITIONS[condition])
     plan = Plan(kind=kind, limit=rows, concurrency=config.concurrency)
     with ResultFile(output, settings) as results:
         async with JudgeEngine(config, sandbox=sandbox, generator=generator) as engine:

@@ -27,7 +27,12 @@ _COUNTS = ("threads", "processes")
 
 
 class Status(StrEnum):
-    """The way an execution ended, as reported by the kernel and never by the program."""
+    """The way an execution ended, as reported by the kernel and never by the program.
+
+    OK and ERROR: the program ended by itself, with exit code 0 or with another. SIGNAL: a signal ended it.
+    WALL_LIMIT, CPU_LIMIT, MEMORY_LIMIT and OUTPUT_LIMIT: it was killed at that limit. SANDBOX_FAILED: the
+    sandbox failed and not the program, so the output must never be shown to a model.
+    """
 
     OK = "ok"
     """The program ended by itself with exit code 0."""
@@ -36,7 +41,9 @@ class Status(StrEnum):
     SIGNAL = "signal"
     """The program was ended by a signal that no limit caused: an abort, a crash, or its own kill."""
     WALL_LIMIT = "wall_limit"
+    """The program was killed after `Limits.wall_seconds`."""
     CPU_LIMIT = "cpu_limit"
+    """The program was killed after `Limits.cpu_seconds`."""
     MEMORY_LIMIT = "memory_limit"
     """The kernel killed the program for its use of memory. An ordinary MemoryError is an ERROR."""
     OUTPUT_LIMIT = "output_limit"
@@ -47,14 +54,18 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A Python program with all its inputs. Each run is independent of every other."""
+    """A Python program with all its inputs, such as `Program("print(x + 1)", bindings={"x": 1})`.
 
-    source: str
+    Each run is independent of every other.
+    """
+
+    source: str = field(kw_only=False)
     """Python source. Any text is accepted, lone surrogates and NUL included; bad text is a SyntaxError."""
     bindings: Mapping[str, Any] = field(default_factory=dict)
     """Global names defined before the first line, with JSON values (str, int, float, bool, None, list,
     dict), nested at most `MOST_NESTED` levels deep."""
     stdin: str = ""
+    """Text of its standard input."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Files written to the working folder before the start: relative path to content."""
     fetch: tuple[str, ...] = ()
@@ -70,10 +81,12 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The resources that one program may use. Time counts from its start, not from its queueing."""
+    """The resources that one program may use, such as `Limits(wall_seconds=5)`."""
 
     wall_seconds: float = 20.0
+    """Time from the program's start, not from its queueing."""
     cpu_seconds: float = 10.0
+    """CPU time of each of its processes."""
     memory_bytes: int = 512 * MIB
     """Address space beyond what the warm interpreter already maps; each thread's stack takes 8 MiB of it."""
     threads: int = 32
@@ -114,9 +127,10 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """The result of running one program."""
+    """The result of running one program: how it ended, what it printed and what it took."""
 
     status: Status
+    """The way in which it ended."""
     exit_code: int | None = None
     """None unless the program ended by itself."""
     signal: int | None = None
@@ -124,6 +138,7 @@ class Execution:
     stdout: str = ""
     """Decoded as UTF-8; undecodable bytes become U+FFFD."""
     stderr: str = ""
+    """Decoded as `stdout`; a traceback names the program `<program>`."""
     truncated: bool = False
     """True when the output limit cut stdout or stderr."""
     kept_bytes: int = 0
@@ -132,12 +147,15 @@ class Execution:
     """Bytes that the program wrote beyond the output limit before it was stopped. How many depends on the
     machine's speed."""
     wall_seconds: float = 0.0
+    """Time from the program's start to its end."""
     cpu_seconds: float = 0.0
+    """CPU time of all its processes."""
     queued_seconds: float = 0.0
     """Time between the call of `run` and the program's start."""
     max_rss_bytes: int = 0
     """Peak resident memory, including the share of the warm interpreter."""
     files: Mapping[str, bytes] = field(default_factory=dict)
+    """The files that `Program.fetch` asked for: relative path to content."""
     isolation: Isolation | None = None
     """None only when the sandbox failed before it had a place to run the program."""
     detail: str = ""

@@ -89,9 +89,18 @@ def sandbox_names() -> tuple[str, ...]:
 
 
 def open_sandbox(name: str = "local", /, **options: Any) -> Sandbox:
-    """Return the sandbox called `name`, for `async with open_sandbox("local") as box: await box.run(...)`.
+    """Return the sandbox called `name`: `local`, `docker`, `jupyter`, `remote`, or another package's.
 
-    `options` belong to the backend; `local` takes `capacity`, `preload` and `allow_weak_isolation`, among
-    others (see `LocalSandbox`). Raises ValueError, in one line, for an unknown name and for a bad option.
+    ```python
+    async with open_sandbox("local", capacity=2) as box:
+        execution = await box.run(Program("print(1 + 1)"), Limits(wall_seconds=5))
+        execution.status, execution.stdout  # Status.OK, "2\\n"
+    ```
+
+    `options` belong to the backend. Those of `local` are `capacity` (the most programs at once; by default
+    one for each usable CPU), `preload` (modules that every program finds loaded: numpy and sympy),
+    `import_policy` and `allow_weak_isolation`, among others (see `tirjudge_sandbox.local.LocalSandbox`).
+    Raises ValueError, in one line, for an unknown name and for a bad option. Opening raises
+    SandboxUnavailable if the machine cannot isolate programs. `open_sandbox_sync` is the blocking form.
     """
     return cast(Sandbox, SANDBOXES.open(name, **options))

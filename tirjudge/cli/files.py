@@ -407,7 +407,7 @@ async def _reproduce(
     file: Path, options: SandboxOptions, limits: Limits, most: int | None, result: _Result
 ) -> None:
     due = Interval()
-    async with options.sandbox() as sandbox:
+    async with options.closed_sandbox() as sandbox:
         programs = islice(recorded_programs(file), most)
         weak = options.allow_weak_isolation
         async with aclosing(reproductions(programs, sandbox, limits, allow_weak_isolation=weak)) as finished:

@@ -37,7 +37,10 @@ class Sampling:
 
 
 class GeneratorFailed(RuntimeError):
-    """The model or its endpoint could not answer; the message is one line and contains no key."""
+    """The model or its endpoint could not answer; the message is one line and contains no key.
+
+    A method of `Judge` for a single question raises it; a batch records it as the `Failure` of a row.
+    """
 
 
 class ContextTooLong(GeneratorFailed):

@@ -25,7 +25,10 @@ _TEMPLATE_TOKENS = 64
 
 
 class CostReached(RuntimeError):
-    """The next call could exceed the limit; the text says how much was spent."""
+    """The next call could exceed the limit, which is the option `max_cost` of `Judge`.
+
+    The text says how much was spent.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -268,7 +268,7 @@ class JudgeEngine:
         """Create the sandbox; done before a model is loaded, so that an unknown backend fails at once."""
         if self._given_sandbox is not None:
             return self._given_sandbox
-        return self.options.sandbox() if self._runs_programs else NoSandbox()
+        return self.options.closed_sandbox() if self._runs_programs else NoSandbox()
 
 
 class NoSandbox:

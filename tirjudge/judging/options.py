@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -94,7 +95,7 @@ class SandboxOptions(BaseModel):
                 raise ValueError(f"{name}: there is no such option{hint}")
         return given
 
-    def sandbox(self) -> Sandbox:
+    def closed_sandbox(self) -> Sandbox:
         """Return the sandbox, not yet open; raises ValueError for an unknown backend or option."""
         # Pass on only what was chosen: not every backend has an import policy or can isolate less.
         options = dict(self.backend_options)
@@ -106,7 +107,10 @@ class SandboxOptions(BaseModel):
 
 
 class JudgeOptions(SandboxOptions):
-    """The keyword arguments of `Judge`. Result files record them, so they never hold a key."""
+    """The options of a judge, such as `JudgeOptions(model="Qwen/Qwen3-8B", samples=5)`.
+
+    They are keyword arguments of `Judge`. Result files record them, so they never hold a key.
+    """
 
     model: Annotated[str, Option("Model", default="the embedded model")] = ""
     """Folder, GGUF file, hub id, short name (`smol`), or an endpoint's name of the model."""
@@ -287,6 +291,22 @@ class JudgeOptions(SandboxOptions):
                 "a single vote has no share: give --order both or --samples N to --abstain-below"
             )
         return rule
+
+
+def parameters(model: type[BaseModel]) -> list[Parameter]:
+    """Return the fields of a model as keyword arguments for a signature, without the metadata of options."""
+    return [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=field.get_default(call_default_factory=True),
+            annotation=field.annotation,
+        )
+        for name, field in model.model_fields.items()
+    ]
+
+
+JudgeOptions.__signature__ = Signature(parameters(JudgeOptions))
 
 
 def endpoint_key(given: str | None = None) -> str | None:

@@ -1,18 +1,17 @@
-"""Bounded concurrency: coroutines as they finish, rows read in a thread, an event loop in a thread."""
+"""Bounded concurrency: coroutines as they finish, and rows read in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+from tirjudge_sandbox.blocking import Work
 
-Work = Coroutine[Any, Any, T]
+T = TypeVar("T")
 
 _READ_AHEAD = 64
 
@@ -127,40 +126,3 @@ async def read_in_thread(rows: Iterable[T]) -> AsyncGenerator[T]:
         # The release wakes a reader that waits for room, so that it sees the stop.
         stopped.set()
         room.release()
-
-
-class EventLoopThread:
-    """An event loop in a thread of its own, for callers that have another loop or none.
-
-    It runs coroutines until it is closed.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, work: Work[T]) -> Future[T]:
-        """Start a coroutine. Cancelling the future cancels the coroutine."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def run(self, work: Work[T]) -> T:
-        """Run a coroutine and wait for its result. Whatever interrupts the wait cancels the coroutine."""
-        future = self.submit(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        """Stop the loop. A second call does nothing."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-
-    def _run(self) -> None:
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()

@@ -15,7 +15,6 @@ from tirjudge.judging.judge_engine import JudgeEngine, Kind, kind_for
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Conversation, numbered, question
 from tirjudge.rollout import as_finished
-from tirjudge.rollout.concurrency import EventLoopThread
 from tirjudge.selection.grading import CandidateSet, Grade, Grades, RefereeUnavailable, shown
 from tirjudge.selection.strengths import Comparison
 from tirjudge.selection.tournaments import BEST_OF_N, Knockout, RoundRobin
@@ -23,6 +22,7 @@ from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import ResultFile, digest
 from tirjudge_environments import derive_seed
 from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox.blocking import EventLoopThread
 
 PASS, MAJORITY, ORACLE = "pass@1", "majority", "oracle"
 

@@ -7,7 +7,7 @@ import atexit
 import json
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ from tirjudge_environments.types import (
     View,
 )
 from tirjudge_sandbox import Execution, Sandbox, open_sandbox
+from tirjudge_sandbox.blocking import EventLoopThread, Work
 
 T = TypeVar("T")
 
@@ -47,9 +48,7 @@ class SandboxThread:
     """
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tirjudge-sandbox", daemon=True)
-        self._thread.start()
+        self._thread = EventLoopThread("tirjudge-sandbox")
         self.sandbox: Sandbox = self.run(_entered(name, options))
 
     @classmethod
@@ -71,19 +70,17 @@ class SandboxThread:
             while _open:
                 _open.popitem()[1].close()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Work[T]) -> T:
         """Run a coroutine on the sandbox's loop and wait for it in the calling thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._thread.run(work)
 
-    async def awaited(self, work: Coroutine[Any, Any, T]) -> T:
+    async def awaited(self, work: Work[T]) -> T:
         """Run a coroutine on the sandbox's loop and await it; cancellation cancels the coroutine."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(self._thread.submit(work))
 
     def close(self) -> None:
         self.run(self.sandbox.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.close()
 
 
 atexit.register(SandboxThread.close_all)

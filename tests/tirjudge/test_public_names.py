@@ -1,0 +1,57 @@
+"""The names that `import tirjudge` gives: their arguments and what `help` says about them."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+from typing import Any
+
+import pytest
+
+import tirjudge
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tirjudge import CostReached, GeneratorFailed, Judge, JudgeOptions
+
+
+def shown(name: str) -> str:
+    return " ".join(pydoc.plain(pydoc.render_doc(getattr(tirjudge, name))).replace("|", " ").split())
+
+
+def test_a_judge_has_named_and_typed_options() -> None:
+    parameters = inspect.signature(Judge).parameters
+    assert not [one for one in parameters.values() if one.kind is one.VAR_KEYWORD or one.annotation is Any]
+    assert [*parameters][:2] == ["model", "base_url"]
+    assert parameters.keys() == {*JudgeOptions.model_fields, "sandbox", "api_key"}
+    assert (parameters["samples"].annotation, parameters["samples"].default) == (int, 1)
+    assert (parameters["truncate"].annotation, parameters["truncate"].default) == (int | None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        (
+            "Judge",
+            ["samples: Samples of every view: the majority", "max_cost: Stop before", "spending: Calls,"],
+        ),
+        ("Judge", ["api_key: The endpoint's key", "sandbox: A sandbox in place", "score(self, prompt"]),
+        ("JudgeOptions", ["order: Order in which responses", "retries: Further attempts of a request"]),
+        ("Judgment", ["best: Candidates that share the first place", "Candidates, best first: all"]),
+        ("Sampling", ["temperature: 0 is greedy", "seed: One per row"]),
+        ("GeneratorFailed", ["could not answer", "raises it"]),
+        ("CostReached", ["max_cost", "how much was spent"]),
+    ],
+)
+def test_help_is_enough(name: str, texts: list[str]) -> None:
+    assert [text for text in texts if text not in shown(name)] == []
+    assert "Annotated" not in shown(name).partition("Methods defined")[0]
+
+
+def test_failures_can_be_caught_by_their_public_names(endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    with (
+        Judge("m", endpoint.url, tools=False, max_cost=1e-9, price_in=1.0, price_out=1.0) as judge,
+        pytest.raises(CostReached),
+    ):
+        judge.compare("p", "a", "b")
+    with Judge("m", "http://127.0.0.1:9", tools=False, retries=0) as judge, pytest.raises(GeneratorFailed):
+        judge.compare("p", "a", "b")
