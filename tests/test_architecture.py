@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import email
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grimp
 import pytest
+import yaml
+from packaging.licenses import canonicalize_license_expression
 
 from benchmarks import layout
 
@@ -246,6 +250,47 @@ def test_the_wheel_holds_four_packages_and_their_data(wheel: zipfile.ZipFile) ->
         "tirjudge_sandbox/containers/requirements.lock",
     ):
         assert wanted in names
+
+
+def test_the_metadata_names_every_licence_of_what_ships(wheel: zipfile.ZipFile) -> None:
+    names = wheel.namelist()
+    (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+    said = email.message_from_bytes(wheel.read(metadata))
+    named = set(canonicalize_license_expression(said["License-Expression"]).split(" AND "))
+    texts = {name: wheel.read(name).decode() for name in names if name.endswith((".md", "LICENSE"))}
+    stated = {
+        "MIT": re.compile(r"\bMIT\b"), "CC-BY-4.0": re.compile("CC[ -]BY[ -]4.0"),
+        "Apache-2.0": re.compile("apache-2.0", re.IGNORECASE), "GPL": re.compile(r"GPL|GNU"),
+        "CC-BY-NC-4.0": re.compile("CC[ -]BY[ -]NC"), "BSD-3-Clause": re.compile(r"\bBSD\b"),
+    }  # fmt: skip
+    found = {spdx for spdx, pattern in stated.items() if any(map(pattern.search, texts.values()))}
+    assert found == named
+    notice = wheel.read(metadata.replace("METADATA", "licenses/NOTICE")).decode()
+    assert all(licence in notice for licence in named)
+    # The text of every licence in a package is among those of the distribution.
+    licences = metadata.replace("METADATA", "licenses/")
+    held = [name for name in names if name.endswith("LICENSE") and ".dist-info/" not in name]
+    assert held
+    assert all(f"{licences}{name}" in names for name in held)
+    for named_folder in re.findall(r"\b(?:tirjudge|training)/[\w/.-]*\w", notice):
+        assert (ROOT / named_folder).is_dir(), named_folder
+
+
+def test_the_citation_is_valid() -> None:
+    """The keys that Citation File Format 1.2.0 requires, with the project's version and licence."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["type"] in ("software", "dataset")
+    assert all(isinstance(cited[key], str) and cited[key] for key in ("message", "title", "version"))
+    assert cited["version"] == project["version"]
+    assert cited["license"] in project["license"].split(" AND ")
+    for work in (cited, *cited["references"]):
+        assert all(author.keys() & {"name", "family-names"} for author in work["authors"])
+        assert work["authors"]
+    assert all(one["type"] and one["title"] for one in cited["references"])
+    known = (ROOT / "docs" / "judges.md").read_text(encoding="utf-8")
+    assert all(f"({one['url']})" in known for one in cited["references"])
 
 
 def test_ci_runs_the_command_that_the_readme_gives() -> None:
