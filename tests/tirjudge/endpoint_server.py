@@ -41,6 +41,8 @@ class EndpointServer:
     script: Script = field(default=lambda body: chat(""))
     delay: float = 0.0
     """Seconds that every answer takes."""
+    cards: list[dict[str, Any]] = field(default_factory=list)
+    """What `GET /models` lists."""
     asked: list[Asked] = field(default_factory=list)
     arrived: threading.Event = field(default_factory=threading.Event)
     at_once: int = 0
@@ -56,6 +58,8 @@ class EndpointServer:
         return [asked.body for asked in self.asked]
 
     async def handle(self, request: Request) -> Response:
+        if request.method == "GET":
+            return JSONResponse({"object": "list", "data": self.cards})
         body = json.loads(await request.body())
         path, query = request.url.path, request.url.query
         self.asked.append(Asked(path, dict(request.headers), body, time.monotonic(), query))
@@ -74,7 +78,7 @@ class EndpointServer:
 def serving() -> Iterator[EndpointServer]:
     """Run a server on a free port, in a thread of its own."""
     state = EndpointServer()
-    with served(Route("/{path:path}", state.handle, methods=["POST"])) as state.url:
+    with served(Route("/{path:path}", state.handle, methods=["GET", "POST"])) as state.url:
         yield state
 
 

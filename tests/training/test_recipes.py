@@ -6,14 +6,21 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.model_families import tokenizer_of
+from tirjudge.judging.judge_engine import JudgeEngine, NoSandbox
+from tirjudge.judging.options import JudgeOptions
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, open_environment
+from tirjudge_training.data.base import WITHOUT_TOOLS, open_judges
+from tirjudge_training.data.rows import JUDGES
+from tirjudge_training.model_folder import _write_note
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load, shipped
+from tirjudge_training.run.run import _note
 
 OURS = re.compile(r"#\s*(ours|inferred)\b")
 STRUCTURE = {"extends", "description", "run", "method"}
@@ -50,6 +57,7 @@ ZERO: dict[str, Any] = {
 }
 DISTILL = {key: value for key, value in ZERO.items() if not key.startswith(("rejection.", "iterate."))} | {
     "teacher.model": "gemini-2.5-flash",
+    "teacher.kept": 10_000,
     "teacher.reward": 1.0,
     "teacher.tool_calls": 3,
     "teacher.max_tokens": 8192,
@@ -220,17 +228,6 @@ def test_a_row_of_tir_judge_leaves_room_for_its_dialogue_in_sft(name: str) -> No
     assert recipe.data.max_prompt_tokens < recipe.sft.max_tokens
 
 
-@pytest.mark.parametrize("name", [name for name in TIR if "distill" in name])
-def test_the_teacher_is_asked_for_the_papers_ten_thousand_dialogues(name: str) -> None:
-    """TIR 4.3: about 10k. 95 % of Table 6's rows train; a pointwise row is two dialogues, others are one."""
-    rows = {"pointwise": 12450, "pairwise": 12450, "listwise": 1461}
-    trained = {kind: count - round(0.05 * count) for kind, count in rows.items()}
-    dialogues = (sum(trained.values()) + trained["pointwise"]) / sum(trained.values())
-    prompts = load(Recipe, name).teacher.prompts
-    assert prompts is not None
-    assert prompts * dialogues == pytest.approx(10_000, rel=0.005)
-
-
 @pytest.mark.parametrize("name", [*PRINTED, *ABLATIONS])
 def test_the_recipes_of_papers_are_marked_as_never_run(name: str) -> None:
     recipe = load(Recipe, name)
@@ -310,3 +307,32 @@ def test_models_of_papers_are_sampled_from_with_vllm() -> None:
     never_run = {name: recipe.rl.generator for name, recipe in found.items() if recipe.run == "never"}
     assert len(never_run) > 40
     assert set(never_run.values()) == {"vllm"}
+
+
+@pytest.mark.parametrize("name", shipped())
+async def test_judging_builds_the_prompts_of_the_training(name: str, tmp_path: Path) -> None:
+    """For every judge and every domain of a recipe, with nothing but the note of the trained model."""
+    recipe = Recipe.load(name)
+    trained = open_judges(recipe.environments or JUDGES, recipe.data.no_tools)[1]
+    note = _note(recipe, SimpleNamespace(environments=trained))
+    _write_note(tmp_path, str(tmp_path / "base"), note)
+    domains = {"", "math", "code", "helpfulness", "safety"}
+    compared = 0
+    for judge, environment in trained.items():
+        config = (recipe.environments or JUDGES)[judge.removesuffix(WITHOUT_TOOLS)]
+        tools = {"tools": False} if judge.endswith(WITHOUT_TOOLS) else {}
+        options = JudgeOptions(
+            model="m", base_url="http://127.0.0.1:9", note_of=str(tmp_path), format=config.name, **tools
+        )
+        async with JudgeEngine(options, sandbox=NoSandbox()) as engine:
+            for domain in domains:
+                count = {"tir-listwise": 3, "tir-pointwise": 1, "judgelrm-single": 1}.get(config.name, 2)
+                responses = tuple(f"Response {n}. " * 50 for n in range(count))
+                task = JudgeTask(
+                    id="id", prompt=(Message("user", "Ask."),), candidates=responses, domain=domain
+                )
+                view = environment.views(task)[0]
+                judging = engine.rollout(config.name).environment
+                assert judging.prompt(task, view) == environment.prompt(task, view), (judge, domain)
+                compared += 1
+    assert compared >= len(domains)

@@ -103,8 +103,13 @@ class FailureCount:
         """Note that a row was judged, so that model and sandbox work again."""
         self._down = 0
 
-    def is_down(self, detail: str) -> None:
-        """Note that the model or the sandbox failed for a row; raises TooManyFailures at the limit."""
+    def is_down(self, detail: str, *, denied: bool = False) -> None:
+        """Note that the model or the sandbox failed for a row; raises TooManyFailures at the limit.
+
+        The limit is one failure if the endpoint was `denied`: if it refuses every request.
+        """
+        if denied:
+            raise TooManyFailures(f"the endpoint refuses every request: {detail}")
         self._down += 1
         if self._down == self.give_up_after:
             raise TooManyFailures(
@@ -197,7 +202,7 @@ class Batch:
         except Unjudged as error:
             self._fail(Failure(work.where, work.task.id, str(error)))
             if error.down:
-                self._failures.is_down(error.down)
+                self._failures.is_down(error.down, denied=error.denied)
             return
         self._failures.works()
         self.results.append(row)
@@ -283,10 +288,13 @@ class Work:
 class Unjudged(Exception):
     """A row has no result; the text is the reason, in one line."""
 
-    def __init__(self, reason: str, *, down: str = "") -> None:
-        """`down` says what failed if the model or the sandbox did; it is empty if the row is the reason."""
+    def __init__(self, reason: str, *, down: str = "", denied: bool = False) -> None:
+        """`down` says what failed if the model or the sandbox did; it is empty if the row is the reason.
+
+        `denied` is True if the endpoint refuses every request.
+        """
         super().__init__(reason)
-        self.down = down
+        self.down, self.denied = down, denied
 
 
 class RowJudge(Protocol):
@@ -329,7 +337,7 @@ class EngineRows:
             raise Unjudged(str(error)) from None
         if result.stop.unscored:
             down = result.detail or str(result.stop) if result.stop.down else ""
-            raise Unjudged(f"{result.stop}: {result.detail}", down=down)
+            raise Unjudged(f"{result.stop}: {result.detail}", down=down, denied=self._engine.denied)
         rewards = self._engine.rewards(result)
         facts = {
             "seconds": round(loop.time() - started, 3),
@@ -497,7 +505,7 @@ class _Run:
     def _count(self, judgment: Judgment) -> None:
         try:
             if judgment.stop.down:
-                self._failures.is_down(judgment.detail)
+                self._failures.is_down(judgment.detail, denied=self.engine.denied)
         except TooManyFailures as error:
             # A batch in memory keeps what it has, and its other rows fail with this reason.
             self._stopped = str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, get_args
 
-from tirjudge.generation.base import Generator, Sampling, open_generator
+from tirjudge.generation.base import GENERATORS, Generator, Sampling, open_generator
 from tirjudge.generation.cached import CachedGenerator, CompletionStore, cache_file
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
@@ -18,8 +19,17 @@ from tirjudge.generation.spending import MeteredGenerator, Spending
 from tirjudge.judging.combining import by_criteria, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, endpoint_key
-from tirjudge.models import resolve_model
-from tirjudge.models.resolve import ModelNote, embedded_model, embedded_name, read_note, weights_digest
+from tirjudge.models import ModelUnavailable, resolve_model
+from tirjudge.models.resolve import (
+    NOTE_FILE,
+    ModelNote,
+    NotOnHub,
+    embedded_model,
+    embedded_name,
+    model_folder,
+    read_note,
+    weights_digest,
+)
 from tirjudge.rollout import Rollout, all_or_none
 from tirjudge_environments import (
     Context,
@@ -35,6 +45,8 @@ from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
+
+logger = logging.getLogger(__name__)
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 _MAX_TOKENS = 8192
@@ -71,6 +83,7 @@ class JudgeEngine:
         self.options, self._api_key, self._on_retry = options, api_key, on_retry
         self._spending, self._weights = Spending() if spending is None else spending, weights
         self._cached: CachedGenerator | None = None
+        self._endpoint: OpenAIGenerator | None = None
         self._given_generator, self._given_sandbox = generator, sandbox
         self._abstention = options.abstention()
         self._stack = AsyncExitStack()
@@ -85,6 +98,7 @@ class JudgeEngine:
             self._sandbox = await stack.enter_async_context(sandbox)
             # Rollouts of an earlier opening refer to a closed generator and sandbox.
             self._rollouts.clear()
+            await self._warn_of_note()
             self._stack = stack.pop_all()
         return self
 
@@ -220,7 +234,15 @@ class JudgeEngine:
         # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
         known = environment_options(format)
         taken = {key: value for key, value in wanted.items() if key in known and value is not None}
-        chosen = {**taken, **options.options}
+        trained = dict(self.note.formats.get(format, {}))
+        if self.note.formats and not trained:
+            formats = ", ".join(self.note.formats)
+            logger.warning("%s was trained for %s, not for %s", self.model, formats, format)
+        if not options.tools:
+            trained.pop("tools_by_domain", None)
+        # An option of the run that was left at its default gives way to that of the training.
+        asked = {key: value for key, value in taken.items() if key in trained and self._differs(key)}
+        chosen = {**taken, **trained, **asked, **options.options}
         if order is not None:
             if "order" not in known:
                 raise ValueError(
@@ -228,6 +250,11 @@ class JudgeEngine:
                 )
             chosen["order"] = order
         return open_environment(format, **chosen)
+
+    def _differs(self, name: str) -> bool:
+        """Return True if an option of the format was chosen for this run."""
+        own = "tier" if name == "protocol" else name
+        return bool(getattr(self.options, own) != JudgeOptions.model_fields[own].default)
 
     def _check_format(self) -> None:
         """Raise ValueError for a wrong format now, since loading a model may take minutes."""
@@ -243,6 +270,11 @@ class JudgeEngine:
             raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")
 
     @property
+    def denied(self) -> bool:
+        """True if the endpoint refuses every request, see `OpenAIGenerator.denied`."""
+        return self._endpoint is not None and self._endpoint.denied
+
+    @property
     def cached(self) -> int:
         """The calls of the model that the cache of completions answered."""
         return self._cached.hits if self._cached else 0
@@ -254,6 +286,7 @@ class JudgeEngine:
             self.model = self._generator.model
             return  # the caller closes its own generator
         generator, self.note, self.model = _generator(self.options, self._api_key, self._on_retry)
+        self._endpoint = generator if isinstance(generator, OpenAIGenerator) else None
         # The meter is inside: a cached completion costs nothing.
         self._generator = MeteredGenerator(generator, self._spending)
         if self.options.cache:
@@ -263,6 +296,21 @@ class JudgeEngine:
             self._cached = CachedGenerator(self._generator, CompletionStore(cache_file()), identity)
             self._generator = self._cached
         stack.push_async_callback(self._generator.close)
+
+    async def _warn_of_note(self) -> None:
+        """Warn if an endpoint serves a trained judge whose prompts and settings do not apply."""
+        if self._endpoint is None or self.options.note_of:
+            return
+        for name in (self.model, str((await self._endpoint.card()).get("root") or "")):
+            if name and read_note(name, download=False).model_fields_set:
+                logger.warning(
+                    "%s serves the trained judge %s, whose prompts and settings an endpoint does not apply: "
+                    "give --note-of %s",
+                    self.options.base_url,
+                    name,
+                    name,
+                )
+                return
 
     def _closed_sandbox(self) -> Sandbox:
         """Create the sandbox; done before a model is loaded, so that an unknown backend fails at once."""
@@ -300,12 +348,24 @@ def kind_for(task: JudgeTask) -> Kind:
 
 
 def local_model(options: JudgeOptions) -> str:
-    """Return the folder or hub id of the model that runs in this process; see `resolve_model`."""
-    return resolve_model(options.model or embedded_model())
+    """Return the folder of the model that runs in this process, see `model_folder`.
+
+    The generators of other packages get the name as it is.
+    """
+    name = options.model or embedded_model()
+    if options.generator not in GENERATORS.own:
+        return resolve_model(name)
+    try:
+        return model_folder(name)
+    except NotOnHub as error:
+        raise ModelUnavailable(
+            f"--model {name} is no folder, file or short name, and no hub id that can be reached "
+            f"({error.reason}): did you mean --base-url?"
+        ) from error
 
 
 def local_weights(options: JudgeOptions) -> str:
-    """Return a digest of the local model's files; empty for an endpoint and for a hub id.
+    """Return a digest of the local model's files; empty for an endpoint.
 
     That of an adapter includes its base's: the same adapter on another base is another model.
     """
@@ -318,8 +378,16 @@ def local_weights(options: JudgeOptions) -> str:
 
 
 def local_note(options: JudgeOptions) -> ModelNote:
-    """Return the note of the model that runs in this process; an empty one for an endpoint."""
-    return ModelNote() if options.base_url else read_note(local_model(options))
+    """Return the note of the model that runs in this process; for an endpoint, that of `note_of`, if given.
+
+    Raises ValueError for a `note_of` without a note.
+    """
+    if not options.base_url:
+        return read_note(local_model(options))
+    note = read_note(options.note_of) if options.note_of else ModelNote()
+    if options.note_of and not note.model_fields_set:
+        raise ValueError(f"--note-of {options.note_of}: there is no {NOTE_FILE} of a trained judge")
+    return note
 
 
 def view_tokens(options: JudgeOptions, note: ModelNote) -> int:
@@ -351,7 +419,11 @@ def _generator(
     if options.base_url:
         if options.generator != "transformers" or options.generator_options:
             raise ValueError("--generator runs a model in this process: leave out either it or --base-url")
-        return _endpoint(options, api_key, on_retry), ModelNote(), options.model
+        note = local_note(options)
+        _check_note(options, note)
+        return _endpoint(options, note, api_key, on_retry), note, options.model
+    if options.note_of:
+        raise ValueError("--note-of is about a model behind an endpoint: give --base-url")
     if options.tier not in ("auto", "completions") or options.tokenizer:
         raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
     if options.request_fields:
@@ -360,15 +432,18 @@ def _generator(
     note = read_note(folder)
     _check_note(options, note)
     arguments = {"max_rows": options.concurrency, **options.generator_options}
-    thinking = note.enable_thinking if options.enable_thinking is None else options.enable_thinking
-    if thinking is not None:
+    if (thinking := _thinking(options, note)) is not None:
         arguments = {"enable_thinking": thinking, **arguments}
     generator = open_generator(options.generator, folder, **arguments)
     return generator, note, options.model or embedded_name()
 
 
+def _thinking(options: JudgeOptions, note: ModelNote) -> bool | None:
+    return note.enable_thinking if options.enable_thinking is None else options.enable_thinking
+
+
 def _endpoint(
-    options: JudgeOptions, api_key: str | None, on_retry: Callable[[Retry], None] | None
+    options: JudgeOptions, note: ModelNote, api_key: str | None, on_retry: Callable[[Retry], None] | None
 ) -> OpenAIGenerator:
     if not options.model:
         raise ValueError("an endpoint needs the model's name: give --model")
@@ -378,7 +453,7 @@ def _endpoint(
         api_key=endpoint_key(api_key),
         tier=options.tier,
         tokenizer=options.tokenizer or None,
-        enable_thinking=options.enable_thinking,
+        enable_thinking=_thinking(options, note),
         concurrency=options.concurrency,
         timeout=options.timeout,
         retries=options.retries,

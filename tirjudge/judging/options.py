@@ -35,6 +35,7 @@ _MODEL = {
     "generator_options",
     "tier",
     "tokenizer",
+    "note_of",
     "enable_thinking",
     "request_fields",
 }
@@ -129,6 +130,8 @@ class JudgeOptions(SandboxOptions):
     """The way in which the endpoint continues a dialogue."""
     tokenizer: Annotated[str, Option("Model", metavar="MODEL")] = ""
     """Folder or hub id of the endpoint model's tokenizer; tier `completions` needs it."""
+    note_of: Annotated[str, Option("Model", metavar="MODEL")] = ""
+    """Folder or hub id of a trained judge behind the endpoint, whose prompts and settings apply."""
     enable_thinking: Annotated[
         bool | None, Option("Model", default="the model folder's own, else the format's; an endpoint's own")
     ] = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -128,35 +128,68 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
     return str(converted(file, found, say))
 
 
+class NotOnHub(ModelUnavailable):
+    """The hub cannot be reached, or has no such repository."""
+
+    def __init__(self, repository: str, reason: str) -> None:
+        super().__init__(f"{repository} cannot be downloaded from the hub: {reason}")
+        self.reason = reason
+
+
 def hub_folder(repository: str, say: Callable[[str], None] | None) -> str:
     """Return the folder of a repository's files in the cache of huggingface_hub, downloading them at first.
 
     `say` None never downloads. Raises ModelUnavailable if the files cannot be had.
     """
     try:
+        found = _snapshot(repository, _MODEL_FILES, local_files_only=True)
+        if _has_weights(Path(found)):
+            return found
+        reason = "its weights are not in the cache"
+    except (OSError, ValueError) as error:  # not downloaded yet, or no hub id
+        reason = first_line(error)
+    if say is None:
+        raise ModelUnavailable(f"{repository} was not downloaded: {reason}")
+    try:
+        folder = _snapshot(repository, _MODEL_FILES)
+    except (OSError, ValueError) as error:
+        raise NotOnHub(repository, first_line(error)) from error
+    say(f"downloaded {repository} from the hub, once")
+    return folder
+
+
+_MODEL_FILES = ("*.json", "*.jinja", "*.model", "*.safetensors", "*.txt")
+
+
+def _snapshot(repository: str, patterns: tuple[str, ...], **options: Any) -> str:
+    """Return the folder of a repository's snapshot with these files, after at most one attempt."""
+    try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ModelUnavailable(
             f"a model of the hub needs `pip install 'tirjudge[local]'`: {error}"
         ) from error
-    download = partial(
-        snapshot_download,
-        repository,
-        allow_patterns=["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"],
-        ignore_patterns=["*/*"],
-    )
-    try:
-        return str(download(local_files_only=True))
-    except (OSError, ValueError) as error:  # not downloaded yet, or no hub id
-        if say is None:
-            raise ModelUnavailable(f"{repository} was not downloaded: {first_line(error)}") from error
-    try:
-        say(f"downloading {repository} from the hub, once")
-        return str(download())
-    except (OSError, ValueError) as error:
-        raise ModelUnavailable(
-            f"{repository} cannot be downloaded from the hub: {first_line(error)}"
-        ) from error
+    return str(snapshot_download(repository, allow_patterns=[*patterns], ignore_patterns=["*/*"], **options))
+
+
+def _has_weights(folder: Path) -> bool:
+    """Return True unless only a tokenizer, a note or a part of the weights was downloaded."""
+    indices = list(folder.glob("*.safetensors.index.json"))
+    if not indices:
+        return any(folder.glob("*.safetensors"))
+    named = (json.loads(index.read_text(encoding="utf-8"))["weight_map"].values() for index in indices)
+    return all((folder / file).is_file() for files in named for file in files)
+
+
+def model_folder(name: str, say: Callable[[str], None] = logger.warning) -> str:
+    """Return the folder of a model by any of its names; one of the hub is downloaded at first.
+
+    A path is returned as it is, even if nothing is there. Raises ModelUnavailable, in one line.
+    """
+    found = resolve_model(name, say)
+    if found.startswith((".", "/", "~")) or Path(found).exists():
+        return found
+    return hub_folder(found, say)
 
 
 def weights_sha256(model: str) -> str:
@@ -190,11 +223,14 @@ def weights_digest(folder: str) -> str:
     """Return 16 hexadecimal digits that identify the files in a model's folder.
 
     The same path may hold other weights later, so a path alone identifies no model. Files in subfolders do
-    not count. The digest is empty if `folder` is not a local folder.
+    not count. The digest is empty if `folder` is not a local folder. A snapshot of the hub has the first
+    digits of its commit, so that its weights need not be read.
     """
     path = Path(folder)
     if not path.is_dir():
         return ""
+    if path.parent.name == "snapshots":
+        return path.name[:16]
     digest = hashlib.blake2b(digest_size=8)
     for file in sorted(file for file in path.iterdir() if file.is_file()):
         digest.update(file.name.encode(errors="surrogatepass") + b"\0")
@@ -224,6 +260,8 @@ class ModelNote(BaseModel):
     """The family of prompts with which the judge was trained."""
     shown_chars: int | None = Field(default=None, ge=2)
     """The characters of a response that it was shown in training; None showed whole responses."""
+    formats: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
+    """The judge formats of its training by name, each with all options that decide what the judge sees."""
     enable_thinking: bool | None = None
     """The thinking mode with which the judge was trained, see `ChatEncoder`."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -237,11 +275,18 @@ class ModelNote(BaseModel):
     """The judge's purpose in one line, shown with its verdicts."""
 
 
-def read_note(folder: str) -> ModelNote:
-    """Return the note in a model folder; an empty one for a folder without a note, and for a hub id.
+def read_note(model: str, *, download: bool = True) -> ModelNote:
+    """Return the note of a model: a folder, or a hub id, of which only the note is downloaded.
 
-    Raises ValueError, in one line, for a note that cannot be read.
+    It is empty for a model without a note, and for a hub id that cannot be reached. Raises ValueError, in one
+    line, for a note that cannot be read.
     """
+    folder = model
+    if not (folder.startswith((".", "/", "~")) or Path(folder).exists()):
+        try:
+            folder = _snapshot(model, (NOTE_FILE,), local_files_only=not download)
+        except (OSError, ValueError):
+            return ModelNote()
     path = Path(folder) / NOTE_FILE
     if not path.is_file():
         return ModelNote()
@@ -306,8 +351,7 @@ def fetch_model(name: str, say: Callable[[str], None] = logger.warning) -> str:
 
     `name` is what `resolve_model` accepts. Raises ModelUnavailable, in one line with the remedy.
     """
-    found = resolve_model(name, say)
-    return found if Path(found).is_dir() else hub_folder(found, say)
+    return model_folder(name, say)
 
 
 def remove_model(name: str) -> int:

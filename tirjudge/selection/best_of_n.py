@@ -233,6 +233,11 @@ class Judgments:
         self._free = asyncio.Semaphore(engine.options.concurrency)
         self._kept = {row["id"]: _kept(row) for row in results.rows()}
 
+    @property
+    def denied(self) -> bool:
+        """True if the judge's endpoint refuses every request."""
+        return self._engine.denied
+
     def of(self, question: CandidateSet, solved: Sequence[float] | None = None) -> QuestionReferee:
         """Return a referee for the candidates of one question.
 
@@ -374,7 +379,8 @@ class BestOfN:
             async for picked, is_down in finished:
                 yield picked
                 if isinstance(picked, Failure) and is_down:
-                    failures.is_down(picked.reason)
+                    denied = self.judgments is not None and self.judgments.denied
+                    failures.is_down(picked.reason, denied=denied)
                 else:
                     failures.works()
 

@@ -142,6 +142,10 @@ def test_an_unreachable_judge_fails_rows_and_the_same_command_resumes(
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", 4)
     endpoint.script = lambda body: failure(401, "bad key")
+    run = bon(tmp_path, "rows.jsonl", *through(endpoint))
+    assert (run.returncode, "the endpoint refuses every request: " in run.stderr) == (1, True)
+    (tmp_path / "rows.bon.jsonl.failed.jsonl").unlink()
+    endpoint.script = lambda body: failure(400, "bad request")
     run = bon(tmp_path, "rows.jsonl", "--give-up-after", "2", *through(endpoint))
     assert run.returncode == 1
     assert "gave up after 2 consecutive failures, the last one because: " in run.stderr

@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.command import TIRJUDGE, kill_at
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import (
@@ -100,11 +102,45 @@ def test_a_foreign_file_and_the_input_itself_are_never_touched(
     assert rows.exists()
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "advice"),
+    [
+        (401, None, "set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY"),
+        (403, None, "the key may not use this model"),
+        (404, None, "check the base URL (it usually ends in /v1) and the model's name"),
+        (429, "insufficient_quota", ""),
+    ],
+)
+def test_an_endpoint_that_refuses_every_request_ends_the_run_at_once(
+    tmp_path: Path, endpoint: EndpointServer, status: int, code: str | None, advice: str
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(9))
+    endpoint.script = lambda body: failure(status, "the server's own words", code=code)
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
+    assert (run.returncode, len(endpoint.asked)) == (1, 1)
+    (stopped,) = [line for line in run.stderr.splitlines() if line.startswith("stopped: ")]
+    assert f"the endpoint refuses every request: {endpoint.url}/v1/chat/completions: {status} " in stopped
+    assert "the server's own words" in stopped
+    assert advice in stopped
+
+
+def test_a_row_that_is_refused_later_does_not_end_the_run(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """OpenRouter answers 403 for a row that its moderation flags."""
+    write_rows(tmp_path / "rows.jsonl", pairs(9))
+    flagged = "Question 4"
+    endpoint.script = lambda body: (
+        failure(403, "flagged by moderation") if flagged in str(body) else chat("<preference>A</preference>")
+    )
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
+    assert (run.returncode, len(results(tmp_path / "rows.verdicts.jsonl"))) == (1, 8)
+    assert "rows.jsonl:5: generator_down: " in run.stderr
+
+
 def test_rows_that_fail_at_an_unreachable_endpoint_are_judged_by_a_later_run(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(30))
-    endpoint.script = lambda body: failure(401, "bad key sk-secret-123")
+    endpoint.script = lambda body: failure(400, "bad request of sk-secret-123")
     arguments = ("rows.jsonl", "--no-tools", "--give-up-after", "5", "--concurrency", "2", *through(endpoint))
     run = judge(tmp_path, *arguments, key="sk-secret-123")
     assert run.returncode == 1

@@ -57,6 +57,7 @@ REFUSED = {
     "judge rows.jsonl --tier turns": "give --base-url",
     "judge rows.jsonl --tier completions SERVED": "it needs the model's tokenizer",
     "judge rows.jsonl --model ./no-model": "cannot load the model './no-model'",
+    "judge rows.jsonl --model gpt-4o-mini": "no hub id that can be reached",
     "judge rows.jsonl --model notes.txt": "notes.txt': a file must be a GGUF file",
     "judge rows.jsonl --generator nosuch": "no generator 'nosuch'; there are transformers",
     "judge rows.jsonl --generator nosuch SERVED": "leave out either it or --base-url",

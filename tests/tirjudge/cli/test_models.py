@@ -10,6 +10,8 @@ from typer.testing import CliRunner, Result
 
 from examples.miniature import TRAINED
 from tests.model_families import tokenizer_of
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.hub_cache import COMMIT, snapshot
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.cli import app
@@ -155,6 +157,67 @@ def test_the_miniature_judges_its_constraints(tmp_path: Path, monkeypatch: pytes
     judged = rows("constraints.verdicts.jsonl")
     assert {(row["model"], row["note"]) for row in judged} == {(str(TRAINED), note.note)}
     assert sum(row["programs"] for row in judged) > 0
+
+
+def test_a_hub_id_judges_as_its_folder_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    snapshot(TRAINED, "owner/judge", tmp_path / "hub", monkeypatch)
+    judged = {}
+    for name in ("owner/judge", str(TRAINED)):
+        run = judge("--listwise", str(CONSTRAINTS), "--model", name, "--limit", "3", "--output", "out")
+        assert run.exit_code == 0, run.output
+        judged[name] = [{**row, "model": "", "seconds": 0} for row in rows("out")]
+        settings = json.loads(Path("out.settings.json").read_text())["settings"]
+        assert (settings["weights"] == COMMIT[:16]) == (name == "owner/judge")
+        for file in ("out", "out.settings.json"):
+            Path(file).unlink()
+    by_id, by_folder = (
+        [(row["verdict"], [view["segments"] for view in row["views"]]) for row in some]
+        for some in judged.values()
+    )
+    assert sum(row["programs"] for row in judged["owner/judge"]) > 0
+    assert {row["note"] for some in judged.values() for row in some} == {read_note(str(TRAINED)).note}
+    assert without_seconds(by_id) == without_seconds(by_folder)
+
+
+def without_seconds(part: Any) -> Any:
+    """Return JSON without its measured times."""
+    if isinstance(part, list | tuple):
+        return [without_seconds(one) for one in part]
+    if isinstance(part, dict):
+        return {key: without_seconds(one) for key, one in part.items() if "seconds" not in key}
+    return part
+
+
+def test_the_note_of_a_model_applies_behind_an_endpoint(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    model: str,
+    server: EndpointServer,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = snapshot(Path(model), "owner/judge", tmp_path / "hub", monkeypatch)
+    note = {"prompts": "mini", "enable_thinking": False, "max_tokens": 77, "note": NOTE}
+    (folder / "tirjudge.json").write_text(json.dumps(note))
+    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
+    # As vLLM lists a model under another name than that of its folder.
+    monkeypatch.setattr(server, "cards", [{"id": "judge", "object": "model", "root": str(folder)}])
+    for name, note_of in (("owner/judge", "owner/judge"), ("judge", str(folder))):
+        asked = ("rows.jsonl", "--base-url", server.url, "--model", name, "--no-tools", "--overwrite")
+        unaware = judge(*asked, "--output", "unaware")
+        assert unaware.exit_code == 0
+        assert f"give --note-of {note_of}" in caplog.text
+        caplog.clear()
+        run = judge(*asked, "--output", "out", "--note-of", note_of)
+        assert (run.exit_code, caplog.text) == (0, ""), run.output
+    before, after = server.bodies[:2]
+    assert (after["max_tokens"], after["chat_template_kwargs"]) == (77, {"enable_thinking": False})
+    assert len(after["messages"][0]["content"]) < len(before["messages"][0]["content"]) / 2
+    assert rows("out")[0]["note"] == NOTE
+    refused = judge(*asked, "--output", "none", "--note-of", str(tmp_path))
+    assert refused.exit_code == 2
+    assert f"--note-of {tmp_path}: there is no tirjudge.json" in refused.stderr
 
 
 def test_the_embedded_model_is_small_and_names_its_base() -> None:

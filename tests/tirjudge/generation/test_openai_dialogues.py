@@ -171,6 +171,35 @@ async def test_the_request_of_the_completions_tier(server: EndpointServer, make:
     }
 
 
+@pytest.mark.parametrize(
+    ("server_name", "fields"),
+    [
+        ("vllm", {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}),
+        ("sglang", {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}),
+        ("llamacpp", {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}),
+        ("openai", {}),
+    ],
+)
+@pytest.mark.parametrize("tier", ["turns", "tools"])
+async def test_a_chat_request_turns_off_the_sampling_of_a_server_that_can(
+    server: EndpointServer,
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    tier: str,
+    server_name: str,
+    fields: dict[str, float],
+) -> None:
+    """The names are those of each server's own reference of its chat requests."""
+    cards = [{"id": "other", "owned_by": "vllm"}, {"id": "judge", "owned_by": server_name}]
+    monkeypatch.setattr(server, "cards", cards)
+    generator = make(tier=tier, request_fields={"presence_penalty": 0.5})
+    await generator.generate(Context(Prompt(messages=(Message("user", "?"),))), Sampling(temperature=1.0))
+    (body,) = server.bodies
+    sent = {name: value for name, value in body.items() if name in {"top_k", "min_p"} or "repe" in name}
+    assert sent == fields
+    assert (body["presence_penalty"], body["temperature"]) == (0.5, 1.0)
+
+
 async def test_the_context_length_is_detected(server: EndpointServer, make: Make) -> None:
     """vLLM refuses requests for more tokens than fit, so the generator asks for the number that fits."""
 

@@ -217,6 +217,20 @@ def test_the_token_cap_ends_the_requests_but_not_the_run(server: EndpointServer,
     assert not server.asked
 
 
+def test_the_teacher_is_asked_until_enough_dialogues_are_right(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    """Two of the tasks are too hard for the teacher, so that five right dialogues take seven."""
+    tasks = word_count_tasks(9, hard=2)[::-1]
+    enough = config(server, kept=5, concurrency=1)
+    result = distill(tmp_path, enough, tasks)
+    assert (result["prompts_with_full_reward"], result["dialogues"]) == (5, 7)
+    server.asked.clear()
+    assert distill(tmp_path, enough, tasks) == result
+    assert not server.asked
+    assert sum(len(row["kept"]) for row in rows(tmp_path, enough, tasks)) == 5
+
+
 GARBAGE: dict[str, Response | dict[str, Any]] = {
     "401": failure(401, "bad key secret-key"),
     "html": HTMLResponse("<html><h1>Welcome</h1></html>"),

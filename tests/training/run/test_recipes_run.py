@@ -63,7 +63,8 @@ def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
     result = train(*words, "--output", str(tmp_path / "run"))
     assert result.exit_code == 0, result.stderr
     trained = Path(result.stdout.strip())
-    assert read_note(str(trained)) == ModelNote(enable_thinking=False)
+    seen = {"rm-r1": {"style": "reasoning", "variant": "released"}}
+    assert read_note(str(trained)) == ModelNote(enable_thinking=False, formats=seen)
     episodes = read_lines(tmp_path / "run" / "rl" / "episodes.jsonl")
     found = {one["prefill"] for episode in episodes for one in episode["trajectories"]}
     assert found == {""}

@@ -42,6 +42,8 @@ RETRIES = 7
 """Further attempts after the first one, by default."""
 LONGEST_CONNECT = 20.0
 """Seconds to open a connection; a longer `timeout` only helps an endpoint that computes."""
+SHORT = 5.0
+"""Seconds for an answer that a judge can do without."""
 _BETWEEN_WARNINGS = 60.0
 """Seconds between two warnings about retries."""
 
@@ -70,6 +72,10 @@ class Refused(GeneratorFailed):
     def context_full(self) -> bool:
         """True if the prompt and the requested tokens do not fit into the model's context."""
         return self.status in (400, 413, 422) and bool(_CONTEXT_FULL.search(self.message))
+
+
+_DENIED = {401, 402, 403, 404}
+"""Statuses about the key, the account, the address or the model, which are the same for every request."""
 
 
 class _Transient(Exception):
@@ -134,7 +140,9 @@ class JsonEndpoint:
         self._timeout, self._attempts = timeout, retries + 1
         self._on_retry, self._warned = on_retry or self._warn, -_BETWEEN_WARNINGS
         self._slots = Semaphore(concurrency)
-        self._answered = False
+        self._answered = self._accepted = False
+        self.denied = False
+        """True once the endpoint has refused a request for a reason that holds for every request."""
         self._client = httpx.AsyncClient(
             headers=_headers(self._key, azure="api-version" in self._query),
             timeout=httpx.Timeout(None, connect=LONGEST_CONNECT),
@@ -167,6 +175,17 @@ class JsonEndpoint:
                 times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
                 raise GeneratorFailed(f"{self.url}/{path}: {error} ({times})") from None
 
+    async def get(self, path: str) -> Any:
+        """Return the JSON of a path after one short attempt; None if there is no such answer."""
+        import httpx
+
+        try:
+            async with timeout(SHORT):
+                response = await self._client.get(f"{self.url}/{path}", params=self._query or None)
+        except (httpx.RequestError, TimeoutError):
+            return None
+        return _json(response) if response.is_success else None
+
     async def close(self) -> None:
         await self._client.aclose()
 
@@ -187,7 +206,9 @@ class JsonEndpoint:
         if not response.is_success:
             raise self._failure(response, response.status_code)
         try:
-            return answer.model_validate_json(_encodable(response.content))
+            read = answer.model_validate_json(_encodable(response.content))
+            self._accepted = True
+            return read
         except ValidationError as error:
             # Some gateways report a failure inside a 200.
             if status := _status_in_body(response):
@@ -205,7 +226,10 @@ class JsonEndpoint:
             pause = _retry_after(response.headers.get("retry-after", ""))
             if pause is None or pause <= LONGEST_RETRY_AFTER:
                 return _Transient(line, pause)
+            quota_spent = True
             line += f"; its Retry-After is {pause:.0f} seconds"
+        # Some gateways answer 403 or 404 for a single row, but never before they have accepted another one.
+        self.denied |= quota_spent or status == 401 or (status in _DENIED and not self._accepted)
         if status in _ADVICE:
             line = f"{line.rstrip('.')}; {_ADVICE[status]}"
         address = response.url.copy_with(query=None)

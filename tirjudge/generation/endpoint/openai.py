@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from asyncio import Lock
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -30,6 +31,9 @@ OUTPUT = "```output"
 
 EXACT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Sent to servers of open models, which otherwise apply the sampling that the model's makers recommend."""
+
+NEUTRAL = {"vllm": EXACT, "sglang": EXACT, "llamacpp": {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}}
+"""Fields of chat requests that turn off a server's own sampling, by the `owned_by` of its list of models."""
 
 OWN_FIELDS = {
     "model": "--model",
@@ -132,6 +136,8 @@ class OpenAIGenerator:
         self._length = "max_tokens"
         """The name under which the endpoint accepts the length of an answer."""
         self._context_length: int | None = None
+        self._card: Mapping[str, Any] | None = None
+        self._listing = Lock()
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """Generate one turn; cancelling closes the connection. Raises GeneratorFailed, ContextTooLong."""
@@ -146,6 +152,21 @@ class OpenAIGenerator:
                     f"{refusal}; shorten the row, or use a model with a longer context"
                 ) from None
             raise
+
+    @property
+    def denied(self) -> bool:
+        """True once the endpoint has refused a request for a reason that holds for every request."""
+        return self._endpoint.denied
+
+    async def card(self) -> Mapping[str, Any]:
+        """Return what the endpoint's list of models says about this model; empty if it lists none."""
+        async with self._listing:
+            if self._card is None:
+                listed = await self._endpoint.get("models")
+                cards = listed.get("data") if isinstance(listed, dict) else None
+                own = (one for one in cards or () if isinstance(one, dict) and one.get("id") == self.model)
+                self._card = next(own, {})
+        return self._card
 
     async def close(self) -> None:
         await self._endpoint.close()
@@ -213,7 +234,9 @@ class OpenAIGenerator:
 
     async def _chat(self, context: Context, sampling: Sampling) -> Completion:
         prompt = context.prompt
-        body = self._request(prompt, sampling) | {"messages": alternating(context)}
+        server = str((await self.card()).get("owned_by"))
+        body = NEUTRAL.get(server, {}) | self._request(prompt, sampling)
+        body["messages"] = alternating(context)
         if prompt.tools:
             body["tools"] = list(offered(prompt.tools))
         body |= self._fields

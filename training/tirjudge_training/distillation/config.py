@@ -57,7 +57,10 @@ class TeacherConfig(EndpointConfig):
     family: str = "tir"
     """The family of the teacher's prompts; the student keeps its own (ours)."""
     prompts: int | None = Field(default=None, gt=0)
-    """Training tasks that the teacher judges; None means all. The paper kept about 10,000 trajectories."""
+    """Training tasks that the teacher judges; None means all."""
+    kept: int | None = Field(default=None, gt=0)
+    """Dialogues with the full reward after which no further one is started; None: no limit. The paper kept
+    about 10,000. Running dialogues are finished."""
     samples: int = Field(default=1, gt=0)
     """Dialogues per prompt (ours)."""
     keep: Literal["shortest", "fewest_calls"] = "shortest"

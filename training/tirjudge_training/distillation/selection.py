@@ -289,7 +289,7 @@ class Distillation:
             generator,
             sandbox,
             on_dialogue=lambda task, trajectory: learn(task.formatted, trajectory),
-            may_start=self._affordable,
+            may_start=lambda: self._affordable() and not self._enough(),
             describe_results=lambda: f"{self._filter.prompts} prompts with a full reward",
         )
         if not self._affordable():
@@ -302,6 +302,10 @@ class Distillation:
         cap = self._config.token_cap
         usage = self._teacher.usage + self._corrector.usage
         return cap is None or usage.prompt_tokens + usage.completion_tokens < cap
+
+    def _enough(self) -> bool:
+        """Return True once as many dialogues as wanted have the full reward."""
+        return self._config.kept is not None and self._filter.prompts >= self._config.kept
 
     async def _load_earlier(self) -> None:
         """Load the dialogues of earlier runs, corrections after the dialogues that they may correct."""

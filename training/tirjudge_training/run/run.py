@@ -10,14 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from tirjudge.cli.output import log
 from tirjudge.models.resolve import read_note
 from tirjudge.statistics import paired_difference
 from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, read_lines
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder
-from tirjudge_training.data.base import TRAIN, Data, demonstrated
-from tirjudge_training.data.rows import RowData, require_rows
+from tirjudge_training.data.base import TRAIN, WITHOUT_TOOLS, Data, demonstrated
+from tirjudge_training.data.rows import JUDGES, RowData, require_rows
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import Kernels, weights_dtype
 from tirjudge_training.distributed.interruption import Interrupted
@@ -212,18 +214,35 @@ def _enable_thinking(recipe: Recipe) -> bool | None:
 def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
     """Return the fields of the note that a model folder of this run gets: the prompts of its training.
 
-    The token budget of the held-out measurement is noted too if the recipe sets one. Judges of other formats
-    have one family of prompts, which needs no note.
+    The token budget of the held-out measurement is noted too if the recipe sets one.
     """
     judges = [judge for judge in data.environments.values() if isinstance(judge, TirFormat)]
     note: dict[str, Any] = {
         "enable_thinking": _enable_thinking(recipe),
         "max_tokens": recipe.heldout.max_tokens,
+        "formats": _formats(recipe, data),
     }
     for name in ("prompts", "shown_chars"):
         values = {getattr(judge, name, None) for judge in judges}
         note |= {name: values.pop()} if len(values) == 1 else {}
     return note
+
+
+_UNSEEN = {"order", "seed", "consistency", "evidence", "reward", "negative_reward", "format_reward"}
+"""Options of formats that say how rows are ordered and rewarded, and not what the judge sees."""
+
+
+def _formats(recipe: Recipe, data: Data) -> dict[str, dict[str, Any]]:
+    """Return all options of each format that this run trains, without those in which its judges differ."""
+    judges = recipe.environments or JUDGES
+    formats: dict[str, dict[str, Any]] = {}
+    for name, judge in data.environments.items():
+        if isinstance(judge, BaseModel):
+            options = judge.model_dump(mode="json", exclude=_UNSEEN)
+            format = (judges.get(name) or judges[name.removesuffix(WITHOUT_TOOLS)]).name
+            known = formats.setdefault(format, options)
+            formats[format] = {key: value for key, value in known.items() if options.get(key) == value}
+    return formats
 
 
 def _rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> str:

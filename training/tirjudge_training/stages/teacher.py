@@ -28,7 +28,9 @@ class TeacherSampling(Stage):
 
     def size(self, data: Data) -> Size:
         count = trajectories(data, data.prompts(self.config.prompts, self.seed)) * self.config.samples
-        return Size(f"{count:,} dialogues with {self.config.model}")
+        kept = self.config.kept
+        until = "" if kept is None else f", until {kept:,} have the full reward"
+        return Size(f"{'at most ' * bool(until)}{count:,} dialogues with {self.config.model}{until}")
 
     def check(self, data: Data) -> None:
         """Raise ValueError if a judge has no prompts for this family of teachers."""
