@@ -254,7 +254,7 @@ def report(
             raise ValueError(f"--output {output}: choose a file that is not one of the runs")
         page = page_of(runs, texts=texts, price=price_of(price_in, price_out), seed=seed)
         write_atomically(output, page.html)
-    print(f"{output}: {_sizes(page)}")
+    print(f"open {output.resolve().as_uri()} ({_sizes(page)})")
 
 
 def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: int) -> Page:

@@ -5,7 +5,9 @@ Captions escape untrusted names; the texts of rows, models and programs are left
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from rich.console import Console
 from rich.table import Table
@@ -15,8 +17,11 @@ from tirjudge.console_text import printable, printable_text
 from tirjudge.records.judged_row import JudgedCriterion, RecordedPassage, RecordedRow, RecordedView
 from tirjudge_environments.orders import letter, letters
 
+_LONGEST_LINE = 160
 _NARROWEST = 36
 """Columns that a response needs to be shown next to another one."""
+_LETTERED = re.compile(r"(?:[Rr]esponse[ _])?([A-Z])\b\W?\s*(.*)")
+"""A line of output about the response of a letter."""
 _STYLES = {"right": "green", "wrong": "red"}
 
 
@@ -47,18 +52,68 @@ def last_program(row: RecordedRow) -> str:
     A program of a view in the row's order is preferred: the letters that it prints are those of the verdict.
     For another one, the line says what its letters stand for.
     """
-    found = [(view.order, one) for view in row.views for one in view.segments if one.kind == "program"]
-    if not found:
+    found = _last_program(row)
+    if found is None:
         return ""
-    order, last = next((pair for pair in reversed(found) if _is_given(pair[0])), found[-1])
+    order, last = found
     code = next((line.strip() for line in reversed(last.text.splitlines()) if line.strip()), "")
     output = (last.stdout.strip().splitlines() or ["(no output)"])[0]
     if last.status != "ok":
-        output = f"{last.status}: {_last_line(last.stderr or last.reason)}"
-    shown, meant = letters(len(order)), map(letter, order)
-    note = "" if _is_given(order) else f" (its {','.join(shown)}: {','.join(meant)})"
+        output = _failure(last)
+    note = _letters_note(order)
     # The output comes first: it decided the verdict, and a narrow terminal cuts the end of the line.
     return printable(f"{output[:60]}{note} <- {code}", 140)
+
+
+def deciding_lines(row: RecordedRow) -> tuple[str, str]:
+    """Return what the last program printed that tells the responses apart, and the line of code behind it.
+
+    Lines that begin with a letter have the letters of the row. Both texts are empty without a program.
+    """
+    found = _last_program(row)
+    if found is None:
+        return "", ""
+    order, program = found
+    code = [line.strip() for line in program.text.splitlines() if line.strip()]
+    checks = [line.removeprefix("return ") for line in code if line.startswith("return ")]
+    check = printable((checks or code or [""])[-1], _LONGEST_LINE)
+    if program.status != "ok":
+        return printable(_failure(program), _LONGEST_LINE), check
+    lines = [line.strip() for line in program.stdout.splitlines() if line.strip()]
+    said: dict[str, list[str]] = {}
+    meant = dict(zip(letters(len(order)), map(letter, order), strict=True))
+    for match in filter(None, map(_LETTERED.fullmatch, lines)):
+        if match[1] in meant and match[2]:
+            said.setdefault(meant[match[1]], []).append(match[2])
+    if len(said) > 1:
+        names = sorted(said)
+        columns = [*zip_longest(*(said[name] for name in names), fillvalue="")]
+        apart = [column for column in columns if len(set(column)) > 1]
+        parts = zip(*(apart or columns[:1]), strict=True)
+        shown = " · ".join(
+            f"{name} {', '.join(filter(None, part))}" for name, part in zip(names, parts, strict=True)
+        )
+        return printable(shown if apart else f"{shown} (alike)", _LONGEST_LINE), check
+    shown = " · ".join(lines[:2]) or "(no output)"
+    return printable(f"{shown}{_letters_note(order)}", _LONGEST_LINE), check
+
+
+def _last_program(row: RecordedRow) -> tuple[Sequence[int], RecordedPassage] | None:
+    """Return the last program and the order that its view showed; a view in the row's order is preferred."""
+    found = [(view.order, one) for view in row.views for one in view.segments if one.kind == "program"]
+    if not found:
+        return None
+    return next((pair for pair in reversed(found) if _is_given(pair[0])), found[-1])
+
+
+def _failure(program: RecordedPassage) -> str:
+    return f"{program.status}: {_last_line(program.stderr or program.reason)}"
+
+
+def _letters_note(order: Sequence[int]) -> str:
+    """Return what the letters of a program stand for; empty for the letters of the row."""
+    shown, meant = letters(len(order)), map(letter, order)
+    return "" if _is_given(order) else f" (its {','.join(shown)}: {','.join(meant)})"
 
 
 def _is_given(order: Sequence[int]) -> bool:

@@ -187,23 +187,26 @@ def _place(vote: Vote) -> str:
 
 
 def histograms(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
-    """Return the distribution of scores, apart for labelled and other responses; of tokens and of seconds."""
+    """Return the distribution of scores, apart for labelled and other responses; of tokens and of seconds.
+
+    A distribution of a single value is left out.
+    """
     best = [
         value for one in facts for n, value in enumerate(one.scores) if value is not None and n == one.label
     ]
     others = [
         value for one in facts for n, value in enumerate(one.scores) if value is not None and n != one.label
     ]
-    found = []
-    if best or others:
-        series = {"labelled best": best, "other responses": others} if best else {"responses": others}
-        found.append({"title": "score", "unit": "", **_binned(series)})
-    tokens = [float(one.completion_tokens) for one in facts]
-    seconds = [one.seconds for one in facts]
-    found.append({"title": "completion tokens per row", "unit": "tokens", **_binned({"rows": tokens})})
-    if any(seconds):
-        found.append({"title": "seconds per row", "unit": "s", **_binned({"rows": seconds})})
-    return found
+    named: list[tuple[str, str, dict[str, list[float]]]] = [
+        ("score", "", {"labelled best": best, "other responses": others} if best else {"responses": others}),
+        ("completion tokens per row", "tokens", {"rows": [float(one.completion_tokens) for one in facts]}),
+        ("seconds per row", "s", {"rows": [one.seconds for one in facts]}),
+    ]
+    return [
+        {"title": title, "unit": unit, **_binned(series)}
+        for title, unit, series in named
+        if len({value for values in series.values() for value in values}) > 1
+    ]
 
 
 def _binned(series: Mapping[str, Sequence[float]]) -> dict[str, Any]:

@@ -188,9 +188,10 @@ def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[dict[str, 
 
 
 def joined(runs: Sequence[JudgedRun]) -> dict[str, Any]:
-    """Return the rows of all runs by id, in the order of the first run, and the changes between them.
+    """Return the rows of all runs by id, and the changes between them.
 
-    `places` has, for each id, its number in every run or -1. `changes` has 1 where a later run gained the
+    `order` has the numbers of the ids in the order of the judged file, where the runs have another. `places`
+    has, for each id, its number in every run or -1. `changes` has 1 where a later run gained the
     row (its credit is higher than in the first), -1 where it lost it, 2 for another verdict of the same
     credit, and 0 for none.
     """
@@ -198,6 +199,13 @@ def joined(runs: Sequence[JudgedRun]) -> dict[str, Any]:
     ids = distinct([id for run in runs for id in run.table.ids])
     places = [[found.get(id, -1) for found in numbers] for id in ids]
     data: dict[str, Any] = {"flags": FLAGS, "runs": [{"name": run.name, **run.table.data()} for run in runs]}
+    origins = [
+        next(run.table.places[number] for run, number in zip(runs, place, strict=True) if number >= 0)
+        for place in places
+    ]
+    order = sorted(range(len(ids)), key=lambda number: origins[number])
+    if order != [*range(len(ids))]:
+        data["order"] = order
     if len(runs) > 1:
         data["places"] = places
         data["changes"] = [_change(runs, place) for place in places]

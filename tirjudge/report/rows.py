@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedVi
 from tirjudge.records.text import (
     criterion_heading,
     criterion_text,
-    last_program,
+    deciding_lines,
     outcome_text,
     program_outputs,
     response_heading,
@@ -32,6 +33,8 @@ Texts = Literal["all", "wrong", "none"]
 _CHUNK_BYTES = 200_000
 """Text bytes of a chunk before compression: a search unpacks all chunks, a row view only one."""
 _LONGEST_NAME = 200
+_LONGEST_PROMPT = 160
+_WHERE = re.compile(r"(.*):(\d+)", re.DOTALL)
 
 
 class Coded:
@@ -73,8 +76,12 @@ class RowTable:
     seconds: list[float] = field(default_factory=list)
     credits: list[float | None] = field(default_factory=list)
     """1 for a right verdict, 1/k for a tie of k, 0 for a wrong one, None without a label."""
-    briefs: list[str] = field(default_factory=list)
-    """The last program in one line; empty for rows without texts."""
+    prompts: list[str] = field(default_factory=list)
+    """The last message of the prompt, cut; empty for rows without texts."""
+    reasons: list[tuple[str, str]] = field(default_factory=list)
+    """What the last program printed, and the line behind it (see `deciding_lines`)."""
+    places: list[tuple[str, int]] = field(default_factory=list)
+    """The file of the row and its line, by which a page orders rows; runs finish them in any order."""
     chunks: list[str] = field(default_factory=list)
     """Texts as base64 of gzip of a JSON list of row records."""
     spans: list[list[int]] = field(default_factory=list)
@@ -99,7 +106,8 @@ class RowTable:
             "programs": self.programs,
             "tokens": self.tokens,
             "seconds": self.seconds,
-            "briefs": self.briefs if any(self.briefs) else [],
+            "prompts": self.prompts if any(self.prompts) else [],
+            "reasons": self.reasons if any(map(any, self.reasons)) else [],
             "spans": self.spans,
         }
 
@@ -144,7 +152,11 @@ class TableBuilder:
         table.programs.append(sum(one.kind == "program" for view in row.views for one in view.segments))
         table.tokens.append(row.completion_tokens)
         table.seconds.append(round(row.seconds, 2))
-        table.briefs.append(last_program(row) if shown else "")
+        prompt = row.prompt[-1].content if shown and row.prompt else ""
+        table.prompts.append(printable(" ".join(prompt[: 4 * _LONGEST_PROMPT].split()), _LONGEST_PROMPT))
+        table.reasons.append(deciding_lines(row) if shown else ("", ""))
+        place = _WHERE.fullmatch(row.where)
+        table.places.append((place[1], int(place[2])) if place else (row.where, 0))
         if shown:
             self._numbers.append(len(table.ids) - 1)
             self._records.append(json.dumps(row_record(row)))

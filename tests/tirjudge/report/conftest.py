@@ -48,7 +48,11 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     judge_to(path, rows, asking(program, lambda shown: shown.partition("longer: ")[2][:1]), order="both")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines.sort(key=lambda row: [one["id"] for one in rows].index(row["id"]))
-    copies = [line | {"id": f"{line['id']} {n}"} for n in range(ROWS // 3) for line in lines]
+    copies = [
+        line | {"id": f"{line['id']} {n}", "where": f"rows.jsonl:{3 * n + place}"}
+        for n in range(ROWS // 3)
+        for place, line in enumerate(lines, 1)
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in copies))
     return path
 

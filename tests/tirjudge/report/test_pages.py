@@ -18,6 +18,20 @@ from tests.tirjudge.report.runs import training_run
 from tirjudge.cli import app
 
 pytestmark = pytest.mark.browser
+EXAMPLES = Path(__file__).parents[3] / "examples"
+OVERLAPPING = """() => {
+  const found = [];
+  for (const svg of document.querySelectorAll('.histogram svg')) {
+    const texts = [...svg.querySelectorAll('text')], bars = [...svg.querySelectorAll('rect')];
+    for (const [at, text] of texts.entries()) for (const other of [...texts.slice(at + 1), ...bars]) {
+      const a = text.getBoundingClientRect(), b = other.getBoundingClientRect();
+      if (a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom) {
+        found.push(text.textContent);
+      }
+    }
+  }
+  return found;
+}"""
 
 
 def written(folder: Path, *arguments: object) -> str:
@@ -89,6 +103,52 @@ def test_rows_are_filtered_searched_and_paged(chromium: Any, url: str) -> None:
         page.locator("#search").fill("NEEDLE")
         count(page, f"40 of {ROWS} rows")
         assert all("onerror" in one for one in ids(page))
+
+
+def test_rows_come_first_in_the_order_of_the_file_with_prompt_winner_and_reason(
+    chromium: Any, tmp_path: Path
+) -> None:
+    stored = EXAMPLES / "instructions.verdicts.jsonl"
+    asked = [json.loads(line) for line in (EXAMPLES / "instructions.jsonl").read_text().splitlines()]
+    finished = [json.loads(line)["id"] for line in stored.read_text().splitlines()]
+    assert finished != [row["id"] for row in asked]
+    with opened(chromium, written(tmp_path, stored), viewport={"width": 1280, "height": 900}) as page:
+        assert ids(page) == [row["id"] for row in asked]
+        first = page.locator("#list tbody tr").first
+        # Above the fold, and above all other numbers.
+        assert first.bounding_box()["y"] < 700
+        assert first.bounding_box()["y"] < page.locator("#numbers").bounding_box()["y"]
+        told = first.inner_text()
+        assert asked[0]["prompt"][:60] in told
+        assert "B 2/2 ✓ right" in told
+        # The judge saw the responses exchanged, too: these are the letters of the row.
+        assert "A 0 of 1 · B 1 of 1" in told
+        assert '["," not in r]' in told
+        page.get_by_text("Numbers of the run").click()
+        page.wait_for_function("document.querySelector('#numbers').getBoundingClientRect().top < 200")
+        page.set_viewport_size({"width": 400, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        assert "A 0 of 1 · B 1 of 1" in first.inner_text()
+        assert first.locator(".why").is_visible()
+        assert serious(page) == []
+
+
+def test_histograms_have_several_values_and_labels_that_overlap_nothing(
+    chromium: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    shutil.copy(EXAMPLES / "instructions.verdicts.jsonl", path)
+
+    def same_tokens(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row["completion_tokens"] = 7
+
+    edit(path, same_tokens)
+    with opened(chromium, written(tmp_path, path)) as page:
+        titles = page.locator(".histogram figcaption").all_inner_texts()
+        assert titles == ["seconds per row"]
+        overlapping = page.evaluate(OVERLAPPING)
+        assert overlapping == []
 
 
 def test_hostile_text_stays_text(chromium: Any, url: str, judged: Path) -> None:

@@ -1,7 +1,7 @@
 // The table of rows, its filters and search, and the view of one row.
 const PAGE = 50;
 const state = { query: "", filters: new Set(), page: 0, at: 0, shown: [], open: null };
-let data, size, hits = null, searching = 0;
+let data, size, order, hits = null, searching = 0;
 const unpacked = new Map();
 
 const flag = (name) => 1 << data.flags.indexOf(name);
@@ -17,6 +17,8 @@ const changes = { "changed": (value) => value !== 0, "gained": (value) => value 
 function load() {
   data = JSON.parse(byId("rows-data").textContent);
   size = data.places ? data.places.length : data.runs[0].ids.length;
+  // The order of the judged file; rows are stored as they were finished.
+  order = data.order ?? Array.from({ length: size }, (_, entry) => entry);
   unpacked.clear();
   hits = null;
 }
@@ -87,6 +89,17 @@ async function search(query) {
   refresh();
 }
 
+// What the last program printed about the responses, and the line of code behind it.
+function why(run, at) {
+  const [output, code] = run.reasons[at] ?? ["", ""];
+  return output ? [make("div", {}, output), make("div", { class: "quiet" }, code)] : [];
+}
+
+function prompt(entry) {
+  const run = data.runs.findIndex((one, number) => place(entry, number) >= 0 && one.prompts.length);
+  return run < 0 ? "" : data.runs[run].prompts[place(entry, run)];
+}
+
 function cells(entry) {
   const cellsOfRuns = data.runs.flatMap((run, number) => {
     const at = place(entry, number);
@@ -95,13 +108,13 @@ function cells(entry) {
     const mark = outcome === "right" ? "✓ right" : outcome === "wrong" ? "✗ wrong" : outcome;
     return [
       make("td", { class: "verdict" }, visible(coded(run.verdicts, at)), " ", make("span", { class: `outcome ${outcome}` }, mark)),
+      make("td", { class: "why" }, ...why(run, at)),
     ];
   });
   if (data.runs.length > 1) return cellsOfRuns;
   const run = data.runs[0];
   return [
     ...cellsOfRuns,
-    make("td", { class: "wide brief" }, run.briefs.length ? run.briefs[entry] : ""),
     make("td", { class: "wide n" }, String(run.programs[entry])),
     make("td", { class: "wide n" }, run.tokens[entry].toLocaleString("en")),
     make("td", { class: "wide n" }, run.seconds[entry].toLocaleString("en")),
@@ -110,9 +123,9 @@ function cells(entry) {
 
 function draw() {
   const names = data.runs.length > 1
-    ? ["id", ...data.runs.map((run) => run.name)]
-    : ["id", "verdict", "last program: output ← code", "programs", "tokens", "seconds"];
-  const kinds = data.runs.length > 1 ? [] : ["", "", "wide", "wide n", "wide n", "wide n"];
+    ? ["row", ...data.runs.flatMap((run) => [run.name, "why"])]
+    : ["row", "winner", "why: output of the last program, and its check", "programs", "tokens", "seconds"];
+  const kinds = data.runs.length > 1 ? [] : ["", "", "", "wide n", "wide n", "wide n"];
   byId("list").tHead.replaceChildren(make("tr", {}, ...names.map((name, at) => make("th", { scope: "col", class: kinds[at] ?? "" }, visible(name)))));
   const pages = Math.max(1, Math.ceil(state.shown.length / PAGE));
   state.page = Math.min(Math.max(0, state.page), pages - 1);
@@ -120,7 +133,8 @@ function draw() {
     const id = idOf(entry);
     const link = make("a", { href: `#row=${encode(id)}`, class: "id" }, visible(id) || "(empty id)");
     link.dataset.at = String(state.page * PAGE + at);
-    return make("tr", {}, make("th", { scope: "row" }, link), ...cells(entry));
+    const asked = prompt(entry);
+    return make("tr", {}, make("th", { scope: "row" }, link, ...(asked ? [make("div", { class: "asked" }, asked)] : [])), ...cells(entry));
   });
   byId("list").tBodies[0].replaceChildren(...rows);
   byId("page-number").textContent = `Page ${state.page + 1} of ${pages}`;
@@ -136,9 +150,7 @@ const encode = (id) => encodeURIComponent(id.toWellFormed ? id.toWellFormed() : 
 function refresh() {
   state.shown = [];
   const wanted = [...state.filters];
-  for (let entry = 0; entry < size; entry++) {
-    if ((!hits || hits[entry]) && wanted.every((name) => matches(entry, name))) state.shown.push(entry);
-  }
+  for (const entry of order) if ((!hits || hits[entry]) && wanted.every((name) => matches(entry, name))) state.shown.push(entry);
   draw();
 }
 
@@ -195,7 +207,7 @@ async function openRow(entry, quiet) {
   const id = idOf(entry);
   state.open = entry;
   byId("rows").hidden = true;
-  for (const node of document.querySelectorAll("main > section:not(#rows):not(#row), main > details, main > .runs")) node.hidden = true;
+  for (const node of document.querySelectorAll("main > section:not(#rows):not(#row), main > details")) node.hidden = true;
   byId("row").hidden = false;
   byId("row-title").textContent = `Row ${visible(id)}`;
   const bodies = await Promise.all(data.runs.map(async (run, number) => {
@@ -218,7 +230,7 @@ function closeRow() {
   const from = state.open;
   state.open = null;
   byId("row").hidden = true;
-  for (const node of document.querySelectorAll("main > section:not(#row), main > details, main > .runs")) node.hidden = false;
+  for (const node of document.querySelectorAll("main > section:not(#row), main > details")) node.hidden = false;
   if (from === null) return;
   const at = state.shown.indexOf(from);
   if (at >= 0) state.page = Math.floor(at / PAGE);
