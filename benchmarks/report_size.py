@@ -59,7 +59,10 @@ def judged(path: Path, rows: int, seed: int) -> None:
     kept = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     with path.open("w", encoding="utf-8") as file:
         for number in range(rows):
-            row = kept[draw.randrange(len(kept))] | {"id": f"row-{number:05d}", "where": f"rows.jsonl:{number + 1}"}
+            row = kept[draw.randrange(len(kept))] | {
+                "id": f"row-{number:05d}",
+                "where": f"rows.jsonl:{number + 1}",
+            }
             row["responses"] = [f"{text(draw.randrange(10, 120))} {one}" for one in row["responses"]]
             row["seconds"] = round(draw.lognormvariate(2, 0.5), 3)
             row["completion_tokens"] = int(draw.lognormvariate(5, 0.4))
