@@ -7,6 +7,7 @@ const palette = () => {
     lines: [read("--accent"), read("--series2"), read("--good"), read("--bad"), read("--quiet"), read("--warn")] };
 };
 const shown = (value) => value === null || value === undefined ? "–" : Number(value.toPrecision(4)).toString();
+const wholeSteps = [1, 10, 100, 1e3, 1e4, 1e5].flatMap((ten) => [ten, 2 * ten, 5 * ten]);
 const dashes = { checkpoint: [2, 5], resumed: [7, 4], stopped: [] };
 
 // Lines for checkpoints, restarts and stops behind the curves.
@@ -44,7 +45,7 @@ function plot(holder, chart, marks) {
   const made = new uPlot({
     width: Math.max(240, holder.clientWidth), height: 210, cursor: { sync: { key: "steps" } },
     scales: { x: { time: false }, y: { range: (_, low, high) => low === high ? [Math.min(0, low), low === 0 ? 1 : Math.max(0, 2 * low)] : uPlot.rangeNum(low, high, 0.1, true) } },
-    axes: [{ ...axis }, { ...axis, size: 56, values: (_, values) => values.map(shown) }],
+    axes: [{ ...axis, incrs: wholeSteps }, { ...axis, size: 56, values: (_, values) => values.map(shown) }],
     series: [{ label: "step" }, ...names.map((name, at) => ({
       label: name, stroke: colours.lines[at % colours.lines.length], width: 1.75, spanGaps: true,
       dash: at < colours.lines.length ? [] : [6, 3], value: (_, value) => shown(value), points: { show: chart.steps.length < 40, size: 4 },
