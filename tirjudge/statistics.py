@@ -7,8 +7,10 @@ influences, or of their squared sums over clusters of rows that belong together 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -111,7 +113,8 @@ class Proportion:
         if not self.n:
             return "n = 0"
         low, high = self.interval
-        return f"{self.rate:.1%} [{low:.1%}, {high:.1%}], n = {self.n}"
+        clusters = "" if self.clusters is None else f" in {self.clusters} clusters"
+        return f"{self.rate:.1%} [{low:.1%}, {high:.1%}], n = {self.n}{clusters}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +302,43 @@ class OfTable:
         return normal_interval(self.value, self.influence(size), clusters)
 
 
-Estimator = Mean | SectionMean | OfTable
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """A share by a fitted model, such as Bradley and Terry's, with what each unit adds to its error."""
+
+    value: float
+    """nan if the model has no finite fit."""
+    n: int
+    errors: NDArray[np.float64]
+    """What each unit adds to the error of the value."""
+    fault: str = ""
+    """Why the share has no interval; empty if it has one."""
+
+    def influence(self, size: int) -> NDArray[np.float64]:
+        return self.errors
+
+    def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
+        """Return the 95 % interval, which is that of the log-odds of the share."""
+        scale = self.value * (1 - self.value)
+        if self.fault or not scale:
+            return math.nan, math.nan
+        bounds = normal_interval(math.log(self.value / (1 - self.value)), self.errors / scale, clusters)
+        low, high = (1 / (1 + math.exp(-bound)) for bound in bounds)
+        return low, high
+
+
+Estimator = Mean | SectionMean | OfTable | Fitted
 
 
 def fault_of(*figures: object) -> str:
     """Return why a number, or the difference of several, has no interval; empty if it has one."""
     return next(
-        (one.fault for one in figures if isinstance(one, SectionMean | OfTable | Statistic) and one.fault), ""
+        (
+            one.fault
+            for one in figures
+            if isinstance(one, SectionMean | OfTable | Fitted | Statistic) and one.fault
+        ),
+        "",
     )
 
 
@@ -332,7 +365,7 @@ def difference_interval(
         return math.nan, math.nan
     value = second.value - first.value
     errors = second.influence(size) - first.influence(size)
-    if isinstance(first, OfTable) or (isinstance(first, Mean) and not first.is_share):
+    if isinstance(first, OfTable | Fitted) or (isinstance(first, Mean) and not first.is_share):
         return normal_interval(value, errors, clusters) if errors.any() else (math.nan, math.nan)
     variance, count = _clustered(errors, clusters)
     n = min(first.n, second.n) if count is None else count
@@ -442,6 +475,55 @@ def quantile(clusters: int | None = None) -> float:
         + (5 * powers[1] + 16 * powers[0] + 3 * Z) / (96 * free**2)
         + (3 * powers[2] + 19 * powers[1] + 17 * powers[0] - 15 * Z) / (384 * free**3)
     )
+
+
+def cluster_digest(name: str) -> int:
+    """Return a number for what the rows of a cluster have in common; 0 for nothing."""
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) if name else 0
+
+
+def cluster_codes(digests: array[int]) -> NDArray[np.intp] | None:
+    """Number the clusters of rows from 0, in the order of their digests; a row with 0 is its own cluster.
+
+    None if no two rows belong together.
+    """
+    import numpy as np
+
+    found = np.frombuffer(digests, dtype=np.uint64)
+    kinds, codes, counts = np.unique(found, return_inverse=True, return_counts=True)
+    alone = found == 0
+    if not len(found) or (counts[kinds != 0] < 2).all():
+        return None
+    codes = codes.astype(np.intp)
+    codes[alone] = len(kinds) + np.arange(int(alone.sum()))
+    return np.unique(codes, return_inverse=True)[1].astype(np.intp)
+
+
+@dataclass(slots=True)
+class Credits:
+    """The credits of rows that are read one by one, with 16 bytes for each row."""
+
+    total: float = 0.0
+    """Sum of the credits."""
+    _credits: array[float] = field(default_factory=lambda: array("d"))
+    _clusters: array[int] = field(default_factory=lambda: array("Q"))
+
+    def add(self, credit: float, cluster: str = "") -> None:
+        """Add a row with a credit from 0 to 1; rows with the same `cluster` depend on each other."""
+        self.total += credit
+        self._credits.append(credit)
+        self._clusters.append(cluster_digest(cluster))
+
+    def __len__(self) -> int:
+        return len(self._credits)
+
+    @property
+    def mean(self) -> Proportion:
+        """The mean credit, with the interval of the protocol `verdict`; n = 0 without rows."""
+        import numpy as np
+
+        return Mean(np.array(self._credits)).proportion(cluster_codes(self._clusters))
 
 
 def _clustered(influence: NDArray[np.float64], clusters: NDArray[np.intp] | None) -> tuple[float, int | None]:

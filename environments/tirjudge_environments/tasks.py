@@ -80,7 +80,7 @@ class Columns(ColumnPlaces):
     that the row has, or the column that was named.
     """
 
-    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"reference", "criteria"})
+    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"reference", "criteria", "sources"})
 
     id: str = "id"
     prompt: str = "prompt"
@@ -102,6 +102,9 @@ class Columns(ColumnPlaces):
     criteria: str = "criteria"
     """Criteria that the responses are judged by: texts, or objects with text, weight, polarity and
     must_have."""
+    sources: str = ""
+    """Names of the responses' sources, a list: `model_a,model_b`. Without them, the names of the columns
+    that hold one response each: `responses=gpt_answer,claude_answer`."""
 
 
 DEFAULT_COLUMNS = Columns()
@@ -123,9 +126,9 @@ def read_task(
     translates a dataset's own values first, such as {"1": "A", "2": "B", "0": "tie"}; any other value is an
     error. NaN, with which tables mark a missing value, is an error in a prompt and in a response, and counts
     as absent elsewhere. Gold scores become `gold["scores"]`; without a label, the response with the unique
-    highest gold score is the label.
+    highest gold score is the label. Sources are named by their column, or by the columns of the responses.
     """
-    candidates, label = _candidates(row, columns)
+    candidates, label, part = _candidates(row, columns)
     said = _label_text(_optional(row, columns, "label"), labels)
     scores = _gold_scores(_optional(row, columns, "gold_scores"), len(candidates))
     if label is None:
@@ -141,6 +144,7 @@ def read_task(
         tags=_tags(_optional(row, columns, "tags")),
         reference=_reference(_optional(row, columns, "reference")),
         criteria=_criteria(_optional(row, columns, "criteria")),
+        sources=_sources(row, columns, part, len(candidates)),
     )
 
 
@@ -187,21 +191,21 @@ def _step(value: Any, step: str) -> Any:
     return _MISSING
 
 
-def _candidates(row: Mapping[str, Any], columns: Columns) -> tuple[tuple[str, ...], int | None]:
-    """Return the responses, and the label if their columns determine it."""
+def _candidates(row: Mapping[str, Any], columns: Columns) -> tuple[tuple[str, ...], int | None, str]:
+    """Return the responses, the label if their columns determine it, and the part that holds them."""
     for part in _response_parts(columns):
         first = columns.find(row, part)
         if first is None:
             continue
         if part == "responses":
-            return tuple(_responses(_listed(first))), None
+            return tuple(_responses(_listed(first))), None, part
         if part == "response":
-            return tuple(_responses([first])), None
+            return tuple(_responses([first])), None, part
         if part == "response_a":
-            return tuple(_responses([first, columns.find(row, "response_b")])), None
+            return tuple(_responses([first, columns.find(row, "response_b")])), None, part
         rejected = columns.find(row, "rejected")
         several = isinstance(rejected, list) and not _is_chat(rejected)
-        return tuple(_responses([first, *(rejected if several else [rejected])])), 0
+        return tuple(_responses([first, *(rejected if several else [rejected])])), 0, part
     raise RowError(
         "no responses: a row has `responses`, `response`, `response_a` and `response_b`, or `chosen`"
     )
@@ -211,6 +215,22 @@ def _response_parts(columns: Columns) -> list[str]:
     parts = ["responses", "response_a", "chosen", "response"]
     named = [part for part in parts if part in columns.model_fields_set]
     return named or parts
+
+
+def _sources(row: Mapping[str, Any], columns: Columns, part: str, count: int) -> tuple[str, ...]:
+    """Return the names of the responses' sources; empty if neither a column nor an option names them."""
+    named = _optional(row, columns, "sources")
+    if named is not None:
+        names = _parsed(named) if isinstance(named, str) else named
+        if not isinstance(names, list) or len(names) != count:
+            raise RowError(f"sources must be a list of {count} names, one for each response")
+        return tuple(_text(name, "a source") for name in names)
+    if part == "responses" and columns.responses not in row:
+        places = [place.strip() for place in columns.responses.split(",")]
+        return tuple(places) if len(places) == count > 1 else ()
+    if part == "response_a" and part in columns.model_fields_set:
+        return columns.response_a, columns.response_b
+    return ()
 
 
 def _listed(value: Any) -> list[Any]:

@@ -52,6 +52,8 @@ class JudgeTask:
     criteria: tuple[Criterion, ...] = ()
     """Criteria that the responses are judged by; without any, they are judged by the whole prompt. A prompt
     shows all criteria, and the judge engine asks for each one in a dialogue of its own."""
+    sources: tuple[str, ...] = ()
+    """Name of the model or person behind each candidate, which no prompt shows; empty when unknown."""
 
 
 @dataclass(frozen=True, slots=True)

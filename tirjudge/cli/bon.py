@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -38,9 +39,12 @@ from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, Sol
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
 from tirjudge.selection.tournaments import BEST_OF_N
 from tirjudge.storage.result_file import ResultFile
-from tirjudge.storage.run_folder import JsonLines
+from tirjudge.storage.run_folder import JsonLines, read_lines
+from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns
 
+_SHOWN_PICKS, _LONGEST_PICK = 20, 200
+"""Rows whose picks are printed, and characters of such a line."""
 DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
 
 
@@ -215,6 +219,8 @@ class BonRun:
             _print_spent(judge, display.retries)
         print(f"seconds   {display.seconds:.1f} of this run")
         print(f"picks     {printable(picks)}")
+        if self.methods:
+            _print_picks(self._companion("picks"))
 
     async def _select(
         self, judge: _Judge | None, grades: Grades, picks: JsonLines, tally: SolvedTally, display: Display
@@ -312,6 +318,23 @@ def _print_solved(tally: SolvedTally, failed: int) -> None:
             solved = f"{line.solved.successes:.1f}".removesuffix(".0")
             rate = str(line.solved).partition(", n")[0]
             print(f"{line.name:<14}{solved:>8}  {rate:<26}{line.judgments:>9}{line.undecided:>11}")
+
+
+def _print_picks(path: Path) -> None:
+    """Print how often each source was picked, and the picks of the first rows; the rest are in the file."""
+    picked: dict[str, Counter[str]] = {}
+    for number, pick in enumerate(read_lines(path)):
+        named = []
+        for method, one in pick["selections"].items():
+            source = one.get("source", "")
+            picked.setdefault(method, Counter())[source] += 1
+            named.append(f"{method} {letter(one['choice'])}" + (f" {source}" if source else ""))
+        if number < _SHOWN_PICKS:
+            print(printable(f"  {pick['id']}: {', '.join(named)}", _LONGEST_PICK))
+    for method, sources in picked.items():
+        counts = ", ".join(f"{source} {count}" for source, count in sources.most_common() if source)
+        if counts:
+            print(printable(f"{method} picked {counts}"))
 
 
 def _print_spent(judge: _Judge, retries: int) -> None:

@@ -137,6 +137,20 @@ def show(
             else:
                 print_row(terminal, row)
         selection.report(shown, as_json=as_json)
+        if not as_json and not any(wanted):
+            print("\n".join(_numbers(file)))
+
+
+def _numbers(file: Path) -> Iterator[str]:
+    """Yield the accuracy of a result file and who won, if known, as `tirjudge score` prints them."""
+    from tirjudge.cli.stored_runs import headline, who_won_lines
+    from tirjudge.evaluation.runs import default_protocols, score_run
+    from tirjudge.evaluation.stored_outputs.reading import open_results
+
+    run = open_results(file)
+    names = dict.fromkeys((default_protocols(run)[0], "win-rate"))
+    for one in score_run(run, list(names), run.benchmark, seed=0)[0]:
+        yield from who_won_lines([one.score]) or [headline(one.score, run.name)]
 
 
 def _drawn(rows: Iterator[_Found], count: int, seed: int) -> Iterator[_Found]:

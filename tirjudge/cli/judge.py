@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from pydantic import SecretStr
@@ -49,6 +49,9 @@ from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
 from tirjudge_environments.tasks import Columns
+
+if TYPE_CHECKING:
+    from tirjudge.evaluation.who_won import WhoWon
 
 _ADVICE = {
     "token_budget": ": --max-tokens allows more, and --no-enable-thinking less thinking",
@@ -131,6 +134,7 @@ class BatchRun:
             spending=spending,
             cached=self._cached,
             retries=display.retries,
+            won=self._won(tally),
         )
         if self.as_json:
             record = json.dumps(summary.record(), indent=2)
@@ -141,6 +145,14 @@ class BatchRun:
         if not answered:
             say(f"tirjudge {self.command}: no row got a verdict: {self._why(results)}")
         return completed and not tally.failed and bool(answered)
+
+    def _won(self, tally: Tally) -> WhoWon | None:
+        """Return who won, for which the rows of earlier runs into the same file are read too."""
+        if not tally.sources or self.output == STANDARD_OUTPUT:
+            return None
+        from tirjudge.evaluation.who_won import who_won
+
+        return who_won(self.output)
 
     def _why(self, results: ResultFile | ResultStream) -> str:
         """Return how most views ended, or why most rows failed, with the option that may help."""

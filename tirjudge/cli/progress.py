@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -30,6 +30,9 @@ from tirjudge.judging.options import JudgeOptions
 from tirjudge.records.judged_row import RecordedRow
 from tirjudge.records.text import row_line
 from tirjudge_environments import StopReason
+
+if TYPE_CHECKING:
+    from tirjudge.evaluation.who_won import WhoWon
 
 SHOWN_FAILURES = 20
 SECONDS = 60.0
@@ -136,7 +139,7 @@ class Display:
         if self.retries:
             parts.append(f"{self.retries} retries ({printable(self._last_retry, _REASON)})")
         if tally.labelled:
-            parts.append(f"{tally.credit / tally.labelled:.1%} right of {tally.labelled}")
+            parts.append(f"{tally.credits.total / tally.labelled:.1%} right of {tally.labelled}")
         if spending is not None and spending.cost is not None:
             parts.append(f"cost {spending.cost:.4f}")
         calls, waited = (0, 0.0) if spending is None else spending.waiting
@@ -215,10 +218,13 @@ class Summary:
     """Calls of this run that the cache answered, in addition to those in `spending`."""
     retries: int
     """Requests of this run that were repeated."""
+    won: WhoWon | None = None
+    """None if the rows do not name the sources of their responses."""
 
     def print(self, *, to_standard_error: bool) -> None:
         """Print a table on a terminal, and plain lines elsewhere."""
-        entries = [*_counts(self.tally), *_spent(self.spending, self.cached)]
+        entries = [*_counts(self.tally), *(self.won.lines() if self.won else ())]
+        entries += _spent(self.spending, self.cached)
         if self.retries:
             entries.append(("retries", f"{self.retries} requests were repeated in this run"))
         entries.append(("seconds", f"{self.seconds:.1f} of judging in this run"))
@@ -251,6 +257,7 @@ class Summary:
             "ties": tally.ties,
             "open": tally.open,
             "labelled": tally.labelled,
+            "protocol": "verdict",
             "accuracy": tally.accuracy.rate if tally.labelled else None,
             "interval": list(tally.accuracy.interval) if tally.labelled else None,
             "programs": tally.programs,
@@ -263,6 +270,7 @@ class Summary:
             "retries": self.retries,
             "cost": spending.cost,
             "seconds": round(self.seconds, 3),
+            **({} if self.won is None else {"who_won": self.won.record()}),
         }
 
 
@@ -273,7 +281,7 @@ def headline(tally: Tally) -> str:
         line += f", {tally.ties} of them a tie"
     if tally.open:
         line += f"; {tally.open} left open"
-    return f"{line}; accuracy {tally.accuracy}" if tally.labelled else line
+    return f"{line}; accuracy {tally.accuracy}, protocol verdict" if tally.labelled else line
 
 
 def _counts(tally: Tally) -> list[tuple[str, str]]:
@@ -284,7 +292,9 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
             ("left open", f"{tally.open} of {tally.judged} rows, which are not part of the accuracy")
         )
     if tally.labelled:
-        lines.append(("accuracy", f"{tally.accuracy} (ties are shared, a missing verdict is wrong)"))
+        lines.append(
+            ("accuracy", f"{tally.accuracy}, protocol verdict (ties are shared, a missing verdict is wrong)")
+        )
     lines.append(("ties", str(tally.ties)))
     lines.append(("programs", _programs(tally)))
     lines.append(("tokens", f"{tally.prompt_tokens} read, {tally.completion_tokens} written"))

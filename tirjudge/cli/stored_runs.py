@@ -17,8 +17,10 @@ from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import ProtocolCard
 from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
+from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.runs import (
+    DISAGREEMENT,
     ScoredRun,
     card_record,
     comparison_record,
@@ -32,6 +34,7 @@ from tirjudge.evaluation.runs import (
 from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, compare
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
+from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.storage.run_folder import JsonObject, read_lines
@@ -165,6 +168,12 @@ def headline(score: Score, run: str = "") -> str:
     return printable(f"{line} ({run})" if run else line)
 
 
+def who_won_lines(scores: Iterable[Score]) -> list[str]:
+    """Return the lines about the sources of the responses; none if no score has sources."""
+    won = [found for one in scores if (found := WhoWon.of(one)) is not None]
+    return [printable(f"{heading:<10}{text}") for one in won for heading, text in one.lines()]
+
+
 def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
     """Return the first difference of a comparison as a line to quote."""
     figure = _first_known({name: one.value for name, one in comparison.differences.items()})
@@ -177,8 +186,8 @@ def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
     )
     if comparison.p_value is not None:
         line += f", p = {comparison.p_value:.3g} ({comparison.test})"
-        if figure == next(iter(comparison.differences)) and _disagree(estimate, comparison.p_value):
-            line += "; the interval and the test disagree about a difference of zero: take neither as settled"
+        if comparison.disagrees:
+            line += f"; {DISAGREEMENT}"
     return printable(line)
 
 
@@ -193,13 +202,6 @@ def _in_clusters(count: int | None) -> str:
 
 def _without_interval(estimate: Estimate) -> str:
     return f" (no interval: {estimate.no_interval})" if estimate.no_interval else ""
-
-
-def _disagree(estimate: Estimate, p_value: float) -> bool:
-    """Return True if exactly one of interval and test excludes that there is no difference."""
-    if math.isnan(estimate.low):
-        return False
-    return (estimate.low > 0 or estimate.high < 0) != (p_value < 0.05)
 
 
 def _quoted(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -> str:
@@ -261,7 +263,7 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
             terminal.print(printable(f"{len(only)} only in {name}: {named}"), markup=False)
     if comparison.p_value is not None:
         terminal.print(
-            f"the second alone is right {comparison.gained} times, the first alone {comparison.lost} times: "
+            f"the second is better {comparison.gained} times, the first {comparison.lost} times: "
             f"p = {comparison.p_value:.3g} ({comparison.test})",
             markup=False,
         )
@@ -390,13 +392,15 @@ def print_scored(
     Raises ValueError, in one line, for an unknown name, for unreadable rows, and when no protocol fits.
     """
     results, unfit = score_run(run, named or default_protocols(run), run.benchmark, seed=seed)
-    _say_unfit(command, unfit, named=bool(named), some=bool(results))
+    _say_unfit(command, unfit, named=bool(named), found=[one.score.card for one in results])
     if run.dropped:
         say(f"tirjudge {command}: {run.dropped} rows with an id that occurred before are not counted")
     if as_json:
         print(json.dumps([_record(one) for one in results], indent=2))
     else:
         print("\n".join(headline(one.score, run.name) for one in results))
+        for line in who_won_lines([one.score for one in results]):
+            print(line)
         if full:
             _print_in_full(results, run.benchmark)
     return not (named and unfit)
@@ -411,7 +415,7 @@ def print_compared(
         named or default_protocols(runs[0]),
         lambda protocol: compare(protocol, *paired_units(protocol, runs[0], runs[1]), seed=seed),
     )
-    _say_unfit("compare", unfit, named=bool(named), some=bool(comparisons))
+    _say_unfit("compare", unfit, named=bool(named), found=[one.card for one in comparisons])
     if as_json:
         print(json.dumps([comparison_record(compared) for compared in comparisons], indent=2))
     else:
@@ -440,10 +444,11 @@ def _print_in_full(results: Sequence[ScoredRun], benchmark: str) -> None:
     print_others(benchmark, [one.score.card.name for one in results])
 
 
-def _say_unfit(command: str, unfit: Sequence[str], *, named: bool, some: bool) -> None:
-    if not some:
+def _say_unfit(command: str, unfit: Sequence[str], *, named: bool, found: Sequence[ProtocolCard]) -> None:
+    if not found:
         raise ValueError(f"no protocol can score these rows: {'; '.join(unfit)}")
     for reason in unfit if named else ():
         say(f"tirjudge {command}: {reason}")
-    if not named and any("left out: no label" in reason for reason in unfit):
+    won = any(card.name == WIN_RATE.card.name for card in found)
+    if not (named or won) and any("left out: no label" in reason for reason in unfit):
         say(f"tirjudge {command}: accuracy needs labels, and no row has one (--labels FILE adds them)")

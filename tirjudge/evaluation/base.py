@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -22,6 +22,10 @@ Number = Annotated[float, Field(gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
 
 DECISION = "decision"
 """Key of a row's extras: the candidates in first place of a recorded verdict; empty for none."""
+SOURCES, LENGTHS = "sources", "lengths"
+"""Keys of a row's extras: the name of each response's source, and the number of its characters."""
+LEFT_OPEN = "left open"
+"""Key of a row's extras: True if its verdict was left open for a low confidence."""
 
 
 class SummaryId(str):
@@ -121,6 +125,29 @@ class JudgedRow:
         return tuple(vote for vote in self.votes if vote.sample == number)
 
 
+def decision(row: JudgedRow) -> tuple[int, ...]:
+    """Return the candidates in first place by all votes, as `tirjudge judge` combines them.
+
+    Within a sample, orders that name several candidates make a tie; the candidate that most samples choose is
+    the best. A recorded verdict is taken as it is. Empty without a verdict.
+    """
+    if DECISION in row.extras:
+        return tuple(row.extras[DECISION])
+    samples = [sample_decision(row.sample(number)) for number in row.samples]
+    chosen = Counter(best[0] for best in samples if len(best) == 1)
+    most = max(chosen.values(), default=0)
+    return tuple(sorted(one for one, count in chosen.items() if count == most)) or next(
+        filter(None, samples), ()
+    )
+
+
+def sample_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
+    """Return the candidates that the votes of one sample name; none if any vote has no verdict."""
+    if not all(vote.best for vote in votes):
+        return ()
+    return tuple(sorted({index for vote in votes for index in vote.best}))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
     """Measurements of a protocol, unit by unit; units are counted, resampled and paired between runs."""
@@ -136,6 +163,8 @@ class Units:
     """Number of rows that the protocol's rules applied to: `no verdict`, `tie`, `left out: no label`, ..."""
     clusters: NDArray[np.intp] | None = None
     """The cluster of each unit, numbered from 0; None if no two units belong together."""
+    names: tuple[str, ...] = ()
+    """Names of the first measures where the rows name them: the sources of responses."""
     paired: bool = True
     """False if ids do not identify rows across runs, because some rows were rebuilt from a summary."""
 

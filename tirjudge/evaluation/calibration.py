@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import DECISION, JudgedRow, Vote
+from tirjudge.evaluation.base import DECISION, JudgedRow, Vote, decision, sample_decision
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
 from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
@@ -107,29 +107,6 @@ def with_reruns(
         # The recorded verdict is that of the first run alone.
         extras = {name: value for name, value in row.extras.items() if name != DECISION}
         yield replace(row, votes=tuple(votes), extras=extras)
-
-
-def decision(row: JudgedRow) -> tuple[int, ...]:
-    """Return the candidates in first place by all votes, as `tirjudge judge` combines them.
-
-    Within a sample, orders that name several candidates make a tie; the candidate that most samples choose is
-    the best. A recorded verdict is taken as it is. Empty without a verdict.
-    """
-    if DECISION in row.extras:
-        return tuple(row.extras[DECISION])
-    samples = [sample_decision(row.sample(number)) for number in row.samples]
-    chosen = Counter(best[0] for best in samples if len(best) == 1)
-    most = max(chosen.values(), default=0)
-    return tuple(sorted(one for one, count in chosen.items() if count == most)) or next(
-        filter(None, samples), ()
-    )
-
-
-def sample_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
-    """Return the candidates that the votes of one sample name; none if any vote has no verdict."""
-    if not all(vote.best for vote in votes):
-        return ()
-    return tuple(sorted({index for vote in votes for index in vote.best}))
 
 
 def class_of(best: Sequence[int]) -> int:

@@ -15,7 +15,10 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, score
 from tirjudge.evaluation.stored_outputs.reading import Replay
+from tirjudge.evaluation.who_won import WhoWon
 
+DISAGREEMENT = "the interval and the test disagree about a difference of zero: take neither as settled"
+"""The sentence behind a comparison of which `disagrees` is True."""
 _Measured = TypeVar("_Measured")
 _TIRJUDGE = "tirjudge"
 """The format of tirjudge's own result files."""
@@ -104,12 +107,17 @@ def comparable(score: Score, benchmark: str) -> list[PublishedFigure]:
 
 def score_record(score: Score) -> dict[str, object]:
     """Return a score as JSON: figures as shares, not as percentages; null for unknown values."""
-    return card_record(score.card) | {
-        "figures": {name: _estimate_record(one) for name, one in score.estimates.items()},
-        "units": len(score.units.ids),
-        "clusters": cluster_count(score.units),
-        "counts": dict(score.units.counts),
-    }
+    won = WhoWon.of(score)
+    return (
+        card_record(score.card)
+        | ({} if won is None else {"who_won": won.record()})
+        | {
+            "figures": {name: _estimate_record(one) for name, one in score.estimates.items()},
+            "units": len(score.units.ids),
+            "clusters": cluster_count(score.units),
+            "counts": dict(score.units.counts),
+        }
+    )
 
 
 def comparison_record(comparison: Comparison) -> dict[str, object]:
@@ -126,6 +134,7 @@ def comparison_record(comparison: Comparison) -> dict[str, object]:
         "lost": comparison.lost,
         "p_value": comparison.p_value,
         "test": comparison.test if comparison.p_value is not None else None,
+        "disagreement": DISAGREEMENT if comparison.disagrees else "",
         "clusters": comparison.clusters,
     }
 

@@ -7,7 +7,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +22,14 @@ from tirjudge.evaluation.base import (
     Unscorable,
     Vote,
 )
+from tirjudge.records.judged_row import verdict_credit
 from tirjudge.statistics import (
     Estimator,
     Mean,
     Proportion,
     Statistic,
+    cluster_codes,
+    cluster_digest,
     clustered_mcnemar,
     difference_interval,
     fault_of,
@@ -69,8 +71,7 @@ class UnitsBuilder:
             raise ValueError(f"unit {str(id)!r} has {len(values)} measures, other units have more or fewer")
         if cluster or self._clusters:
             self._clusters.extend([0] * (len(self._ids) - 1 - len(self._clusters)))
-            digest = blake2b(cluster.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            self._clusters.append(int.from_bytes(digest) if cluster else 0)
+            self._clusters.append(cluster_digest(cluster))
         self._paired = self._paired and not isinstance(id, SummaryId)
 
     def build(self) -> Units:
@@ -85,7 +86,7 @@ class UnitsBuilder:
             },
             values=np.frombuffer(self._values).reshape(len(self._ids), -1),
             counts=self.counts,
-            clusters=_cluster_codes(np.frombuffer(self._clusters, dtype=np.uint64)),
+            clusters=cluster_codes(self._clusters),
             paired=self._paired,
         )
 
@@ -103,17 +104,6 @@ class UnitsBuilder:
         for vote in votes:
             if name := _outcome(vote):
                 self.counts[name] += 1
-
-
-def _cluster_codes(digests: NDArray[np.uint64]) -> NDArray[np.intp] | None:
-    """Number the clusters from 0 in the order of their digests; a unit without one (0) is its own cluster."""
-    kinds, codes, counts = np.unique(digests, return_inverse=True, return_counts=True)
-    alone = digests == 0
-    if not len(digests) or (counts[kinds != 0] < 2).all():
-        return None
-    codes = codes.astype(np.intp)
-    codes[alone] = len(kinds) + np.arange(int(alone.sum()))
-    return np.unique(codes, return_inverse=True)[1].astype(np.intp)
 
 
 def section_figures(units: Units, credits: NDArray[np.float64]) -> dict[str, Mean]:
@@ -156,7 +146,7 @@ def credit(vote: Vote, label: int, *, share_ties: bool) -> float:
     """Return 1 for the label; with `share_ties` 1 / k for a tie of k that includes it; otherwise 0."""
     if vote.tie and not share_ties:
         return 0.0
-    return 1 / len(vote.best) if label in vote.best else 0.0
+    return verdict_credit(vote.best, label)
 
 
 def _outcome(vote: Vote) -> str | None:
@@ -174,6 +164,8 @@ def _ordered(row: JudgedRow, order: tuple[int, ...], name: str) -> Vote:
     raise Unscorable(f"row {row.id!r} was not judged in {name}: judge it with --order both")
 
 
+LEVEL = 0.05
+"""The p value below which a test excludes that there is no difference."""
 RESAMPLES = 1000
 """Samples behind an interval of a number that is no estimator."""
 _CENTRAL = (2.5, 97.5)
@@ -271,19 +263,24 @@ class Comparison:
     """Ids of the units that only the first run contains; empty if they are unpaired."""
     only_second: tuple[str, ...]
     gained: int | None
-    """Units that only the second run got right; None if units are not simply right or wrong."""
+    """Units with a higher credit in the second run; None if units are not right, wrong or a shared tie."""
     lost: int | None
-    """Units that only the first run got right; None like `gained`."""
+    """Units with a lower credit in the second run; None like `gained`."""
     p_value: float | None
-    """Two-sided mid-p value of McNemar's test of gained against lost, or the clustered test; None like
-    `gained`."""
+    """Two-sided mid-p value of McNemar's test of gained against lost, or the test of clusters, which also
+    takes shared ties; None like `gained`."""
     clusters: int | None = None
     """Number of clusters of common units, if some units belong together."""
+    test: str = "McNemar, mid-p"
+    """Name of the test behind the p value."""
 
     @property
-    def test(self) -> str:
-        """Name of the test behind the p value."""
-        return "McNemar, mid-p" if self.clusters is None else "clustered McNemar"
+    def disagrees(self) -> bool:
+        """True if exactly one of test and interval of the first number excludes a difference of zero."""
+        found = next(iter(self.differences.values()))
+        if self.p_value is None or math.isnan(found.low):
+            return False
+        return (found.low > 0 or found.high < 0) != (self.p_value < LEVEL)
 
     @property
     def left_out(self) -> int:
@@ -339,8 +336,9 @@ def compare(
             _bootstrap(protocol, [units], drawn_names, stream, resamples)[0]
             for units, stream in zip((one, other), np.random.SeedSequence(seed).spawn(2), strict=True)
         ]
-    tested = paired and protocol.card.intervals
+    tested = paired and protocol.card.intervals and not one.names
     gained, lost = _discordant(one, other) if tested else (None, None)
+    p_value, test = _tested(one, other, gained, lost)
     differences = {}
     for name in names:
         before, after = figures[0][name], figures[1][name]
@@ -366,8 +364,9 @@ def compare(
         only_second=only_second,
         gained=gained,
         lost=lost,
-        p_value=_p_value(one, other, gained, lost),
+        p_value=p_value,
         clusters=cluster_count(one) if paired else None,
+        test=test,
     )
 
 
@@ -376,12 +375,17 @@ def cluster_count(units: Units) -> int | None:
     return None if units.clusters is None else int(units.clusters.max()) + 1
 
 
-def _p_value(one: Units, other: Units, gained: int | None, lost: int | None) -> float | None:
+def _tested(one: Units, other: Units, gained: int | None, lost: int | None) -> tuple[float | None, str]:
+    """Return the p value of gained against lost, and the name of its test."""
+    changes = other.values[:, 0] - one.values[:, 0] if gained is not None else np.zeros(0)
     if gained is None or lost is None:
-        return None
-    if one.clusters is None:
-        return mcnemar(gained, lost)
-    return clustered_mcnemar(other.values[:, 0] - one.values[:, 0], one.clusters)
+        return None, ""
+    if one.clusters is not None:
+        return clustered_mcnemar(changes, one.clusters), "clustered McNemar"
+    if np.isin(changes, (-1, 0, 1)).all():
+        return mcnemar(gained, lost), "McNemar, mid-p"
+    # A change of a tie is worth less than one of a verdict: each row is a cluster of its own.
+    return clustered_mcnemar(changes, np.arange(len(changes))), "McNemar with shared ties"
 
 
 def _undetermined(figures: Figures) -> list[str]:
@@ -448,6 +452,7 @@ def _taken(units: Units, taken: NDArray[np.intp]) -> Units:
         ids=tuple(units.ids[int(place)] for place in taken),
         sections={name: positions for name, positions in sections.items() if len(positions)},
         values=units.values[taken],
+        names=units.names,
         clusters=_some(units.clusters, taken),
     )
 
@@ -477,9 +482,11 @@ def _check_sections(one: Units, other: Units) -> None:
 
 
 def _discordant(one: Units, other: Units) -> tuple[int | None, int | None]:
-    """Return (gained, lost), or (None, None) if some credit is neither 0 nor 1."""
+    """Return (gained, lost), or (None, None) if some credit is neither 0 nor 1 / k, as of a tie of k."""
     before, after = one.values[:, 0], other.values[:, 0]
-    if not (np.isin(before, (0, 1)).all() and np.isin(after, (0, 1)).all()):
+    credits = np.concatenate([before, after])
+    sizes = 1 / credits[credits != 0]
+    if not np.allclose(sizes, sizes.round()) or (sizes < 1).any():
         return None, None
     return int((after > before).sum()), int((after < before).sum())
 

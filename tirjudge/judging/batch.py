@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import read_question, truncated
 from tirjudge.records.answers import JudgedProgram
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import Credits, Proportion
 from tirjudge.storage.result_file import ResultFile, ResultStream, digest
 from tirjudge_environments import JudgeTask, StopReason
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
@@ -236,11 +237,10 @@ class Tally:
     ties: int = 0
     open: int = 0
     """Rows whose verdict was left open for its low confidence."""
-    labelled: int = 0
-    credit: float = 0.0
-    """Sum over labelled rows: 1 for a right choice, a share for a tie, 0 for a wrong or missing verdict."""
-    credit_squares: float = 0.0
-    """Sum of the squares of these, for the interval of the accuracy."""
+    credits: Credits = field(default_factory=Credits)
+    """The `verdict_credit` of each labelled row; rows with the same prompt are a cluster."""
+    sources: int = 0
+    """Rows that name the sources of their responses."""
     programs: int = 0
     """Programs executed, not counting refused ones."""
     programs_failed: int = 0
@@ -257,9 +257,8 @@ class Tally:
         self.ties += row["verdict"] == "tie"
         self.open += row["stop"] == StopReason.ABSTAINED
         if row["correct"] is not None:
-            self.labelled += 1
-            self.credit += row["correct"]
-            self.credit_squares += row["correct"] ** 2
+            self.credits.add(row["correct"], json.dumps(row["prompt"]) if row.get("prompt") else "")
+        self.sources += bool(row.get("sources"))
         self.programs += row["programs"]
         self.programs_failed += row["programs_failed"]
         self.programs_refused += row["programs_refused"]
@@ -268,8 +267,12 @@ class Tally:
 
     @property
     def accuracy(self) -> Proportion:
-        """The mean credit of labelled rows, whose interval is that of the mean of row values."""
-        return Proportion.of_sums(self.credit, self.credit_squares, self.labelled)
+        """The mean credit of labelled rows: the accuracy under the protocol `verdict`."""
+        return self.credits.mean
+
+    @property
+    def labelled(self) -> int:
+        return len(self.credits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,13 +402,12 @@ class BatchResult(Sequence[Judgment | Failure]):
 
     @property
     def accuracy(self) -> Proportion | None:
-        """The mean credit of labelled rows, where ties are shared; None without labels.
-
-        Rows whose verdict was left open are not counted.
-        """
-        credits = [one.credit for one in self.judgments if one.credit is not None]
-        squares = sum(credit**2 for credit in credits)
-        return Proportion.of_sums(sum(credits), squares, len(credits)) if credits else None
+        """The accuracy of labelled rows under the protocol `verdict`; None without labels."""
+        credits = Credits()
+        for one in self.judgments:
+            if one.credit is not None:
+                credits.add(one.credit, repr(one.episode.task.prompt))
+        return credits.mean if credits else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the batch as JSON values: `judged`, the judgments' `to_dict()`, and `failed`."""

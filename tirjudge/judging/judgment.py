@@ -15,6 +15,7 @@ from tirjudge.records.judged_row import (
     RecordedRow,
     RecordedView,
     failed,
+    verdict_credit,
 )
 from tirjudge_environments import Episode, Refused, Score, StopReason, Trajectory, Usage
 from tirjudge_environments.orders import letter
@@ -101,14 +102,11 @@ class Judgment:
 
     @property
     def credit(self) -> float | None:
-        """1 for the labelled candidate, 1 / k for a tie of k with it, else 0.
-
-        None without a label, and for a verdict that was left open.
-        """
+        """The `verdict_credit` by the label; None without a label, and for a verdict that was left open."""
         label = self.episode.task.label
         if label is None or len(self.episode.task.candidates) < 2 or self.is_open:
             return None
-        return 1 / len(self.best) if label in self.best else 0.0
+        return verdict_credit(self.best, label)
 
     def answer(self) -> JudgeAnswer:
         """Return the judgment as people, agents and servers get it."""
@@ -145,6 +143,7 @@ class Judgment:
             "checklist": list(task.gold.get("checklist", ())),
             "prompt": [RecordedMessage(**asdict(message)) for message in task.prompt] if texts else [],
             "responses": list(task.candidates) if texts else [],
+            "sources": list(task.sources) if len(task.sources) == len(task.candidates) else [],
             "reference": task.reference if texts else "",
             "criteria": [one if texts else one.without_text() for one in self.criteria],
             "confidence": self.confidence,

@@ -293,6 +293,8 @@ class RecordedRow(_Recorded):
     prompt: list[RecordedMessage] | None = None
     """None, like `responses`, in rows that were written with `--no-texts`."""
     responses: list[Text] | None = None
+    sources: list[Text] = Field(default_factory=list)
+    """Name of the source of each response; empty if nobody named them."""
     reference: Text = ""
     criteria: list[JudgedCriterion] = Field(default_factory=list)
     confidence: JudgedConfidence | None = None
@@ -318,6 +320,13 @@ class RecordedRow(_Recorded):
     def candidates(self) -> int:
         """Number of responses, also where their texts are not in the file."""
         return 1 + max((index for view in self.views for index in view.order), default=0)
+
+    @property
+    def named_verdict(self) -> Text:
+        """The verdict, with the name of the chosen response's source; empty without a verdict."""
+        if self.choice is None or self.choice >= len(self.sources):
+            return self.verdict or ""
+        return f"{self.verdict} {self.sources[self.choice]}"
 
     @property
     def flipped(self) -> bool:
@@ -358,6 +367,15 @@ class RecordedRow(_Recorded):
         if not isinstance(index, int) or not 0 <= index < len(responses):
             raise ValueError("one of its variables refers to a response that the row does not have")
         return responses[index]
+
+
+def verdict_credit(best: Sequence[int], label: int) -> float:
+    """Return 1 for the label alone, 1 / k for a tie of k with it, and 0 for another or no verdict.
+
+    `best` holds the candidates that share the first place. The mean over labelled rows is the accuracy that
+    every command prints, under the name of the protocol `verdict`.
+    """
+    return 1 / len(best) if label in best else 0.0
 
 
 def read_result_row(fields: Mapping[str, Any], where: str) -> RecordedRow:

@@ -36,7 +36,7 @@ def verdict_text(row: RecordedRow) -> str:
     """Return the verdict with the scores, or with the share of the views that agree."""
     if row.verdict is None and not row.scores:
         return row.stop
-    parts = [row.verdict] if row.verdict else []
+    parts = [row.named_verdict] if row.verdict else []
     if row.scores:
         parts.append(":".join("-" if score is None else f"{score:.3g}" for score in row.scores))
     elif len(row.views) > 1:
@@ -136,9 +136,10 @@ def order_note(order: Sequence[int]) -> str:
 
 
 def response_heading(row: RecordedRow, index: int) -> str:
-    """Return the name of a response, and whether the judge chose it and the label names it."""
+    """Return the letter of a response, its source, and whether the judge chose it and the label names it."""
     name = letter(index)
-    notes = ["chosen"] * (row.verdict == name) + ["label"] * (row.label == index)
+    notes = [printable(row.sources[index])] if index < len(row.sources) else []
+    notes += ["chosen"] * (row.verdict == name) + ["label"] * (row.label == index)
     return f"response {name}" + (f" ({', '.join(notes)})" if notes else "") + ":"
 
 

@@ -15,7 +15,7 @@ from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
 from tirjudge.records.judged_row import RecordedRow
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import Credits, Proportion
 from tirjudge_environments import Usage
 
 _MOST_GROUPS = 40
@@ -30,6 +30,8 @@ class RowFacts:
 
     credit: float | None
     """1 if right, 1/k for a tie of k, 0 if wrong; None without a label."""
+    prompt: str
+    """What rows with the same prompt have in common; empty in files without texts."""
     domain: str
     tags: tuple[str, ...]
     length: int
@@ -55,6 +57,7 @@ class RowFacts:
         has_texts = row.responses is not None
         return cls(
             credit=row.correct,
+            prompt=repr(row.prompt) if row.prompt else "",
             domain=row.domain,
             tags=tuple(row.tags),
             length=sum(map(len, row.responses or ())) if has_texts else row.prompt_tokens,
@@ -79,11 +82,6 @@ def proportion(found: Proportion) -> dict[str, Any]:
     return {"value": found.rate if found.n else None, "low": low, "high": high, "n": found.n}
 
 
-def accuracy(credits: Sequence[float]) -> dict[str, Any]:
-    """Return the mean credit of rows with its interval."""
-    return proportion(Proportion.of_rows(np.array(credits, dtype=float)))
-
-
 def breakdowns(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
     """Return the accuracy of labelled rows by domain, tag, length and tool use, where there are several."""
     labelled = [one for one in facts if one.credit is not None]
@@ -102,16 +100,16 @@ def breakdowns(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
 def _grouped(
     facts: Sequence[RowFacts], names: Callable[[RowFacts], Iterable[str]], *, in_order: bool = False
 ) -> list[dict[str, Any]]:
-    credits: dict[str, list[float]] = {}
+    credits: dict[str, Credits] = {}
     for one in facts:
         for name in names(one):
-            credits.setdefault(name, []).append(one.credit or 0.0)
+            credits.setdefault(name, Credits()).add(one.credit or 0.0, one.prompt)
     if in_order:
         # The first character is the place of a name, and is not shown.
         named = [(name[2:], found) for name, found in sorted(credits.items())]
     else:
         named = sorted(credits.items(), key=lambda pair: -len(pair[1]))
-    groups = [{"name": name, **accuracy(found)} for name, found in named]
+    groups = [{"name": name, **proportion(found.mean)} for name, found in named]
     return groups[:_MOST_GROUPS]
 
 
@@ -120,16 +118,23 @@ def criteria_shares(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
 
     `unknown` counts the responses without a verdict, which the share leaves out.
     """
-    found: dict[str, list[float | None]] = {}
-    for one in facts:
+    found: dict[str, Credits] = {}
+    unknown: Counter[str] = Counter()
+    for number, one in enumerate(facts):
         for text, satisfied in one.criteria:
-            found.setdefault(text, []).extend(satisfied)
+            shares = found.setdefault(text, Credits())
+            unknown[text] += sum(share is None for share in satisfied)
+            for share in satisfied:
+                if share is not None:
+                    # The responses of a row depend on each other.
+                    shares.add(share, one.prompt or str(number))
     groups = []
-    for text, shares in sorted(found.items(), key=lambda pair: -len(pair[1]))[:_MOST_GROUPS]:
-        known = [share for share in shares if share is not None]
-        unknown = len(shares) - len(known)
-        name = printable(text, _LONGEST_CRITERION) + (f" ({unknown} unknown)" if unknown else "")
-        groups.append({"name": name, **accuracy(known)})
+    for text, shares in sorted(found.items(), key=lambda pair: -len(pair[1]) - unknown[pair[0]])[
+        :_MOST_GROUPS
+    ]:
+        name = printable(text, _LONGEST_CRITERION)
+        name += f" ({unknown[text]} unknown)" if unknown[text] else ""
+        groups.append({"name": name, **proportion(shares.mean)})
     return groups
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.protocols.accuracy import VERDICT
+from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.runs import (
     LabelCheck,
     comparison_record,
@@ -21,14 +22,12 @@ from tirjudge.evaluation.runs import (
     score_run,
 )
 from tirjudge.evaluation.scoring import Score, compare
-from tirjudge.evaluation.stored_outputs.files import RunFiles
-from tirjudge.evaluation.stored_outputs.reading import Replay
-from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
+from tirjudge.evaluation.stored_outputs.reading import open_results
+from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
 from tirjudge.records.judged_row import is_truncated, read_result_rows
 from tirjudge.report.breakdowns import (
     RowFacts,
-    accuracy,
     breakdowns,
     costs,
     criteria_shares,
@@ -41,15 +40,6 @@ from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
 from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge.storage.run_folder import read_lines
-
-
-class _CompleteRows(RunFiles):
-    """The rows of a result file that may still be written: a torn last one is left out."""
-
-    def __iter__(self) -> Iterator[Row]:
-        for path in self.paths:
-            for number, fields in enumerate(read_lines(path), 1):
-                yield Row(f"{path}:{number}", f"line-{number}", fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +71,14 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         notes.append(row.note)
     if not facts:
         raise ValueError(f"{path} has no complete row")
-    run = Replay(_CompleteRows([path]), TIRJUDGE_RESULTS, duplicates="first")
+    run = open_results(path)
     rows = list(run)
     protocols = default_protocols(run)
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
     summary = {
         "name": path.name,
         "rows": len(facts),
-        "headline": _headline(facts, scores[0] if scores and run.benchmark else None),
+        "headline": _headline(facts, scores, run.benchmark),
         "benchmark": run.benchmark,
         "models": distinct([one for one in models if one]),
         "formats": distinct([one for one in formats if one]),
@@ -96,6 +86,9 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "settings": _settings(path),
         "truncated": is_truncated(path),
         "dropped": run.dropped,
+        "who_won": [
+            one.record() | {"lines": list(one.lines())} for one in map(WhoWon.of, scores) if one is not None
+        ],
         "breakdowns": breakdowns(facts),
         "criteria": criteria_shares(facts),
         "positions": positions(rows),
@@ -109,24 +102,21 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
     return JudgedRun(path.name, path, summary, builder.build(), rows, protocols)
 
 
-def _headline(facts: Sequence[RowFacts], scored: Score | None) -> dict[str, Any]:
-    """Return the number of a run: its benchmark's, the accuracy, or the share of rows with a verdict."""
-    if scored is not None:
+def _headline(facts: Sequence[RowFacts], scores: Sequence[Score], benchmark: str) -> dict[str, Any]:
+    """Return the number of a run: its benchmark's, the accuracy, who won, or the share of verdicts."""
+    if scores and (benchmark or scores[0].card.name in (VERDICT.card.name, WIN_RATE.card.name)):
+        scored = scores[0]
         found = scored.estimates[scored.headline]
         about = f"{scored.card.about}; ties {scored.card.ties}; rows without a verdict {scored.card.failures}"
         value = None if math.isnan(found.value) else found.value
         return {
-            "name": f"{scored.headline}, {scored.card.name}",
+            "name": f"{scored.headline}, protocol {scored.card.name}",
             "about": about,
             "value": value,
             "low": found.low,
             "high": found.high,
             "n": found.n,
         }
-    credits = [one.credit for one in facts if one.credit is not None]
-    if credits:
-        about = "share of labelled rows whose verdict is the label; a tie of k is worth 1/k"
-        return {"name": "accuracy", "about": about, **accuracy(credits)}
     verdicts = sum(one.stop == "verdict" for one in facts)
     about = "share of rows with a verdict; no row has a label"
     return {"name": "verdicts", "about": about, **proportion(Proportion(verdicts, len(facts)))}

@@ -261,6 +261,7 @@ class Judgments:
             question.task,
             id=f"{question.task.id}#{'-'.join(map(str, candidates))}",
             candidates=tuple(question.task.candidates[index] for index in candidates),
+            sources=tuple(question.task.sources[index] for index in candidates if question.task.sources),
         )
         task_digest, known = digest(task), self._kept.get(task.id)
         if known is not None:
@@ -337,7 +338,7 @@ class Picked:
     @property
     def record(self) -> dict[str, Any]:
         """Its line in the file of picks; `solved` is null for a question without evidence."""
-        solved = self.grade.solved
+        solved, sources = self.grade.solved, self.question.task.sources
         return {
             "id": self.question.task.id,
             "where": self.question.where,
@@ -347,6 +348,7 @@ class Picked:
             "selections": {
                 name: {
                     "choice": one.choice,
+                    **({"source": sources[one.choice]} if sources else {}),
                     "response": self.question.task.candidates[one.choice],
                     "solved": None if solved is None else solved[one.choice],
                     "judgments": one.judgments,

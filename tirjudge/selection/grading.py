@@ -133,9 +133,8 @@ def _question(
     gold = {} if name == UNGRADED else _gold(name, fields, len(task.candidates), task.label)
     if "solved" in gold:
         gold["solved"] = gold["solved"][:most]
-    return CandidateSet(
-        replace(task, candidates=task.candidates[:most], gold={"check": name, **gold}, label=None), row.where
-    )
+    kept = replace(task, candidates=task.candidates[:most], sources=task.sources[:most])
+    return CandidateSet(replace(kept, gold={"check": name, **gold}, label=None), row.where)
 
 
 def _check_of(row: Mapping[str, Any], fields: Mapping[str, Any], label: int | None) -> str:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Members = tuple[int, ...]
 """Members of a group, by their places: two, or more where a list is compared."""
@@ -58,12 +63,10 @@ def win_shares(size: int, played: Sequence[Comparison]) -> tuple[float | None, .
 def bradley_terry_shares(size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
     """Return each member's expected share of wins against the others under the Bradley-Terry model.
 
-    A member of strength s wins against one of strength t with probability s / (s + t). The strengths have the
-    highest posterior probability, found by Hunter's minorization-maximization (2004, "MM algorithms for
-    generalized Bradley-Terry models"): s becomes wins / sum of games / (s + t) over the opponents. A tie is
-    half a win for both. Every member also wins and loses half a game against an opponent of strength 1, which
-    keeps the strength of a member that won or lost everything finite, and connects members that were never
-    compared. A member without any verdict gets None, and is no opponent.
+    The strengths have the highest posterior probability. A tie is half a win for both. Every member also wins
+    and loses half a game against an opponent of strength 1, which keeps the strength of a member that won or
+    lost everything finite, and connects members that were never compared. A member without any verdict gets
+    None, and is no opponent.
     """
     import numpy as np
 
@@ -72,23 +75,37 @@ def bradley_terry_shares(size: int, played: Sequence[Comparison]) -> tuple[float
     if not members:
         return (None,) * size
     place = {member: index for index, member in enumerate(members)}
-    wins, games = np.full(len(members), _PRIOR / 2), np.zeros((len(members), len(members)))
+    wins = np.zeros((len(members), len(members)))
     for one in judged:
         first, second = (place[member] for member in one.members)
-        games[first, second] += 1
-        games[second, first] += 1
-        wins[first] += one.of(one.members[0]) or 0.0
-        wins[second] += one.of(one.members[1]) or 0.0
-    strengths = np.ones(len(members))
-    for _ in range(_ITERATIONS):
-        expected = (games / (strengths[:, None] + strengths)).sum(axis=1) + _PRIOR / (strengths + 1)
-        before, strengths = strengths, wins / expected
-        if np.abs(strengths / before - 1).max() < _CLOSE:
-            break
-    chances = strengths[:, None] / (strengths[:, None] + strengths)
+        wins[first, second] += one.of(one.members[0]) or 0.0
+        wins[second, first] += one.of(one.members[1]) or 0.0
+    found = strengths(wins, _PRIOR)
+    chances = found[:, None] / (found[:, None] + found)
     np.fill_diagonal(chances, 0.0)
     shares = chances.sum(axis=1) / (len(members) - 1)
     rewards: list[float | None] = [None] * size
     for member, index in place.items():
         rewards[member] = float(shares[index])
     return tuple(rewards)
+
+
+def strengths(wins: NDArray[np.float64], prior: float = 0.0) -> NDArray[np.float64]:
+    """Return the members' strengths under the Bradley-Terry model, from an array of wins `[winner, loser]`.
+
+    A member of strength s wins against one of strength t with probability s / (s + t). Hunter's
+    minorization-maximization (2004, "MM algorithms for generalized Bradley-Terry models") finds the most
+    likely strengths: s becomes wins / sum of games / (s + t) over the opponents. With a `prior`, every member
+    also wins and loses half as many games against an opponent of strength 1; without one, the strengths are
+    finite only if every member has won, over others if need be, against every other one.
+    """
+    import numpy as np
+
+    games, won = wins + wins.T, wins.sum(axis=1) + prior / 2
+    found = np.ones(len(wins))
+    for _ in range(_ITERATIONS):
+        expected = (games / (found[:, None] + found)).sum(axis=1) + prior / (found + 1)
+        before, found = found, won / expected
+        if np.abs(found / before - 1).max() < _CLOSE:
+            break
+    return found

@@ -107,6 +107,32 @@ def test_candidates_are_selected_without_any_label(tmp_path: Path, endpoint: End
     assert chosen == {"pairwise": "candidate 7", "listwise": "candidate 7"}
 
 
+def test_picks_are_shown_with_the_names_of_their_columns(tmp_path: Path, endpoint: EndpointServer) -> None:
+    rows = [
+        {"id": f"q{n}", "prompt": "p", "gpt": f"candidate {n}", "claude": "candidate 2", "own": "candidate 1"}
+        for n in (0, 3, 4)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = ("--column", "responses=gpt,claude,own")
+    run = bon(tmp_path, "rows.jsonl", "--pairwise", *named, *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    shown = run.stdout.partition("picks.jsonl\n")[2].splitlines()
+    assert sorted(shown[:3]) == ["  q0: pairwise B claude", "  q3: pairwise A gpt", "  q4: pairwise A gpt"]
+    assert shown[3:] == ["pairwise picked gpt 2, claude 1"]
+    picks = lines(tmp_path / "rows.bon.jsonl.picks.jsonl")
+    assert sorted(pick["selections"]["pairwise"]["source"] for pick in picks) == ["claude", "gpt", "gpt"]
+    # A judgment of two of the three candidates has the names of these two.
+    judged = lines(tmp_path / "rows.bon.jsonl")
+    assert {tuple(row["sources"]) for row in judged} <= {
+        ("gpt", "claude"),
+        ("claude", "gpt"),
+        ("gpt", "own"),
+        ("own", "gpt"),
+        ("claude", "own"),
+        ("own", "claude"),
+    }
+
+
 def test_another_method_reuses_earlier_judgments(tmp_path: Path, endpoint: EndpointServer) -> None:
     write_rows(tmp_path / "rows.jsonl", 2)
     assert bon(tmp_path, "rows.jsonl", "--method", "round-robin", *through(endpoint)).returncode == 0

@@ -111,7 +111,7 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path) -> None:
     # Agresti and Min 2005 by hand: 12 / 14, and 1.96 times the root of (13 / 14 - (12 / 14)²) / 14.
     assert line.startswith("accuracy +100.00 points [+62.65, +100.00], from 0.00 (")
     assert line.endswith("protocol tir, n = 12, p = 0.000244 (McNemar, mid-p)")
-    assert "the second alone is right 12 times, the first alone 0 times" in details
+    assert "the second is better 12 times, the first 0 times: p = 0.000244" in details
     assert command("compare", *runs, "--protocol", "tir").stdout == f"{line}\n"
 
 

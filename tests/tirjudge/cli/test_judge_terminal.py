@@ -15,7 +15,7 @@ from tests.tirjudge.judged_files import FAST
 
 ROWS = [
     {"id": "one\x1b]0;t\x07", "prompt": "Which is longer?", "responses": ["aa", "b"], "label": "A"},
-    {"id": "two", "prompt": "Which is longer?", "responses": ["a", "bb"], "label": "A"},
+    {"id": "two", "prompt": "Which one is longer?", "responses": ["a", "bb"], "label": "A"},
 ]
 
 

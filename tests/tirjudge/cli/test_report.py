@@ -29,7 +29,12 @@ def report(*arguments: object) -> Result:
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six pairs in both orders, of which the judge is right about three, and two without a label."""
     rows: list[dict[str, Any]] = [
-        {"id": f"row-{n}", "prompt": "Which is longer?", "responses": ["longer", "short"], "label": n % 2}
+        {
+            "id": f"row-{n}",
+            "prompt": f"{n}. Which is longer?",
+            "responses": ["longer", "short"],
+            "label": n % 2,
+        }
         for n in range(6)
     ]
     rows += [{"id": f"open-{n}", "prompt": "?", "responses": ["longer", "x"]} for n in range(2)]

@@ -112,8 +112,11 @@ def test_flipped_and_failed_rows(tmp_path: Path) -> None:
 
 
 def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
-    lines = sorted(show(judged).stdout.splitlines())
+    *rows, number = show(judged).stdout.splitlines()
+    lines = sorted(rows)
     assert len(lines) == 3
+    assert number.startswith("accuracy 50.00 % [")
+    assert "protocol verdict, n = 2" in number
     assert lines[1].split()[:4] == ["right", "A", "2/2", "right"]
     assert lines[2].split()[:4] == ["wrong", "B", "2/2", "wrong"]
     assert all("  longer: " in line and line.endswith(" <- print(response_a)") for line in lines)
@@ -149,5 +152,7 @@ def test_a_torn_file_is_shown_without_its_last_row(judged: Path, tmp_path: Path)
     path = tmp_path / "torn.jsonl"
     path.write_bytes(judged.read_bytes()[:-20])
     torn = show(path)
-    assert (torn.exit_code, len(torn.stdout.splitlines())) == (0, 2)
+    *rows, number = torn.stdout.splitlines()
+    assert (torn.exit_code, len(rows)) == (0, 2)
+    assert number.startswith("accuracy")
     assert "ends in the middle of a row" in torn.stderr

@@ -40,7 +40,8 @@ PROTOCOLS = Plugins(
         "three-class-f1-of-means": "protocols.agreement:THREE_CLASS_F1_OF_MEANS",
         "tir": "protocols.accuracy:TIR",
         "two-class": "protocols.agreement:TWO_CLASS",
-        "win-rate": "protocols.samples:WIN_RATE",
+        "verdict": "protocols.accuracy:VERDICT",
+        "win-rate": "protocols.win_rate:WIN_RATE",
     },
 )
 OTHER_NAMES = {"tie-half": "tir", "tie-wrong": "one-order", "best-of-k": "rewardbench2"}

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Vote
+import numpy as np
+from numpy.typing import NDArray
+
+from tirjudge.evaluation.base import LEFT_OPEN, Figures, JudgedRow, ProtocolCard, Units, Vote, decision
 from tirjudge.evaluation.scoring import (
     UnitsBuilder,
     credit,
@@ -14,6 +17,7 @@ from tirjudge.evaluation.scoring import (
     reversed_order,
     section_figures,
 )
+from tirjudge.records.judged_row import verdict_credit
 from tirjudge.statistics import Mean, SectionMean
 
 _WRONG = "count as wrong"
@@ -52,6 +56,43 @@ class OneOrder:
         return {**first, **second, **ties, **sections}
 
 
+def accuracy_figures(units: Units, credits: NDArray[np.float64]) -> dict[str, Mean | SectionMean]:
+    """Return the mean credit of all units, and where there are several sections, of each and their mean."""
+    accuracy: dict[str, Mean | SectionMean] = {"accuracy": Mean(credits)}
+    if len(units.sections) < 2:
+        return accuracy
+    sections = section_figures(units, credits)
+    return {**accuracy, "mean of sections": SectionMean(list(sections.values())), **sections}
+
+
+class RecordedVerdict:
+    """Accuracy of the one verdict on each row: the accuracy that every command prints of a result file."""
+
+    card = ProtocolCard(
+        name="verdict",
+        about="accuracy of each row's verdict, which combines its orders and samples",
+        ties="a tie of k is worth 1/k: 0.5 for a pair whose orders disagree",
+        failures="count as wrong; verdicts that were left open are left out",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row, label in builder.labelled(rows):
+            if row.extras.get(LEFT_OPEN):
+                builder.counts["left out: left open"] += 1
+                continue
+            best = decision(row)
+            builder.counts["tie"] += len(best) > 1
+            builder.counts["no verdict"] += not best
+            builder.add_row(row, verdict_credit(best, label), len(best) > 1)
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        worth, tied = units.values.T
+        return accuracy_figures(units, worth) | {"tie rate": Mean(tied)}
+
+
+VERDICT = RecordedVerdict()
 ONE_ORDER = OneOrder(
     ProtocolCard(
         name="one-order",
@@ -163,12 +204,7 @@ class BothOrders:
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        right = units.values[:, 0]
-        accuracy: Figures = {"accuracy": Mean(right)}
-        if len(units.sections) < 2:
-            return accuracy
-        sections = section_figures(units, right)
-        return {**accuracy, "mean of sections": SectionMean(list(sections.values())), **sections}
+        return accuracy_figures(units, units.values[:, 0])
 
 
 BOTH_ORDERS = BothOrders(

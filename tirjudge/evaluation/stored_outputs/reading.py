@@ -25,6 +25,7 @@ from tirjudge.evaluation.stored_outputs.base import (
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns, VerdictFile
 from tirjudge.evaluation.stored_outputs.files import BadLabels, LabelFile, RunFiles, SwappedFiles
 from tirjudge.storage.result_file import recorded_settings
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_sandbox.registry import Plugins
 
 STORED_OUTPUTS = Plugins(
@@ -220,6 +221,23 @@ def open_replay(
     key = None if columns is None or labels is None else columns.label_key(first.fields)
     known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), key)
     return Replay(files, found, labels=known, duplicates=duplicates, cluster=cluster)
+
+
+class _CompleteRows(RunFiles):
+    """The rows of a result file that may still be written: a torn last one is left out."""
+
+    def __iter__(self) -> Iterator[Row]:
+        for path in self.paths:
+            for number, fields in enumerate(read_lines(path), 1):
+                yield Row(f"{path}:{number}", f"line-{number}", fields)
+
+
+def open_results(path: Path) -> Replay:
+    """Open a result file of tirjudge, which may still be written; of rows with the same id the first counts.
+
+    Raises OSError for a missing file. Iterating raises ValueError as that of every `Replay` does.
+    """
+    return Replay(_CompleteRows([path]), STORED_OUTPUTS.load("tirjudge"), duplicates="first")
 
 
 def stored_output_formats() -> tuple[StoredOutputFormat, ...]:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
-from tirjudge.evaluation.base import DECISION, Cost, Index, JudgedRow, Number, Vote
+from tirjudge.evaluation.base import (
+    DECISION,
+    LEFT_OPEN,
+    LENGTHS,
+    SOURCES,
+    Cost,
+    Index,
+    JudgedRow,
+    Number,
+    Vote,
+    decision,
+)
 from tirjudge.evaluation.stored_outputs.base import (
     SHAPE_TAGS,
     Record,
@@ -15,10 +27,11 @@ from tirjudge.evaluation.stored_outputs.base import (
     need,
     prompt_of,
     read_choice,
+    shown,
 )
 from tirjudge.judging.combining import aggregate, highest
 from tirjudge.records.judged_row import JudgedCriterion
-from tirjudge_environments import Criterion
+from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.tasks import LARGEST_WEIGHT
 from tirjudge_sandbox import Status
 
@@ -211,6 +224,7 @@ class _Result(BaseModel):
     domain: str
     tags: list[str]
     views: Annotated[list[_View], Field(min_length=1)]
+    sources: list[str] = Field(default_factory=list)
     criteria: list[CriterionShape] = Field(default_factory=list)
     programs: Count
     prompt_tokens: Count
@@ -224,7 +238,7 @@ class TirjudgeResults:
     name = "tirjudge"
     about = "result files of tirjudge"
     benchmark = ""
-    protocols = ("tir", "rationale-consistency", "errors", "cost")
+    protocols = ("verdict", "win-rate", "rationale-consistency", "errors", "cost")
     shape = TypeAdapter(_Result)
 
     def recognises(self, row: Record) -> bool:
@@ -236,7 +250,7 @@ class TirjudgeResults:
         best, tied = row["label"], row.get("strength") == 0
         if label is not None:
             best, tied = _labelled(label, candidates)
-        yield JudgedRow(
+        judged = JudgedRow(
             id=str(row["id"]),
             votes=criteria_votes(views, row["criteria"]) if row.get("criteria") else recorded_votes(views),
             candidates=candidates,
@@ -251,9 +265,9 @@ class TirjudgeResults:
                 seconds=row["seconds"],
                 calls=row["programs"],
             ),
-            extras=_decision(row, candidates),
             cluster=prompt_of(row),
         )
+        yield replace(judged, extras=_decision(row, judged) | _sources(row, candidates))
 
 
 TIRJUDGE_RESULTS = TirjudgeResults()
@@ -270,16 +284,34 @@ def _labelled(label: Record, candidates: int) -> tuple[int | None, bool]:
     return (best[0] if len(best) == 1 else None), len(best) > 1
 
 
-def _decision(row: Record, candidates: int) -> dict[str, Any]:
+def _decision(row: Record, judged: JudgedRow) -> dict[str, Any]:
     """Return the row's verdict as extras, also if it was left open; none if there is no comparison."""
+    if judged.candidates < 2:
+        return {}
     held = row.get("confidence")
     verdict = held.get("verdict") if isinstance(held, Mapping) else row.get("verdict")
-    if candidates < 2:
-        return {}
     try:
-        return {DECISION: read_choice(verdict, candidates)}
+        best = read_choice(verdict, judged.candidates)
     except ValueError:
         return {}
+    if len(best) > 2:
+        # A file says `tie` without the number of responses that share the first place.
+        given = dict(enumerate(row.get("scores") or ()))
+        scores = {index: score for index, score in given.items() if score is not None}
+        scored = row.get("criteria") or not any(vote.order for vote in judged.votes)
+        best = highest(scores, 2) if scored else decision(judged)
+    return {DECISION: best} | ({LEFT_OPEN: True} if row.get("stop") == StopReason.ABSTAINED else {})
+
+
+def _sources(row: Record, candidates: int) -> dict[str, Any]:
+    """Return the names and lengths of the responses as extras. Raises ValueError for too few or too many."""
+    sources, responses = row.get("sources"), row.get("responses")
+    if not sources:
+        return {}
+    if not all(isinstance(one, str) for one in sources) or len(sources) != candidates:
+        raise ValueError(f"sources is {shown(sources)}, not {candidates} names")
+    known = isinstance(responses, list) and len(responses) == candidates
+    return {SOURCES: tuple(sources)} | ({LENGTHS: tuple(map(len, responses or ()))} if known else {})
 
 
 def _programs(views: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

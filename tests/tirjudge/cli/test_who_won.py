@@ -1,0 +1,210 @@
+"""Who won: rows without labels whose responses come from named columns or name their sources."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import choix
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
+from tirjudge.evaluation.base import SOURCES, JudgedRow, Vote
+from tirjudge.evaluation.protocols.win_rate import WIN_RATE
+from tirjudge.evaluation.scoring import score
+
+HABITS = ("long",) * 7 + ("short",) * 3 + ("first",) * 2
+"""The longer response wins, the shorter one, or the one shown first, which is a tie over both orders."""
+COLUMNS = ("--column", "prompt=question", "--column", "responses=gpt_answer,claude_answer")
+
+
+def choosing(body: dict[str, Any]) -> dict[str, Any]:
+    """Play a judge that follows the habit that the prompt names."""
+    text = body["messages"][-1]["content"]
+    (habit,) = re.findall(r"Prefer (\w+)", text)[-1:]
+    longer_first = text.index("a long answer") < text.index("brief")
+    best = {"long": "A" if longer_first else "B", "short": "B" if longer_first else "A", "first": "A"}[habit]
+    return chat(f"So <preference>{best}</preference>")
+
+
+@pytest.fixture
+def judged(tmp_path: Path, endpoint: EndpointServer) -> dict[str, Any]:
+    """Judge twelve unlabelled rows in both orders, two rows for each prompt; return the summary."""
+    endpoint.script = choosing
+    rows = [
+        {"question": f"{n // 2}. Prefer {habit}", "gpt_answer": "a long answer", "claude_answer": "brief"}
+        for n, habit in enumerate(HABITS)
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    words = ("--pairwise", "rows.jsonl", *COLUMNS, *through(endpoint), "--no-tools", "--order", "both")
+    done = judge(tmp_path, *words, "--output", "out.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" not in done.stdout
+    (tmp_path / "judged.txt").write_text(done.stdout)
+    return json.loads(judge(tmp_path, *words, "--output", "out.jsonl", "--json").stdout)["who_won"]
+
+
+def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_path: Path) -> None:
+    """gpt_answer is longer: it wins 7 rows of 12, loses 3 and shares 2, so that its win rate is 8 / 12.
+
+    In a decided row one of the two verdicts names the first place, in a tie both do: 10 + 4 of 24.
+    """
+    first, second = judged["sources"]
+    assert (first["name"], first["wins"], first["losses"], first["ties"]) == ("gpt_answer", 7, 3, 2)
+    assert (second["name"], second["wins"], second["losses"], second["ties"]) == ("claude_answer", 3, 7, 2)
+    assert (first["win_rate"]["value"], second["win_rate"]["value"]) == pytest.approx((8 / 12, 4 / 12))
+    assert first["win_rate"]["low"] == pytest.approx(1 - second["win_rate"]["high"])
+    assert first["bradley_terry"] is None
+    assert judged["first_shown_wins"]["value"] == pytest.approx(14 / 24)
+    assert (judged["longer_wins"]["value"], judged["longer_wins"]["n"]) == (pytest.approx(0.7), 10)
+    long, short = len("a long answer"), len("brief")
+    assert judged["winner_characters"] == pytest.approx((7 * long + 3 * short) / 10)
+    assert judged["loser_characters"] == pytest.approx((3 * long + 7 * short) / 10)
+    assert judged["clusters"] == 7
+
+    scored = next(
+        one
+        for one in json.loads(invoke("score", "out.jsonl", "--json", folder=tmp_path).stdout)
+        if one["protocol"] == "win-rate"
+    )
+    assert scored["who_won"] == judged
+    line = re.escape("gpt_answer 66.7% [") + r"[^\n]* of 12 rows \(7 won, 3 lost, 2 tied\)\n"
+    for words in ("score", "out.jsonl"), ("show", "out.jsonl"):
+        done = invoke(*words, folder=tmp_path)
+        assert re.search(rf"^who won   {line}", done.stdout, re.MULTILINE), done.stdout
+        assert "needs labels" not in done.stderr
+    assert re.search(line, (tmp_path / "judged.txt").read_text())
+    assert "A gpt_answer" in invoke("show", "out.jsonl", folder=tmp_path).stdout
+    shown = invoke("show", "out.jsonl", "line-1", folder=tmp_path).stdout
+    assert "response A (gpt_answer, chosen):" in shown
+    invoke("report", "out.jsonl", "-o", "page.html", folder=tmp_path)
+    page = (tmp_path / "page.html").read_text()
+    assert "<strong>win rate of gpt_answer, protocol win-rate</strong>" in page
+    assert page.count(">claude_answer<") == 1
+
+
+def test_a_source_that_is_always_first_tells_nothing_about_the_position(
+    endpoint: EndpointServer, tmp_path: Path
+) -> None:
+    endpoint.script = choosing
+    rows = [{"question": "Prefer long", "gpt_answer": "a long answer", "claude_answer": "brief"}]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    words = ("--pairwise", "rows.jsonl", *COLUMNS, *through(endpoint), "--no-tools", "--order", "given")
+    done = judge(tmp_path, *words)
+    assert "position  unknown: every source was always shown at the same place" in done.stdout
+
+
+def arena(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Return pairs of four models, whose answers' lengths decide who wins with which probability."""
+    rng = random.Random(seed)
+    strengths = {"m0": 4.0, "m1": 2.0, "m2": 1.5, "m3": 0.5}
+    rows = []
+    for n in range(count):
+        one, other = rng.sample(sorted(strengths), 2)
+        chance = strengths[one] / (strengths[one] + strengths[other])
+        habit = "first" if rng.random() < 0.1 else "long" if rng.random() < chance else "short"
+        rows.append({"id": n, "prompt": f"{n}. Prefer {habit}", "responses": ["a long answer", "brief"]})
+        rows[-1] |= {"model_a": one, "model_b": other}
+    return rows
+
+
+def independent_shares(wins: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the expected shares of wins against the others, from the strengths that choix fits."""
+    strengths = choix.ilsr_pairwise_dense(wins)
+    chances = 1 / (1 + np.exp(strengths - strengths[:, None]))
+    return (chances.sum(axis=1) - 0.5) / (len(wins) - 1)
+
+
+def test_models_named_by_columns_are_ranked_as_choix_ranks_them(
+    endpoint: EndpointServer, tmp_path: Path
+) -> None:
+    endpoint.script = choosing
+    rows = arena(60)
+    write_rows(tmp_path / "rows.jsonl", rows)
+    words = ("--pairwise", "rows.jsonl", "--column", "sources=model_a,model_b", *through(endpoint))
+    done = judge(tmp_path, *words, "--no-tools", "--order", "both", "--output", "out.jsonl", "--json")
+    won = json.loads(done.stdout)["who_won"]
+    names, wins, counts = ["m0", "m1", "m2", "m3"], np.zeros((4, 4)), Counter[tuple[str, str]]()
+    for row in rows:
+        one, other = names.index(row["model_a"]), names.index(row["model_b"])
+        habit = row["prompt"].split()[-1]
+        wins[one, other] += {"long": 1, "short": 0, "first": 0.5}[habit]
+        wins[other, one] += {"long": 0, "short": 1, "first": 0.5}[habit]
+        counts[row["model_a"], habit] += 1
+        counts[row["model_b"], {"long": "short", "short": "long", "first": "first"}[habit]] += 1
+    expected = dict(zip(names, independent_shares(wins), strict=True))
+    for source in won["sources"]:
+        name = source["name"]
+        found = (source["wins"], source["losses"], source["ties"])
+        assert found == tuple(counts[name, habit] for habit in ("long", "short", "first"))
+        rate = (found[0] + found[2] / 2) / sum(found)
+        assert source["win_rate"]["value"] == pytest.approx(rate)
+        assert source["bradley_terry"]["value"] == pytest.approx(expected[name], abs=1e-6)
+    assert results(tmp_path / "out.jsonl")[0]["sources"]
+    ranking = [
+        line for line in invoke("score", "out.jsonl", folder=tmp_path).stdout.splitlines() if ". m" in line
+    ]
+    best = sorted(expected, key=lambda name: -expected[name])
+    assert [re.findall(r"\d\. (m\d)", line)[0] for line in ranking] == best
+
+
+def rows_of(wins: list[tuple[tuple[str, ...], int]]) -> list[JudgedRow]:
+    return [
+        JudgedRow(
+            id=str(n),
+            votes=(Vote(best=(best,), order=tuple(range(len(sources)))),),
+            candidates=len(sources),
+            extras={SOURCES: sources},
+        )
+        for n, (sources, best) in enumerate(wins)
+    ]
+
+
+def test_intervals_of_a_ranking_are_as_wide_as_the_bootstrap_of_choix_says() -> None:
+    rng = np.random.default_rng(0)
+    names, strength = ("a", "b", "c"), np.array([2.0, 1.0, 0.6])
+    drawn = []
+    for _ in range(300):
+        one, other = rng.choice(3, size=2, replace=False)
+        best = int(rng.random() > strength[one] / (strength[one] + strength[other]))
+        drawn.append(((names[one], names[other]), best))
+    scored = score(WIN_RATE, rows_of(drawn)).estimates
+    fits = []
+    for _ in range(400):
+        wins = np.zeros((3, 3))
+        for place in rng.integers(len(drawn), size=len(drawn)):
+            pair, best = drawn[place]
+            wins[names.index(pair[best]), names.index(pair[1 - best])] += 1
+        fits.append(independent_shares(wins))
+    spread = np.log(np.array(fits) / (1 - np.array(fits))).std(axis=0)
+    for name, error in zip(names, spread, strict=True):
+        found = scored[f"Bradley-Terry {name}"]
+        odds = [np.log(bound / (1 - bound)) for bound in (found.low, found.high)]
+        assert (odds[1] - odds[0]) / (2 * 1.96) == pytest.approx(error, rel=0.12)
+
+
+def test_the_best_of_a_list_is_ranked_like_choices_of_the_luce_model() -> None:
+    rng = np.random.default_rng(1)
+    names, strength = ("a", "b", "c", "d"), np.array([3.0, 2.0, 1.0, 0.5])
+    best = rng.choice(4, size=4000, p=strength / strength.sum())
+    scored = score(WIN_RATE, rows_of([(names, int(one)) for one in best])).estimates
+    data = [(int(one), [other for other in range(4) if other != one]) for one in best]
+    fitted = choix.ilsr_top1(4, data)
+    chances = 1 / (1 + np.exp(fitted - fitted[:, None]))
+    for name, share in zip(names, (chances.sum(axis=1) - 0.5) / 3, strict=True):
+        assert scored[f"Bradley-Terry {name}"].value == pytest.approx(share, abs=0.002)
+
+
+def test_a_source_that_never_lost_has_no_strength_and_no_invented_interval() -> None:
+    won = [(("a", "b"), 0), (("a", "c"), 0), (("b", "c"), 0), (("b", "c"), 1)] * 10
+    found = score(WIN_RATE, rows_of(won)).estimates
+    assert found["win rate of a"].value == 1
+    assert np.isnan(found["Bradley-Terry b"].value)
+    assert "has no strength" in found["Bradley-Terry b"].no_interval

@@ -1,0 +1,234 @@
+"""Who wins: the sources of the responses of our own result files, and alpaca_eval's preferences."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tirjudge.evaluation.base import (
+    LEFT_OPEN,
+    LENGTHS,
+    SOURCES,
+    Figures,
+    JudgedRow,
+    ProtocolCard,
+    Units,
+    Unscorable,
+    decision,
+)
+from tirjudge.evaluation.scoring import UnitsBuilder, section_figures
+from tirjudge.selection.strengths import strengths
+from tirjudge.statistics import Fitted, Mean, Statistic
+
+Values = NDArray[np.float64]
+
+WIN_RATE_OF, STRENGTH_OF = "win rate of ", "Bradley-Terry "
+"""Beginnings of figures' names, before that of a source."""
+FIRST_SHOWN = "first shown wins"
+LONGER = "longer wins"
+LENGTH_RATIO = "length of winners to losers"
+ONE_PLACE = "position unknown: every source always at the same place"
+"""Counts rows that say nothing about the position, because each source was always shown at the same place."""
+
+
+PREFERENCE = "preference"
+"""Key of a row's extras: from 1 (the baseline's output is preferred) to 2 (the model's)."""
+MODEL = "model"
+"""Name of the tag that says whose outputs are compared with the baseline's."""
+
+
+class WinRate:
+    """Who wins: mean preferences of alpaca_eval, or the sources of the responses in our own result files.
+
+    Units of alpaca_eval are instructions if a run has one model, so that runs of two models can be paired;
+    otherwise they are instructions with their models, and each model has a win rate before that of all.
+    """
+
+    card = ProtocolCard(
+        name="win-rate",
+        about="share of its rows that a source wins, or alpaca_eval's mean preference for the model",
+        ties="a tie of k is worth 1/k: 0.5 for a pair",
+        failures="leave the row out",
+        source="alpaca_eval, metrics/winrate.py",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        arriving = iter(rows)
+        first = next(arriving, None)
+        rows = arriving if first is None else chain([first], arriving)
+        return _sourced(rows) if first is not None and SOURCES in first.extras else self._preferred(rows)
+
+    def _preferred(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        models = set()
+        for row in rows:
+            if PREFERENCE not in row.extras:
+                raise Unscorable(
+                    f"row {row.id!r} names no sources of its responses (judge it with --column "
+                    "responses=COLUMN,COLUMN), and has no preference of alpaca_eval"
+                )
+            preference = row.extras[PREFERENCE]
+            if preference is None:
+                builder.counts["left out: no preference"] += 1
+                continue
+            win = float(preference) - 1
+            if win == 0.5:
+                builder.counts["tie"] += 1
+            model = row.tag(MODEL) or ""
+            models.add(model)
+            discrete = 1.0 if win > 0.5 else 0.5 * (win == 0.5)
+            builder.add(_unit(row.id, model), model, win, discrete, cluster=row.cluster)
+        units = builder.build()
+        if len(models) > 1:
+            return units
+        (model,) = models
+        ids = tuple(id.removesuffix(_unit("", model)) for id in units.ids)
+        return replace(units, ids=ids, sections={"": np.arange(len(ids))})
+
+    def figures(self, units: Units) -> Figures:
+        if units.names:
+            return _source_figures(units)
+        win, discrete = units.values.T
+        error = float(win.std(ddof=1)) / len(win) ** 0.5 if len(win) > 1 else 0.0
+        models = {
+            f"win rate of {model}": one
+            for model, one in section_figures(units, win).items()
+            if len(units.sections) > 1
+        }
+        return {
+            **models,
+            "win rate": Mean(win),
+            "standard error": Statistic(error, len(win), "it is the error of the win rate"),
+            "discrete win rate": Mean(discrete),
+        }
+
+
+def _unit(id: str, model: str) -> str:
+    return f"{id} by {model}" if model else id
+
+
+WIN_RATE = WinRate()
+
+
+def _sourced(rows: Iterable[JudgedRow]) -> Units:
+    """Return a credit for each source, followed by the position and the lengths of winners and losers.
+
+    Credits are 1 for the winner, 1 / k for a tie of k and nan for a source that the row does not have.
+    Further measures: decided verdicts for the response shown first, decided verdicts, 1 if the longest
+    response wins or 0 (nan if there is none), characters of the winner, mean characters of the others.
+    """
+    builder = UnitsBuilder()
+    numbers: dict[str, int] = {}
+    places, credits = array("q"), array("d")
+    """Unit and source of each credit, one after the other."""
+    together, moved, unit = set[tuple[str, ...]](), False, 0
+    for row in rows:
+        best, sources = decision(row), tuple(row.extras.get(SOURCES, ()))
+        if fault := _fault(row, sources, best):
+            builder.counts[f"left out: {fault}"] += 1
+            continue
+        builder.counts["tie"] += len(best) > 1
+        for index, source in enumerate(sources):
+            places.extend((unit, numbers.setdefault(source, len(numbers))))
+            credits.append((index in best) / len(best))
+        decided = [vote for vote in row.votes if vote.order and vote.choice is not None]
+        together.add(sources)
+        moved = moved or any(vote.order != tuple(range(len(sources))) for vote in decided)
+        first = sum(vote.choice == vote.order[0] for vote in decided)
+        builder.add_row(row, first, len(decided), *_lengths(row, best))
+        unit += 1
+    units = builder.build()
+    won = np.full((unit, len(numbers)), np.nan)
+    won[tuple(np.array(places, dtype=np.intp).reshape(-1, 2).T)] = credits
+    order = sorted(numbers)
+    won = won[:, [numbers[name] for name in order]]
+    if not moved and len(together) == 1:
+        units.counts[ONE_PLACE] = int((units.values[:, 1] > 0).sum())
+        units = replace(units, values=units.values * [0, 0, 1, 1, 1])
+    return replace(units, values=np.hstack([won, units.values]), names=tuple(order))
+
+
+def _fault(row: JudgedRow, sources: tuple[str, ...], best: tuple[int, ...]) -> str:
+    """Return why a row says nothing about its sources; empty if it does."""
+    if not sources or row.candidates < 2:
+        return "no sources"
+    if len(set(sources)) < len(sources):
+        return "a source against itself"
+    if row.extras.get(LEFT_OPEN):
+        return "left open"
+    return "" if best else "no verdict"
+
+
+def _lengths(row: JudgedRow, best: tuple[int, ...]) -> tuple[float, float, float]:
+    """Return if the longest response wins, and the lengths of the winner and of the others; nan for a tie."""
+    lengths = row.extras.get(LENGTHS)
+    if not lengths or len(best) != 1:
+        return np.nan, np.nan, np.nan
+    winner, others = lengths[best[0]], [one for index, one in enumerate(lengths) if index != best[0]]
+    longest = np.nan if winner == max(others) else float(winner > max(others))
+    return longest, winner, fmean(others)
+
+
+def _source_figures(units: Units) -> Figures:
+    count = len(units.names)
+    won, (first, votes, longest, winner, others) = units.values[:, :count], units.values[:, count:].T
+    rates = {}
+    for name, credits in zip(units.names, won.T, strict=True):
+        places = np.flatnonzero(~np.isnan(credits))
+        rates[f"{WIN_RATE_OF}{name}"] = Mean(credits[places], places=places)
+    found: dict[str, Mean | Fitted] = dict(sorted(rates.items(), key=lambda pair: -pair[1].value))
+    if count > 2:
+        found |= dict(sorted(_bradley_terry(units.names, won).items(), key=lambda pair: -pair[1].value))
+    if votes.any():
+        found[FIRST_SHOWN] = Mean(first, votes)
+    if (known := np.flatnonzero(~np.isnan(longest))).size:
+        found[LONGER] = Mean(longest[known], places=known)
+    if (known := np.flatnonzero(~np.isnan(winner))).size:
+        found[LENGTH_RATIO] = Mean(winner[known], others[known], known, is_share=False)
+    return found
+
+
+def _bradley_terry(names: tuple[str, ...], won: Values) -> dict[str, Fitted]:
+    """Return each source's expected share of wins against the others under the Bradley-Terry model.
+
+    The winner of a row beats every other response of the row, and a tie is half a win for both: the breaking
+    of first places that is consistent for lists (Azari Soufiani et al. 2013). The influence of a row on the
+    strengths is its score times the inverse information, so that intervals hold for lists and clusters too.
+    """
+    best = np.nan_to_num(won) > 0
+    best, other = best.astype(np.float64), (~np.isnan(won) & ~best).astype(np.float64)
+    wins = best.T @ other + (best.T @ best) / 2
+    np.fill_diagonal(wins, 0)
+    if not _connected(wins):
+        fault = "a source won, lost or met nobody outside of some group, so that it has no strength"
+        return {f"{STRENGTH_OF}{name}": Fitted(np.nan, len(won), np.zeros(0), fault) for name in names}
+    strength = strengths(wins)
+    chances = strength[:, None] / (strength[:, None] + strength)
+    np.fill_diagonal(chances, 0)
+    games, spread = wins + wins.T, chances * chances.T
+    information = np.diag((games * spread).sum(axis=1)) - games * spread
+    present = best + other
+    expected = present * (present @ chances.T) - other * (other @ chances.T)
+    scores = best * (other.sum(axis=1) + (best.sum(axis=1) - 1) / 2)[:, None] - expected
+    errors = scores @ np.linalg.pinv(information)
+    slopes = (np.diag(spread.sum(axis=1)) - spread) / (len(names) - 1)
+    shares = chances.sum(axis=1) / (len(names) - 1)
+    played = (~np.isnan(won)).sum(axis=0)
+    return {
+        f"{STRENGTH_OF}{name}": Fitted(float(share), int(n), errors @ slope)
+        for name, share, n, slope in zip(names, shares, played, slopes, strict=True)
+    }
+
+
+def _connected(wins: Values) -> bool:
+    """Return True if every source has won, over others if need be, against every other one (Ford 1957)."""
+    reached = (wins > 0) | np.eye(len(wins), dtype=bool)
+    for _ in range(len(wins).bit_length()):
+        reached = (reached.astype(np.float64) @ reached) > 0
+    return bool(reached.all())

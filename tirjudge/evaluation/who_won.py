@@ -1,0 +1,155 @@
+"""Who won: the sources of the responses of a result file, with their wins, the places and the lengths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tirjudge.evaluation.base import Unscorable
+from tirjudge.evaluation.protocols.win_rate import (
+    FIRST_SHOWN,
+    LONGER,
+    ONE_PLACE,
+    STRENGTH_OF,
+    WIN_RATE,
+    WIN_RATE_OF,
+)
+from tirjudge.evaluation.scoring import Estimate, Score, cluster_count, score
+from tirjudge.evaluation.stored_outputs.reading import open_results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceResult:
+    """The rows of one source, such as a model."""
+
+    name: str
+    wins: int
+    losses: int
+    ties: int
+    rate: Estimate
+    """Share of its rows that the source won, where a tie of k is worth 1 / k."""
+    strength: Estimate | None
+    """Expected share of wins against the others, by Bradley and Terry; None for two sources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoWon:
+    """The sources, the one that won most first, and what else may explain the wins."""
+
+    sources: tuple[SourceResult, ...]
+    first_shown: Estimate | None
+    """Share of verdicts for the response shown first; None if every source was always at the same place."""
+    one_place: bool
+    longer: Estimate | None
+    """Share of decided rows that the longest response won; None without texts."""
+    winner_length: float
+    """Mean characters of the responses that won; nan without texts."""
+    loser_length: float
+    clusters: int | None
+    """Number of clusters of rows; None if rows are independent."""
+
+    @classmethod
+    def of(cls, scored: Score) -> WhoWon | None:
+        """Return who won by a score under the protocol `win-rate`; None for another score."""
+        names, found = scored.units.names, scored.estimates
+        if not names:
+            return None
+        credits, lengths = scored.units.values[:, : len(names)], scored.units.values[:, -2:]
+        decided = lengths[~np.isnan(lengths[:, 0])]
+        winner, loser = decided.mean(axis=0) if len(decided) else (math.nan, math.nan)
+        place = {name: number for number, name in enumerate(names)}
+        # Figures are in the order of the win rates.
+        order = [one.removeprefix(WIN_RATE_OF) for one in found if one.startswith(WIN_RATE_OF)]
+        return cls(
+            sources=tuple(
+                SourceResult(
+                    name=name,
+                    wins=int((credits[:, place[name]] == 1).sum()),
+                    losses=int((credits[:, place[name]] == 0).sum()),
+                    ties=int(((credits[:, place[name]] > 0) & (credits[:, place[name]] < 1)).sum()),
+                    rate=found[f"{WIN_RATE_OF}{name}"],
+                    strength=found.get(f"{STRENGTH_OF}{name}"),
+                )
+                for name in order
+            ),
+            first_shown=found.get(FIRST_SHOWN),
+            one_place=scored.units.counts[ONE_PLACE] > 0,
+            longer=found.get(LONGER),
+            winner_length=float(winner),
+            loser_length=float(loser),
+            clusters=cluster_count(scored.units),
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return who won as JSON values, whose shares are from 0 to 1."""
+        return {
+            "sources": [
+                {
+                    "name": one.name,
+                    "wins": one.wins,
+                    "losses": one.losses,
+                    "ties": one.ties,
+                    "win_rate": _record(one.rate),
+                    "bradley_terry": _record(one.strength),
+                }
+                for one in self.sources
+            ],
+            "first_shown_wins": _record(self.first_shown),
+            "longer_wins": _record(self.longer),
+            "winner_characters": None if math.isnan(self.winner_length) else self.winner_length,
+            "loser_characters": None if math.isnan(self.loser_length) else self.loser_length,
+            "clusters": self.clusters,
+        }
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield headings with what they say; the names of sources are untrusted."""
+        heading = "who won"
+        for one in self.sources:
+            count = f"{one.wins} won, {one.losses} lost, {one.ties} tied"
+            yield heading, f"{one.name} {_share(one.rate)} of {one.rate.n} rows ({count})"
+            heading = ""
+        ranked = [(one.name, one.strength) for one in self.sources if one.strength is not None]
+        for number, (name, strength) in enumerate(sorted(ranked, key=lambda pair: -pair[1].value), 1):
+            heading = "ranking" if number == 1 else ""
+            if math.isnan(strength.value):
+                yield heading, f"none: {strength.no_interval}"
+                break
+            yield heading, f"{number}. {name} {_share(strength)} (Bradley-Terry: wins against the others)"
+        yield from self._causes()
+        clusters = "" if self.clusters is None else f", rows in {self.clusters} clusters"
+        yield "protocol", f"win-rate: a tie of k is worth 1/k{clusters}"
+
+    def _causes(self) -> Iterator[tuple[str, str]]:
+        if self.first_shown is not None:
+            yield "position", f"{_share(self.first_shown)} of the verdicts name the response shown first"
+        elif self.one_place:
+            yield "position", "unknown: every source was always shown at the same place (--order both)"
+        if self.longer is not None:
+            means = f"winners {self.winner_length:.0f} characters, losers {self.loser_length:.0f}"
+            yield "length", f"the longer wins {_share(self.longer)} of {self.longer.n} rows; mean of {means}"
+
+
+def who_won(results: Path) -> WhoWon | None:
+    """Return who won in a result file; None if its rows name no sources, or none has a verdict."""
+    try:
+        return WhoWon.of(score(WIN_RATE, open_results(results)))
+    except Unscorable:
+        return None
+
+
+def _share(found: Estimate) -> str:
+    if math.isnan(found.low):
+        return f"{found.value:.1%}"
+    return f"{found.value:.1%} [{found.low:.1%}, {found.high:.1%}]"
+
+
+def _record(found: Estimate | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    bounds = [None if math.isnan(bound) else bound for bound in (found.value, found.low, found.high)]
+    return dict(zip(("value", "low", "high"), bounds, strict=True)) | {"n": found.n}
