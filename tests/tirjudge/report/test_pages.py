@@ -139,16 +139,16 @@ def test_histograms_have_several_values_and_labels_that_overlap_nothing(
     path = tmp_path / "rows.jsonl"
     shutil.copy(EXAMPLES / "instructions.verdicts.jsonl", path)
 
-    def same_tokens(rows: list[dict[str, Any]]) -> None:
+    def same_tokens_and_names(rows: list[dict[str, Any]]) -> None:
         for row in rows:
-            row["completion_tokens"] = 7
+            row.update(completion_tokens=7, sources=["gpt", "llama", "qwen", "phi"][: len(row["responses"])])
 
-    edit(path, same_tokens)
+    edit(path, same_tokens_and_names)
     with opened(chromium, written(tmp_path, path)) as page:
         titles = page.locator(".histogram figcaption").all_inner_texts()
         assert titles == ["seconds per row"]
-        overlapping = page.evaluate(OVERLAPPING)
-        assert overlapping == []
+        assert page.evaluate(OVERLAPPING) == []
+        assert "B llama 2/2 ✓ right" in page.locator("#list tbody tr").first.inner_text()
 
 
 def test_hostile_text_stays_text(chromium: Any, url: str, judged: Path) -> None:
