@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,10 @@ from tirjudge.evaluation.alternative_annotators import PASSES
 from tirjudge.evaluation.calibration import LEAST_SCORED
 from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
+from tirjudge.evaluation.raters import ORDINAL, alpha, correlation
 from tirjudge.statistics import (
     Estimator,
+    Fitted,
     Mean,
     OfTable,
     Proportion,
@@ -101,6 +104,7 @@ def cases() -> Iterator[Case]:
     yield from comparisons()
     yield from tables()
     yield from against_people()
+    yield from ratings()
 
 
 def shares() -> Iterator[Case]:
@@ -337,6 +341,61 @@ def _repeated(draw: np.random.Generator, shares: Values, groups: int, size: int)
     own = draw.choice(shares.size, (groups, size), p=shares.ravel())
     same = draw.random((groups, size)) < (0.3**0.5 if size > 1 else 0)
     return np.where(same, draw.choice(shares.size, (groups, 1), p=shares.ravel()), own).ravel()
+
+
+def ratings() -> Iterator[Case]:
+    """Yield numbers of a judge and three people, who rate from 1 to 5; the truth is that of many rows."""
+    for kind, noise, bounds in (("even", 0.8, (1, 5)), ("most are 5", 0.8, (3.5, 7)), ("close", 0.3, (1, 5))):
+        large = _rated(np.random.default_rng(0), 400_000, noise, bounds)
+        truths = _correlations(large)
+        for n in (30, 60, 100, 200, 2000):
+            for size in (1, 5) if n > 60 else (1,):
+                codes = np.arange(n).repeat(size)
+                for name in truths:
+
+                    def figure(
+                        draw: np.random.Generator,
+                        n: int = n,
+                        size: int = size,
+                        name: str = name,
+                        noise: float = noise,
+                        bounds: tuple[float, float] = bounds,
+                        codes: NDArray[np.intp] = codes,
+                    ) -> Interval:
+                        rated = _rated(draw, n * size, noise, bounds, size)
+                        return _correlations(rated, name)[name].interval(n * size, codes)
+
+                    yield Case(f"{name}, {kind}, {n} prompts of {size} rows", truths[name].value, figure)
+
+
+def _rated(draw: np.random.Generator, n: int, noise: float, bounds: Interval, size: int = 1) -> Values:
+    """Return ratings of a judge and three people, who have left out a fifth of the rows."""
+    low, high = bounds
+    true = draw.uniform(low, high, n // size).repeat(size)
+    if size > 1:  # Rows of a prompt are alike.
+        true = np.where(draw.random(n) < 0.5, true, draw.uniform(low, high, n))
+    rated = np.clip(np.round(true + draw.normal(0, noise, (4, n))), 1, 5)
+    rated[1:][draw.random((3, n)) < 0.2] = math.nan
+    rated[1, np.isnan(rated[1:]).all(axis=0)] = 3
+    return rated
+
+
+def _correlations(rated: Values, only: str = "") -> dict[str, Fitted]:
+    both = ~np.isnan(rated[1])
+    found = {}
+    if only in ("", "alpha"):
+        found["alpha"] = alpha(rated, "ordinal")
+    if only != "alpha":
+        first, second = rated[0, both], rated[1, both]
+        cells = ((first - 1) * 5 + second - 1).astype(int)
+        table = np.bincount(cells, minlength=25).reshape(5, 5).astype(float)
+        for name, function in ORDINAL.items():
+            if only in ("", name):
+                counted = OfTable(partial(function, levels=np.arange(1.0, 6)), table, cells)
+                errors = np.zeros(rated.shape[1])
+                errors[both] = counted.influence(len(cells))
+                found[name] = correlation(counted.value, len(cells), errors)
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:

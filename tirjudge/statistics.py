@@ -304,7 +304,7 @@ class OfTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """A share by a fitted model, such as Bradley and Terry's, with what each unit adds to its error."""
+    """A share or a correlation by a model or a table, with what each unit adds to its error."""
 
     value: float
     """nan if the model has no finite fit."""
@@ -312,19 +312,25 @@ class Fitted:
     errors: NDArray[np.float64]
     """What each unit adds to the error of the value."""
     fault: str = ""
-    """Why the share has no interval; empty if it has one."""
+    """Why the number has no interval; empty if it has one."""
+    is_correlation: bool = False
+    """True for a number from -1 to 1, False for one from 0 to 1."""
 
     def influence(self, size: int) -> NDArray[np.float64]:
         return self.errors
 
     def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
-        """Return the 95 % interval, which is that of the log-odds of the share."""
-        scale = self.value * (1 - self.value)
-        if self.fault or not scale:
+        """Return the 95 % interval, which is that of the log-odds of the share.
+
+        For a correlation it is that of Fisher's transformation, the log-odds of (1 + value) / 2.
+        """
+        share = (1 + self.value) / 2 if self.is_correlation else self.value
+        scale = share * (1 - share) * (2 if self.is_correlation else 1)
+        if self.fault or not scale > 0:
             return math.nan, math.nan
-        bounds = normal_interval(math.log(self.value / (1 - self.value)), self.errors / scale, clusters)
+        bounds = normal_interval(math.log(share / (1 - share)), self.errors / scale, clusters)
         low, high = (1 / (1 + math.exp(-bound)) for bound in bounds)
-        return low, high
+        return (2 * low - 1, 2 * high - 1) if self.is_correlation else (low, high)
 
 
 Estimator = Mean | SectionMean | OfTable | Fitted
@@ -332,14 +338,8 @@ Estimator = Mean | SectionMean | OfTable | Fitted
 
 def fault_of(*figures: object) -> str:
     """Return why a number, or the difference of several, has no interval; empty if it has one."""
-    return next(
-        (
-            one.fault
-            for one in figures
-            if isinstance(one, SectionMean | OfTable | Fitted | Statistic) and one.fault
-        ),
-        "",
-    )
+    kinds = SectionMean | OfTable | Fitted | Statistic
+    return next((one.fault for one in figures if isinstance(one, kinds) and one.fault), "")
 
 
 def normal_interval(

@@ -26,6 +26,7 @@ from tirjudge.evaluation.calibration import (
     Variance,
     Verified,
     agreements,
+    alphas,
     base_rates,
     chosen_and_verified,
     curve,
@@ -55,6 +56,7 @@ class Calibration:
     counts: Counter[str]
     rows: int
     agreements: list[Agreement]
+    alphas: dict[str, tuple[float, tuple[float, float]]]
     rates: list[BaseRates]
     variances: list[Variance]
     curve: Curve
@@ -97,6 +99,7 @@ def calibrated(
         counts=found.counts + counts,
         rows=len(found.rows),
         agreements=agreements(found.rows, found.annotators),
+        alphas=alphas(found.rows, found.annotators),
         rates=base_rates(found.rows, found.annotators),
         variances=variances(rows),
         curve=_curve(rows, confidence, seed),
@@ -155,6 +158,8 @@ def _print_agreement(one: Calibration) -> None:
             for pair in one.agreements
         ],
     )
+    for raters, (value, interval) in one.alphas.items():
+        _say(f"Krippendorff's alpha {_interval(value, interval)} of {raters}")
     classes = list(dict.fromkeys(name for rates in one.rates for name in rates.shares))
     _table(
         ("base rates", *classes, "n"),
@@ -278,6 +283,7 @@ def record(one: Calibration) -> dict[str, Any]:
             }
             for pair in one.agreements
         ],
+        "alpha": {raters: _bounds(value, interval) for raters, (value, interval) in one.alphas.items()},
         "base_rates": {rates.rater: {**rates.shares, "n": rates.n} for rates in one.rates},
         "variance": {
             variance.over: {

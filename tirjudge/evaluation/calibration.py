@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 from tirjudge.evaluation.base import DECISION, JudgedRow, Vote, decision, sample_decision
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
+from tirjudge.evaluation.raters import alpha
 from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
 from tirjudge.judging.abstention import margin, vote_share
 from tirjudge.records.judged_row import Confidence
 from tirjudge.statistics import Mean, OfTable, Proportion
 from tirjudge_environments.types import derive_seed
+
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,18 @@ def agreements(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> list
         if both:
             found.append(_agreement(first, second, np.array(both, dtype=np.float64)))
     return found
+
+
+def alphas(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> dict[str, tuple[float, Interval]]:
+    """Return Krippendorff's alpha of the annotators, without and with the judge, and its interval."""
+    people = np.array([[math.nan if one is None else one for one in row.people] for row in rows], np.float64)
+    judge = np.array([row.decision for row in rows], np.float64)
+    clusters = cluster_codes(rows)
+    raters = {"the judge and the annotators": np.vstack([judge, people.T])}
+    if len(annotators) > 1:
+        raters["the annotators"] = people.T
+    found = {name: alpha(classes, "nominal") for name, classes in raters.items()}
+    return {name: (one.value, one.interval(len(rows), clusters)) for name, one in found.items()}
 
 
 def base_rates(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> list[BaseRates]:

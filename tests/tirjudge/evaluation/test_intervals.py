@@ -264,6 +264,15 @@ ROWS: dict[str, list[JudgedRow]] = {
         )
         for number in range(3)
     ],
+    "ratings": [
+        JudgedRow(
+            id=str(number),
+            votes=(Vote(best=(0,), scores={0: number}),),
+            candidates=1,
+            extras={"ratings": [number % 3, 1.0]},
+        )
+        for number in range(5)
+    ],
     "rewardbench2-ties": [
         JudgedRow(
             id=f"{kind}:1",

@@ -24,6 +24,7 @@ PROTOCOLS = Plugins(
         "one-order": "protocols.accuracy:ONE_ORDER",
         "position": "protocols.behaviour:POSITION",
         "ppe": "protocols.accuracy:PPE",
+        "ratings": "protocols.ratings:RATINGS_PROTOCOL",
         "rationale-consistency": "benchmarks.rationale_rm:RATIONALE_CONSISTENCY_PROTOCOL",
         "rewardbench": "benchmarks.rewardbench:REWARDBENCH_PROTOCOL",
         "rewardbench-strict": "benchmarks.rewardbench:REWARDBENCH_STRICT_PROTOCOL",

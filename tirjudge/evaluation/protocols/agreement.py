@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.raters import alpha, scott_pi
 from tirjudge.evaluation.scoring import (
     UnitsBuilder,
     drawn_vote,
@@ -17,7 +18,7 @@ from tirjudge.evaluation.scoring import (
     reversed_order,
     section_figures,
 )
-from tirjudge.statistics import Mean, OfTable
+from tirjudge.statistics import Fitted, Mean, OfTable
 
 Table = NDArray[np.float64]
 """Counts of pairs of classes, or shares, in an array of shape (classes, classes)."""
@@ -183,14 +184,18 @@ _NO_CANDIDATE = -1
 
 
 class Kappa:
-    """Cohen's kappa of every two raters; the judge and the label are raters if a row has them."""
+    """Cohen's kappa of every two raters, and Krippendorff's alpha of the annotators.
+
+    The judge and the label are raters if a row has them.
+    """
 
     card = ProtocolCard(
         name="kappa",
-        about="Cohen's kappa of every two annotators, and of the judge with the label",
+        about="Cohen's kappa of every two annotators, and of the judge with the label (also Scott's pi); "
+        "Krippendorff's alpha of all annotators",
         ties="are a class of their own",
         failures="count as a verdict of tie",
-        source="Cohen 1960; PandaLM",
+        source="Cohen 1960; PandaLM; Scott 1955; Krippendorff 2011",
         percent=False,
     )
 
@@ -219,12 +224,16 @@ class Kappa:
         if judged.any() != judged.all():
             raise Unscorable("some rows have a verdict and some have none")
         people = len(ratings) - 2 * bool(judged.any())
-        figures = {}
+        figures: dict[str, OfTable | Fitted] = {}
         if judged.any():
-            figures["judge and label"] = OfTable(cohen_kappa, *confusion(ratings[-2], ratings[-1]))
+            table = confusion(ratings[-2], ratings[-1])
+            figures["judge and label"] = OfTable(cohen_kappa, *table)
+            figures["Scott's pi of judge and label"] = OfTable(scott_pi, *table)
         for one, other in combinations(range(people), 2):
             table = confusion(ratings[one], ratings[other])
             figures[f"annotators {one + 1} and {other + 1}"] = OfTable(cohen_kappa, *table)
+        if people > 1:
+            figures["alpha of annotators"] = alpha(ratings[:people], "nominal")
         return figures
 
 

@@ -22,10 +22,12 @@ from tirjudge.evaluation.stored_outputs.base import (
 from tirjudge_environments.tasks import ColumnPlaces, RowError
 
 _VERDICTS = ("prediction", "prediction_swapped", "place_swapped")
-_SCORES = (("score_a", "score_b"), ("score_chosen", "score_rejected"))
+_SEVERAL: tuple[str, ...] = ("scores",)
+_SCORES: tuple[tuple[str, ...], ...] = (("score_a", "score_b"), ("score_chosen", "score_rejected"), _SEVERAL)
 _OWN, _SWAPPED = (0, 1), (1, 0)
 _ORDERS = ("both-orders", "net-vote", "one-order", "position")
 _ONE = ("one-order", "tir", "three-class")
+_BEST_OF_K = ("rewardbench2", "rewardbench2-ties", "tir")
 
 
 class VerdictColumns(ColumnPlaces):
@@ -46,6 +48,12 @@ class VerdictColumns(ColumnPlaces):
     score_b: str = "score_b"
     score_chosen: str = "score_chosen"
     score_rejected: str = "score_rejected"
+    scores: str = "scores"
+    """A score for each of several responses."""
+    correct: str = "num_correct"
+    """The number of right responses, which come first in `scores`."""
+    rating: str = "rating"
+    """The judge's rating of one response; a list has several samples."""
     label: str = "label"
     domain: str = "domain"
     names: Mapping[str, str] | None = Field(default=None, exclude=True)
@@ -60,9 +68,9 @@ class VerdictColumns(ColumnPlaces):
         """Return the same columns, whose values have this meaning: {"1": "A", "2": "B", "0": "tie"}."""
         return self.model_copy(update={"names": dict(names)})
 
-    def format(self) -> VerdictFile:
+    def format(self) -> VerdictFile | RatingFile:
         """Return the format of these columns. Raises ValueError if they name no verdict or score."""
-        return VerdictFile(self)
+        return RatingFile(self) if self.has("rating") else VerdictFile(self)
 
     def label_key(self, first: Record) -> Callable[[Record], str] | None:
         """Return the key that joins labels, for a file with this first row; None if it has no id."""
@@ -75,6 +83,29 @@ class VerdictColumns(ColumnPlaces):
             raise Unreadable(f"{self.id} is {shown(value)}, not an id", row)
         # Places that are joined, `subset+id`, make up one name.
         return str(value).replace("\n\n", "/") if "+" in self.id else str(value)
+
+    def named(self, row: Record, default_id: str) -> tuple[str, str]:
+        """Return a row's id and domain. Raises Unreadable for a domain that was named and is empty."""
+        domain = self.value(row, "domain")
+        if self.has("domain") and domain in (None, ""):
+            raise Unreadable(f"{self.domain} is {shown(domain)}, not a domain")
+        id = self.row_id(row) if self.value(row, "id") is not None else default_id
+        return id, "" if domain is None else str(domain)
+
+    def numbers(self, row: Record, part: str) -> list[float | None]:
+        """Return the numbers of a part, which may be a list, None for an empty value. Raises Unreadable."""
+        value, name = self.value(row, part), getattr(self, part)
+        values = value if isinstance(value, list) else [value]
+        return [None if one in (None, "") else as_number(one, name, row) for one in values]
+
+    def correct_ones(self, row: Record, candidates: int) -> int | None:
+        """Return the number of right responses, None if the part was not named. Raises Unreadable."""
+        if not self.has("correct"):
+            return None
+        (found,) = self.numbers(row, "correct")[:1] or [None]
+        if found is None or found != int(found) or not 0 < found < candidates:
+            raise Unreadable(f"{self.correct} is {shown(found)}, and there are {candidates} responses", row)
+        return int(found)
 
     def swap(self, row: Record, other: Record) -> Record:
         """Return a row with the verdict of `other`, the same row judged with the responses swapped.
@@ -112,11 +143,11 @@ class VerdictFile:
         for pair in pairs:
             for part in pair:
                 if not columns.has(part):
-                    raise ValueError(f"--column needs both {pair[0]}=COLUMN and {pair[1]}=COLUMN")
+                    raise ValueError(f"--column needs both {'=COLUMN and '.join(pair)}=COLUMN")
         if len(pairs) + bool(verdicts) != 1 or len(verdicts) > 1 + columns.has("prediction"):
             raise ValueError(
                 "--column needs either prediction=COLUMN (and prediction_swapped or place_swapped), or "
-                "score_a and score_b, or score_chosen and score_rejected"
+                "score_a and score_b, or score_chosen and score_rejected, or scores, or rating"
             )
         self._scores = pairs[0] if pairs else None
         self._verdicts = verdicts
@@ -129,6 +160,8 @@ class VerdictFile:
     @property
     def protocols(self) -> tuple[str, ...]:
         """Protocols of both orders, if there are verdicts in both, or else protocols of one order."""
+        if self._scores == _SEVERAL:
+            return _BEST_OF_K
         return _ORDERS if len(self._verdicts) > 1 else _ONE
 
     @property
@@ -158,17 +191,23 @@ class VerdictFile:
                 raise Unreadable(f"place {number} of the lists: {error}") from None
 
     def _judged(self, row: Record, label: Record | None, default_id: str) -> JudgedRow:
-        columns = self._columns
-        best = self._label(row, label)
-        domain = columns.value(row, "domain")
-        if columns.has("domain") and domain in (None, ""):
-            raise Unreadable(f"{columns.domain} is {shown(domain)}, not a domain")
+        id, domain = self._columns.named(row, default_id)
+        scores = self._columns.numbers(row, "scores") if self._scores == _SEVERAL else None
+        candidates = 2 if scores is None else len(scores)
+        if candidates < 2:
+            raise Unreadable(
+                f"{self._columns.scores} has {candidates} scores: rating=PLACE reads ratings", row
+            )
+        correct = self._columns.correct_ones(row, candidates)
+        best = self._label(row, label, candidates) if correct is None else tuple(range(correct))
         return JudgedRow(
-            id=columns.row_id(row) if columns.value(row, "id") is not None else default_id,
-            votes=self._votes(row),
+            id=id,
+            votes=self._votes(row) if scores is None else (_best_of(scores),),
+            candidates=candidates,
             label=best[0] if len(best) == 1 else None,
-            tied=len(best) > 1,
-            domain="" if domain is None else str(domain),
+            tied=len(best) > 1 and correct is None,
+            domain=domain,
+            tags=() if correct is None else (f"correct={correct}",),
         )
 
     def _votes(self, row: Record) -> tuple[Vote, ...]:
@@ -187,15 +226,15 @@ class VerdictFile:
         best = tuple(sorted(order[place] for place in choice)) if part == "place_swapped" else choice
         return Vote(best=best, order=order, stop="verdict" if best else "malformed")
 
-    def _label(self, row: Record, label: Record | None) -> tuple[int, ...]:
+    def _label(self, row: Record, label: Record | None, candidates: int) -> tuple[int, ...]:
         if self._columns.has("score_chosen"):
             return (0,)
         source = row if label is None else label
-        return self._choice(source, "label", self._columns.value(source, "label"))
+        return self._choice(source, "label", self._columns.value(source, "label"), candidates)
 
-    def _choice(self, row: Record, part: str, value: Any) -> tuple[int, ...]:
+    def _choice(self, row: Record, part: str, value: Any, candidates: int = 2) -> tuple[int, ...]:
         try:
-            return read_choice(value, 2, self._columns.names)
+            return read_choice(value, candidates, self._columns.names)
         except ValueError as error:
             raise Unreadable(f"{getattr(self._columns, part)} is {error}", row) from None
 
@@ -203,11 +242,13 @@ class VerdictFile:
         """Return the rows of an object of lists, whose verdicts or scores are lists; empty for others."""
         parts = self._scores or self._verdicts
         column = self._columns.value(row, parts[0])
-        if not isinstance(column, list):
+        if not isinstance(column, list) or (
+            parts == _SEVERAL and not all(isinstance(one, list) for one in column)
+        ):
             return []
         lists = {name: value for name, value in row.items() if isinstance(value, list)}
         same = {name: value for name, value in lists.items() if len(value) == len(column)}
-        for part in ("id", *parts, "label", "domain"):
+        for part in ("id", *parts, "label", "domain", "correct"):
             name = getattr(self._columns, part)
             if name in lists and name not in same:
                 raise Unreadable(f"{name} has {len(lists[name])} values, not {len(column)}")
@@ -222,6 +263,52 @@ class VerdictFile:
         except RowError:
             return []
         return value if isinstance(value, list) else [value]
+
+
+def _best_of(scores: list[float | None]) -> Vote:
+    """Return the vote for the highest of several scores; without a verdict if one is missing."""
+    known = {place: one for place, one in enumerate(scores) if one is not None}
+    best = tuple(place for place, one in known.items() if one == max(known.values()))
+    complete = len(known) == len(scores)
+    return Vote(best=best if complete else (), scores=known, stop="verdict" if complete else "malformed")
+
+
+class RatingFile:
+    """The format of files in which `--column rating=PLACE` names a judge's ratings of single responses."""
+
+    name = "columns"
+    about = VerdictFile.about
+    benchmark = ""
+    protocols = ("ratings",)
+
+    def __init__(self, columns: VerdictColumns) -> None:
+        stray = [part for part in (*_VERDICTS, *sum(_SCORES, ())) if columns.has(part)]
+        if stray:
+            raise ValueError(f"--column rating=PLACE is a rating of one response: leave out {stray[0]}")
+        if columns.names is not None:
+            raise ValueError("--column rating=PLACE takes numbers: leave out --labels VALUE=LETTER")
+        self._columns = columns
+
+    def recognises(self, row: Record) -> bool:
+        """Return False: only the user can name the columns."""
+        return False
+
+    def read(self, row: Record, label: Record | None, default_id: str) -> Iterator[JudgedRow]:
+        id, domain = self._columns.named(row, default_id)
+        source = row if label is None else label
+        people = self._columns.numbers(source, "label")
+        yield JudgedRow(
+            id=id,
+            votes=tuple(
+                Vote(best=(), sample=number, stop="malformed")
+                if one is None
+                else Vote(best=(0,), scores={0: one}, sample=number)
+                for number, one in enumerate(self._columns.numbers(row, "rating"))
+            ),
+            candidates=1,
+            domain=domain,
+            extras={"ratings": people},
+        )
 
 
 def _from_one(counts: Mapping[float, int]) -> str:

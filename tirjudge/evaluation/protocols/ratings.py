@@ -1,0 +1,100 @@
+"""Ratings on an ordered scale: agreement, correlation and mean difference of a judge and people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tirjudge.evaluation.base import Figure, Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.raters import ORDINAL, alpha, correlation, rank_correlation, tau
+from tirjudge.evaluation.scoring import UnitsBuilder
+from tirjudge.statistics import Mean, OfTable, Statistic
+
+Values = NDArray[np.float64]
+RATINGS = "ratings"
+"""Key of a row's extras: what each person rated, a list of numbers and of None."""
+_MOST_LEVELS = 64
+"""Different ratings up to which numbers come from a table of counts; more are bootstrapped."""
+
+
+class Ratings:
+    """Ratings of single responses: the mean of the judge's samples beside the mean of all people."""
+
+    card = ProtocolCard(
+        name="ratings",
+        about="correlation, weighted kappa, alpha and difference of a judge's and people's ratings",
+        ties="are equal ratings",
+        failures="leave the row out",
+        source="Spearman 1904; Kendall 1945 (tau-b); Cohen 1968; Krippendorff 2011",
+        percent=False,
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        raters: int | None = None
+        for row in rows:
+            if row.candidates != 1:
+                raise Unscorable(
+                    f"row {row.id!r} has {row.candidates} responses: this protocol scores ratings"
+                )
+            given = [vote.scores[0] for vote in row.votes if 0 in vote.scores]
+            people = [math.nan if one is None else float(one) for one in row.extras.get(RATINGS, ())]
+            raters = len(people) if raters is None else raters
+            if len(people) != raters:
+                raise Unscorable(f"row {row.id!r} has {len(people)} raters, the rows before it {raters}")
+            if not given:
+                builder.counts["left out: no rating"] += 1
+                continue
+            spread = math.nan if len(given) < 2 else float(len({*given}) > 1)
+            builder.add_row(row, math.nan, sum(given) / len(given), spread, *people)
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        _, judge, flipped, *people = units.values.T
+        found: dict[str, Figure] = {}
+        if people:
+            found |= _beside_people(judge, np.array(people))
+        found["mean score"] = Mean(judge, is_share=False)
+        (several,) = np.nonzero(~np.isnan(flipped))
+        if len(several):
+            found["flip rate"] = Mean(flipped[several], places=several)
+        return found
+
+
+RATINGS_PROTOCOL = Ratings()
+
+
+def _beside_people(judge: Values, people: Values) -> dict[str, Figure]:
+    known = ~np.isnan(people)
+    counts = known.sum(axis=0)
+    (places,) = np.nonzero(counts)
+    if not len(places):
+        return {}
+    mean = np.where(known, people, 0).sum(axis=0)[places] / counts[places]
+    own, size = judge[places], len(judge)
+    levels, codes = np.unique(np.concatenate([own, mean]), return_inverse=True)
+    found: dict[str, Figure] = {}
+    if len(levels) <= _MOST_LEVELS:
+        cells = codes[: len(own)] * len(levels) + codes[len(own) :]
+        table = np.bincount(cells, minlength=len(levels) ** 2).astype(np.float64)
+        for name, function in ORDINAL.items():
+            counted = OfTable(partial(function, levels=levels), table.reshape(len(levels), -1), cells)
+            errors = np.zeros(size)
+            errors[places] = counted.influence(len(own))
+            found[name] = correlation(counted.value, len(own), errors)
+    else:
+        found["Spearman"] = Statistic(rank_correlation(own, mean), len(own))
+        found["Kendall"] = Statistic(tau(own, mean), len(own))
+    everybody = np.vstack([judge, people])
+    if len(np.unique(everybody[~np.isnan(everybody)])) <= _MOST_LEVELS:
+        found["alpha of judge and people"] = alpha(everybody, "ordinal")
+        if len(people) > 1:
+            found["alpha of people"] = alpha(people, "ordinal")
+    found["people's mean score"] = Mean(mean, places=places, is_share=False)
+    found["judge minus people"] = Mean(own - mean, places=places, is_share=False)
+    found["mean absolute difference"] = Mean(np.abs(own - mean), places=places, is_share=False)
+    return found
