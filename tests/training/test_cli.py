@@ -105,8 +105,14 @@ def test_a_sandbox_without_its_engine_is_reported_before_any_training(
 def test_the_shipped_recipes_are_valid_and_listed() -> None:
     result = train("--list")
     assert result.exit_code == 0
-    assert [line.split(":")[0] for line in result.stdout.splitlines()] == list(shipped())
-    assert "smol" in shipped()
+    *first, further = result.stdout.splitlines()
+    assert [line.split(":")[0] for line in first] == ["adapt", "smol"]
+    assert further.startswith(f"{len(shipped()) - 2} further recipes ")
+    assert further.endswith(": --list --all")
+    listed = train("--list", "--all").stdout.splitlines()
+    assert sorted(line.split(":")[0] for line in listed) == sorted(shipped())
+    assert listed[:2] == first
+    assert all(line.endswith(" (never run)") for line in listed[2:])
     records = json.loads(train("--list", "--json").stdout)
     assert [record["name"] for record in records] == list(shipped())
     assert {record["name"]: record["run"] for record in records}["tir-judge-zero-8b"] == "never"

@@ -142,7 +142,7 @@ def hub_folder(repository: str, say: Callable[[str], None] | None) -> str:
     `say` None never downloads. Raises ModelUnavailable if the files cannot be had.
     """
     try:
-        found = _snapshot(repository, _MODEL_FILES, local_files_only=True)
+        found = hub_files(repository, _MODEL_FILES, local_files_only=True)
         if _has_weights(Path(found)):
             return found
         reason = "its weights are not in the cache"
@@ -151,7 +151,7 @@ def hub_folder(repository: str, say: Callable[[str], None] | None) -> str:
     if say is None:
         raise ModelUnavailable(f"{repository} was not downloaded: {reason}")
     try:
-        folder = _snapshot(repository, _MODEL_FILES)
+        folder = hub_files(repository, _MODEL_FILES)
     except (OSError, ValueError) as error:
         raise NotOnHub(repository, first_line(error)) from error
     say(f"downloaded {repository} from the hub, once")
@@ -161,8 +161,11 @@ def hub_folder(repository: str, say: Callable[[str], None] | None) -> str:
 _MODEL_FILES = ("*.json", "*.jinja", "*.model", "*.safetensors", "*.txt")
 
 
-def _snapshot(repository: str, patterns: tuple[str, ...], **options: Any) -> str:
-    """Return the folder of a repository's snapshot with these files, after at most one attempt."""
+def hub_files(repository: str, patterns: tuple[str, ...], **options: Any) -> str:
+    """Return the folder of a repository's snapshot with these files, after at most one attempt.
+
+    Raises OSError or ValueError, also ModelUnavailable, if they are neither in the cache nor reachable.
+    """
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -284,7 +287,7 @@ def read_note(model: str, *, download: bool = True) -> ModelNote:
     folder = model
     if not (folder.startswith((".", "/", "~")) or Path(folder).exists()):
         try:
-            folder = _snapshot(model, (NOTE_FILE,), local_files_only=not download)
+            folder = hub_files(model, (NOTE_FILE,), local_files_only=not download)
         except (OSError, ValueError):
             return ModelNote()
     path = Path(folder) / NOTE_FILE

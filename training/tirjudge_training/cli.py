@@ -150,8 +150,14 @@ def train(
     list_recipes: Annotated[
         bool, typer.Option("--list", help="List the shipped recipes and exit.", rich_help_panel="Recipe")
     ] = False,
+    show_all: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="With --list: also the recipes that were never run.", rich_help_panel="Recipe"
+        ),
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="With --list: print JSON.", rich_help_panel="Recipe")
+        bool, typer.Option("--json", help="With --list: print all as JSON.", rich_help_panel="Recipe")
     ] = False,
     launch_config: Annotated[
         Literal["fsdp2"] | None,
@@ -163,7 +169,7 @@ def train(
 ) -> None:
     """Train a judge. Run the same command again to resume a stopped run."""
     if list_recipes:
-        _list_recipes(as_json=as_json)
+        _list_recipes(as_json=as_json, every=show_all)
         return
     if launch_config:
         print(resources.files("tirjudge_training") / LAUNCH / f"{launch_config}.yaml")
@@ -251,7 +257,7 @@ class _Listed(BaseModel):
     run: str | None = None
 
 
-def _list_recipes(*, as_json: bool) -> None:
+def _list_recipes(*, as_json: bool, every: bool) -> None:
     recipes = {name: load(_Listed, name) for name in shipped()}
     if as_json:
         records = [
@@ -260,8 +266,14 @@ def _list_recipes(*, as_json: bool) -> None:
         ]
         print(json.dumps(records, indent=2))
         return
+    never = {name: recipe for name, recipe in recipes.items() if recipe.run == "never"}
     for name, recipe in recipes.items():
-        print(f"{name}: {recipe.description}{' (never run)' if recipe.run == 'never' else ''}")
+        if name not in never:
+            print(f"{name}: {recipe.description}")
+    for name, recipe in never.items() if every else ():
+        print(f"{name}: {recipe.description} (never run)")
+    if not every:
+        print(f"{len(never)} further recipes have the values of papers and were never run: --list --all")
 
 
 def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:

@@ -16,7 +16,7 @@ from tirjudge.console_text import span
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.recipe_file import load
+from tirjudge_training.recipe_file import load, shipped
 from tirjudge_training.run import model_size
 from tirjudge_training.run.plan import NoRows, plan
 from tirjudge_training.run.run import data_of
@@ -114,6 +114,37 @@ def test_a_plan_needs_neither_rows_nor_a_model(tmp_path: Path) -> None:
     assert "whose config.json is not available" in found[0]
     assert found[1] == f"{missing} does not exist: stages that go through its rows are not counted"
     assert table(found)["rl"][1] == "2 epochs in batches of 512 x 5"
+
+
+PUBLISHED = {
+    "judgelrm-3b": 3_085_938_688,
+    "rm-r1-instruct-7b": 7_615_616_512,
+    "rm-r1-instruct-14b": 14_770_033_664,
+    "rm-r1-instruct-32b": 32_763_876_352,
+    "rm-r1-distilled-7b": 7_615_616_512,
+    "tir-judge-zero-4b": 4_022_468_096,
+    "tir-judge-zero-8b": PARAMETERS,
+    "rationale-14b": 14_768_307_200,
+    "rationale-30b-a3b": 30_532_122_624,
+    "j1-8b": 8_030_261_248,
+    "j1-70b": 70_553_706_496,
+}
+"""Parameters of the recipes' base models, as the hub counts them in their safetensors files."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_plan_knows_the_size_of_a_recipe_s_model_that_is_not_here(name: str) -> None:
+    base = load(Recipe, name).model.base
+    found = model_size.shape(base, planned=True)
+    assert found.parameters == PUBLISHED[name]
+    with pytest.raises((OSError, ValueError)):
+        model_size.shape("owner/unknown", planned=True)
+
+
+def test_every_shipped_recipe_is_planned_without_the_hub() -> None:
+    published = json.loads(model_size.SHAPES.read_text())
+    bases = {load(Recipe, name).model.base for name in shipped()}
+    assert {base for base in bases if "/" in base and not base.startswith("runs/")} == published.keys()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +13,14 @@ from typing import Any
 from tirjudge.console_text import first_line
 from tirjudge.generation.model_files import Adapter
 from tirjudge.models import resolve_model
+from tirjudge.models.resolve import hub_files
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.model_folder import LoraConfig, base_of
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.weight_sync.base import Sampler
 
+SHAPES = Path(__file__).with_name("model_shapes.json")
+"""The parts of published config.json files that decide on sizes, of the models that shipped recipes train."""
 TRAINED = 16
 """Bytes per trained parameter: weight, gradient and Adam's two moments, all in float32."""
 FROZEN = 4
@@ -40,15 +44,17 @@ class Shape:
         return self.parameters if self.adapter is None else self.adapter
 
 
-def shape(model: str, lora: LoraConfig | None = None) -> Shape:
+def shape(model: str, lora: LoraConfig | None = None, *, planned: bool = False) -> Shape:
     """Read the shape of a model folder or hub id, of an adapter that of the model below it.
 
-    Raises OSError if it is missing, and ValueError if it is unknown or lacks the target layers of `lora`.
+    `planned` also takes the published configurations of the recipes' models, which need not be here. Raises
+    OSError if it is missing, and ValueError if it is unknown or lacks the target layers of `lora`.
     """
-    network = skeleton(model)
+    config = config_of(model, planned=planned)
+    network = skeleton(config)
     found = Shape(
         parameters=sum(parameter.numel() for parameter in network.parameters()),
-        vocabulary=config_of(model).get_text_config().vocab_size,
+        vocabulary=config.get_text_config().vocab_size,
     )
     if lora is None:
         return found
@@ -117,20 +123,28 @@ def gib(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
 
 
-def skeleton(model: str) -> Any:
-    """Build the model without its weights."""
+def skeleton(config: Any) -> Any:
+    """Build the model of a configuration without its weights."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    config = config_of(model)
     # The meta device builds all layers without allocating their weights.
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 
 
-def config_of(model: str) -> Any:
-    """Read the configuration of a model folder or hub id, of an adapter that of the model below it."""
+def config_of(model: str, *, planned: bool = False) -> Any:
+    """Read the configuration of a model folder or hub id, of an adapter that of the model below it.
+
+    See `shape` for `planned`.
+    """
     from transformers import AutoConfig
 
     folder = resolve_model(model)
-    return AutoConfig.from_pretrained(base_of(Path(folder)) or folder, trust_remote_code=False)
+    folder = base_of(Path(folder)) or folder
+    if planned and not Path(folder).exists():
+        published = json.loads(SHAPES.read_text(encoding="utf-8"))
+        if folder in published:
+            return AutoConfig.for_model(**published[folder])
+        folder = hub_files(folder, ("config.json",))
+    return AutoConfig.from_pretrained(folder, trust_remote_code=False)

@@ -257,7 +257,9 @@ def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) ->
     """
     server = recipe.rl.server
     if recipe.rl.generator == "transformers" or (
-        server is not None and server.weights is None and can_stream(model_size.skeleton(base), {})
+        server is not None
+        and server.weights is None
+        and can_stream(model_size.skeleton(model_size.config_of(base)), {})
     ):
         return
     parent = server.weights if server is not None else None
