@@ -258,7 +258,9 @@ class BonRun:
     async def _judge(self, display: Display) -> AsyncIterator[_Judge]:
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        options, weights = self.options, local_weights(self.options)
+        options = self.options
+        JudgeEngine(options).check_options()
+        weights = local_weights(options)
         with (
             ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,
             Spending(

@@ -91,8 +91,8 @@ class BatchRun:
         refuse_input(self.output, self.rows)
         options = self.options
         options.check_runner()
-        # These refuse bad options, which should not leave an empty result file; weights take the longest.
-        options.abstention()
+        # The model comes last: it may be converted or downloaded.
+        JudgeEngine(options).check_options(self.plan.kind)
         price, self._weights = options.price(), local_weights(options)
         with ExitStack() as stack:
             results: ResultFile | ResultStream

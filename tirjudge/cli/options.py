@@ -203,6 +203,9 @@ def takes_options(
         def adapted(*, config: Path | None = None, help_all: bool = False, **values: Any) -> None:
             with one_line_errors(name):
                 given = {field: values.pop(field) for field in fields}
+                refused = {} if config is None else read_config_file(model, config).keys() & {*without}
+                if refused:
+                    raise ValueError(f"{config}: tirjudge {name} has no option {', '.join(sorted(refused))}")
                 command(**values, options=read_options(model, config, given))
 
         # Typer builds a command from its signature and annotations.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -70,11 +71,16 @@ class RowInspection:
         self._unlabelled = columns.model_copy(update={"label": _NOWHERE})
         self._found: list[str] = []
         self._rows = 0
+        self._unreadable = ""
+        """The first row that cannot be read, and why."""
         self._lacking: Counter[str] = Counter()
         """Rows by the part or the named column that they lack."""
         self._whole_labels: set[tuple[int, int]] = set()
         """Labels that are whole numbers, each with the row's number of responses."""
         self._other_labels = 0
+        self._labels_found: Counter[str] = Counter()
+        self._unread = _Kind("a label that names no response; such rows fail")
+        self._unread_labels: Counter[str] = Counter()
         self._kinds = {
             "nan": _Kind("a response that is NaN, a missing value; such rows fail"),
             "empty": _Kind("an empty response"),
@@ -84,6 +90,7 @@ class RowInspection:
 
     def add(self, row: Row | BadRow) -> None:
         if isinstance(row, BadRow):
+            self._unreadable = self._unreadable or f"{row.where}: {row.reason}"
             return
         self._rows += 1
         if len(self._found) <= _SHOWN_COLUMNS:
@@ -100,13 +107,27 @@ class RowInspection:
         self._note("words", row, any(text.lower() in _MISSING_WORDS for text in texts))
         self._note("identical", row, self._alike and len(set(texts)) < len(texts) and any(texts))
         self._note_label(row, len(texts))
+        try:
+            read_task(row.fields, default_id=row.default_id, columns=self._columns, labels=self._labels)
+        except RowError as error:
+            if str(error).startswith("label "):
+                self._unread.add(row.where)
+                self._unread_labels[str(self._columns.find(row.fields, "label")).strip()] += 1
+            else:
+                self._note_error(row, str(error))
 
     def fault(self) -> str:
         """Return why the rows cannot be meant as they are read, with the remedy; empty if they can."""
+        if self._unreadable and not self._rows:
+            return (
+                f"{self._unreadable}; no row can be read: JSON lines, JSON, CSV or Parquet in UTF-8 is needed"
+            )
         if self._rows and self._lacking.total() == self._rows:
             lacking, _ = self._lacking.most_common(1)[0]
             remedy = f": map them with {self.mapping()}" if self.mapping() else ""
-            return f"{self._name}: no row has {lacking}; the columns are {self._columns_found()}{remedy}"
+            near = get_close_matches(lacking.partition("'")[2].partition("'")[0], self._found, n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else remedy
+            return f"{self._name}: no row has {lacking}; the columns are {self._columns_found()}{meant}"
         if self._counted_from_one():
             highest = max(count for _, count in self._whole_labels)
             mapping = ",".join(f"{number + 1}={letter(number)}" for number in range(highest))
@@ -114,11 +135,25 @@ class RowInspection:
                 f"{self._name}: the labels seem to be counted from 1, as none is 0 and some equal the "
                 f"number of responses: give --labels {mapping}"
             )
+        if 2 * self._unread.count > self._labels_found.total():
+            return f"{self._name}: {self._unread.count} of {self._labels_found.total()} {self._labels_note()}"
         return ""
+
+    def _labels_note(self) -> str:
+        """Return the labels that occur, and the option that maps them."""
+        shown = self._labels_found.most_common(_SHOWN_COLUMNS)
+        found = ", ".join(f"{value!r} ({count})" for value, count in shown)
+        more = ", ..." if len(self._labels_found) > len(shown) else ""
+        unread = dict.fromkeys(value for value, _ in shown if value in self._unread_labels)
+        values = [f"{value}={'LETTER' if value in unread else value}" for value, _ in shown]
+        return (
+            f"labels name no response; the labels are {found}{more}: say what each means with "
+            f"--labels {','.join(values)}, where LETTER is A, B, ... or tie"
+        )
 
     def notes(self) -> Iterator[str]:
         """Yield one line for each kind of unusual rows."""
-        for kind in self._kinds.values():
+        for kind in (*self._kinds.values(), self._unread):
             if kind.count:
                 rows = f"{kind.count} of {self._rows} inspected rows"
                 have = "has" if kind.count == 1 else "have"
@@ -163,6 +198,7 @@ class RowInspection:
             return
         if value is None or value == "" or value != value:  # NaN differs from itself
             return
+        self._labels_found[str(value).strip()] += 1
         text = str(value).strip().removesuffix(".0")
         if text.isdecimal() and count > 1:
             self._whole_labels.add((int(text), count))
@@ -187,7 +223,9 @@ _NOWHERE = "\0"
 
 
 def _first(known: Mapping[str, str], part: str) -> str:
-    return next((known[name] for name in _KNOWN_NAMES[part] if name in known), "")
+    """Return the column that holds a part by a name in use, or by a name that is nearly the part's own."""
+    near = get_close_matches(part, known, n=1, cutoff=0.8)
+    return next((known[name] for name in (*_KNOWN_NAMES[part], *near) if name in known), "")
 
 
 def _response_options(known: Mapping[str, str]) -> list[str]:

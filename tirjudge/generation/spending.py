@@ -102,7 +102,7 @@ class Spending:
         self._begun: dict[object, float] = {}
         """The monotonic time at which each call in flight began."""
         self._settled = asyncio.Event()
-        self._descriptor = None if path is None else _opened(path, overwrite)
+        self._path, self._descriptor = path, None if path is None else _opened(path, overwrite)
         for line in read_lines(path) if path is not None else ():
             self._add(Usage(line["prompt_tokens"], line["completion_tokens"]), line["seconds"])
 
@@ -164,6 +164,9 @@ class Spending:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A refused run leaves nothing behind.
+        if error is not None and self._path is not None and not self.calls:
+            self._path.unlink(missing_ok=True)
         self.close()
 
     def _add(self, usage: Usage, seconds: float) -> None:

@@ -192,10 +192,9 @@ class Batch:
         return None
 
     async def _judge(self, work: Work) -> None:
-        try:
-            await self._record(work)
-        finally:
-            self._start.finished()
+        # An error ends the run, before any further row may start.
+        await self._record(work)
+        self._start.finished()
 
     async def _record(self, work: Work) -> None:
         try:

@@ -84,11 +84,31 @@ class JudgeEngine:
         self._spending, self._weights = Spending() if spending is None else spending, weights
         self._cached: CachedGenerator | None = None
         self._endpoint: OpenAIGenerator | None = None
+        self.model, self.note = options.model, ModelNote()
         self._given_generator, self._given_sandbox = generator, sandbox
         self._abstention = options.abstention()
         self._stack = AsyncExitStack()
         self._rollouts: dict[tuple[str, Order | None], Rollout] = {}
         self._runs_programs = options.tools
+
+    def check_options(self, kind: Kind | None = None) -> None:
+        """Raise ValueError for wrong options, before a model is resolved, converted or loaded.
+
+        `kind` is that of all rows; without it, at least one kind must accept the options.
+        """
+        self._check_format()
+        if self._given_generator is None:
+            _check_model(self.options)
+        self._closed_sandbox()
+        fixed = self.options.format or kind
+        faults = []
+        for name in (fixed,) if fixed else get_args(Kind):
+            try:
+                self._environment(name, None)
+                return
+            except ValueError as error:
+                faults.append(error)
+        raise faults[0]
 
     async def __aenter__(self) -> Self:
         self._check_format()
@@ -416,26 +436,34 @@ def _generator(
     options: JudgeOptions, api_key: str | None, on_retry: Callable[[Retry], None] | None
 ) -> tuple[Generator, ModelNote, str]:
     """Open the generator; return it, the note of its model, and the name for result rows."""
+    _check_model(options)
+    note = local_note(options)
+    _check_note(options, note)
+    if options.base_url:
+        return _endpoint(options, note, api_key, on_retry), note, options.model
+    folder = local_model(options)
+    arguments = {"max_rows": options.concurrency, **options.generator_options}
+    if (thinking := _thinking(options, note)) is not None:
+        arguments = {"enable_thinking": thinking, **arguments}
+    generator = open_generator(options.generator, folder, **arguments)
+    return generator, note, options.model or embedded_name()
+
+
+def _check_model(options: JudgeOptions) -> None:
+    """Raise ValueError for options about the model that contradict each other."""
     if options.base_url:
         if options.generator != "transformers" or options.generator_options:
             raise ValueError("--generator runs a model in this process: leave out either it or --base-url")
-        note = local_note(options)
-        _check_note(options, note)
-        return _endpoint(options, note, api_key, on_retry), note, options.model
+        if not options.model:
+            raise ValueError("an endpoint needs the model's name: give --model")
+        return
     if options.note_of:
         raise ValueError("--note-of is about a model behind an endpoint: give --base-url")
     if options.tier not in ("auto", "completions") or options.tokenizer:
         raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
     if options.request_fields:
         raise ValueError("--request-field is sent to an endpoint: give --base-url")
-    folder = local_model(options)
-    note = read_note(folder)
-    _check_note(options, note)
-    arguments = {"max_rows": options.concurrency, **options.generator_options}
-    if (thinking := _thinking(options, note)) is not None:
-        arguments = {"enable_thinking": thinking, **arguments}
-    generator = open_generator(options.generator, folder, **arguments)
-    return generator, note, options.model or embedded_name()
+    GENERATORS.entry(options.generator)
 
 
 def _thinking(options: JudgeOptions, note: ModelNote) -> bool | None:
@@ -445,8 +473,6 @@ def _thinking(options: JudgeOptions, note: ModelNote) -> bool | None:
 def _endpoint(
     options: JudgeOptions, note: ModelNote, api_key: str | None, on_retry: Callable[[Retry], None] | None
 ) -> OpenAIGenerator:
-    if not options.model:
-        raise ValueError("an endpoint needs the model's name: give --model")
     return OpenAIGenerator(
         options.model,
         options.base_url,

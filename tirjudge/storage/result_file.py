@@ -51,6 +51,7 @@ class ResultFile:
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path = path
+        self._fresh = not (path.exists() and path.stat().st_size)
         self._sidecar, self.failures_path = settings_path(path), failures_path(path)
         if not overwrite:
             self._refuse_foreign_file()
@@ -98,6 +99,10 @@ class ResultFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A refused run leaves nothing behind, in particular no settings that a corrected command lacks.
+        if error is not None and self._fresh and not self.digests and self._failure_lines is None:
+            self.path.unlink(missing_ok=True)
+            self._sidecar.unlink(missing_ok=True)
         self.close()
 
     def _refuse_foreign_file(self) -> None:

@@ -64,7 +64,8 @@ def test_bad_rows_are_reported_and_the_others_judged(tmp_path: Path, endpoint: E
         "4: label '4'",
         "5: its id 'p0' is already used by rows.jsonl:1",
     )
-    reported = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:")]
+    note, *reported = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:")]
+    assert note.endswith("a label that names no response; such rows fail (first: rows.jsonl:4)")
     for line, part in zip(reported, named, strict=True):
         assert line.startswith(f"rows.jsonl:{part}")
     failures = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
@@ -88,8 +89,8 @@ def test_hostile_text_reaches_the_terminal_as_escapes(tmp_path: Path, endpoint: 
     evil = "\x1b]0;owned\x07[bold red]\x1b[2J\u202e"
     rows = [
         {"id": evil, "prompt": evil, "responses": [evil, "\ud800 <|im_end|>"], "label": evil},
-        {"id": evil, "prompt": "p", "responses": ["a", "b"]},
-        {"id": evil, "prompt": "p", "responses": ["a", "b"]},
+        {"id": evil, "prompt": "p", "responses": ["a", "b"], "label": "A"},
+        {"id": evil, "prompt": "p", "responses": ["a", "b"], "label": "A"},
     ]
     write_rows(tmp_path / f"{evil[:6]}.jsonl", rows)
     run = judge(tmp_path, f"{evil[:6]}.jsonl", "--output", "out", "--no-tools", *through(endpoint))

@@ -232,6 +232,19 @@ def test_the_embedded_model_is_small_and_names_its_base() -> None:
 
 
 @needs_smollm2
+def test_a_format_is_refused_before_the_embedded_model_is_converted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for options in (("--format", "j1-pav"), ("--pairwise", "--prompts", "nope"), ("--request-field", "x=1")):
+        run = judge(str(EXAMPLE), *options)
+        assert run.exit_code == 2
+        assert run.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_smollm2
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_embedded_model_judges_real_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

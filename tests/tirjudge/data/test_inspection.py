@@ -68,9 +68,54 @@ def test_labels_counted_from_one_are_refused_with_their_translation(tmp_path: Pa
     assert inspected(path, labels={"1": "A", "2": "B"})[0] == []
 
 
-@pytest.mark.parametrize("labels", [(0, 1, 2), (1, 1), ("A", 2), (1, 3), (1, None)])
-def test_other_labels_are_left_alone(tmp_path: Path, labels: tuple[object, ...]) -> None:
-    assert inspected(written(tmp_path, [PAIR | {"label": label} for label in labels]))[0] == []
+@pytest.mark.parametrize(
+    ("labels", "unread"), [((0, 1, 1), 0), ((0, 1, 2), 3), ((1, 1), 0), (("A", 2), 2), ((1, None), 0)]
+)
+def test_other_labels_are_left_alone(tmp_path: Path, labels: tuple[object, ...], unread: int) -> None:
+    """A few labels that name no response are reported; `unread` is the line of the first."""
+    notes = inspected(written(tmp_path, [PAIR | {"label": label} for label in labels]))[0]
+    about = "inspected rows has a label that names no response; such rows fail (first: rows.jsonl:"
+    assert [note.partition(" of ")[2].partition(" ")[2] for note in notes] == [
+        f"{about}{unread})" for _ in range(bool(unread))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "found"),
+    [
+        (
+            ["model_a", "model_b", "model_a", "tie"],
+            None,
+            "3 of 4 labels name no response; the labels are 'model_a' (2), 'model_b' (1), 'tie' (1): say "
+            "what each means with --labels model_a=LETTER,model_b=LETTER,tie=tie, where LETTER is",
+        ),
+        (
+            ["x", "y", 1],
+            {"1": "A"},
+            "2 of 3 labels name no response; the labels are 'x' (1), 'y' (1), '1' (1)",
+        ),
+        ([1, 2], {"1": "A", "2": "C"}, None),
+        ([1, 2], {"1": "C", "2": "D"}, "2 of 2 labels name no response; the labels are '1' (1), '2' (1)"),
+    ],
+)
+def test_unknown_labels_are_listed_with_the_option_that_maps_them(
+    tmp_path: Path, values: list[object], labels: Mapping[str, str] | None, found: str | None
+) -> None:
+    path = written(tmp_path, [PAIR | {"label": value} for value in values])
+    if found is None:
+        assert len(inspected(path, labels=labels)[0]) == 1
+        return
+    with pytest.raises(ValueError, match=r"^rows\.jsonl: ") as raised:
+        inspected(path, labels=labels)
+    assert found in str(raised.value)
+
+
+def test_a_mistyped_column_names_the_nearest_one(tmp_path: Path) -> None:
+    path = written(tmp_path, [{"prompt": "p", "respones": ["x", "y"], "verdict_of_people": "A"}])
+    with pytest.raises(ValueError, match=r": map them with --column responses=respones$"):
+        inspected(path)
+    with pytest.raises(ValueError, match=r"did you mean 'verdict_of_people'\?$"):
+        inspected(path, "responses=respones", "label=verdict_of_peple")
 
 
 def test_unusual_responses_are_counted_once(tmp_path: Path) -> None:
@@ -144,6 +189,7 @@ def test_a_pipe_is_inspected_while_it_is_read(tmp_path: Path) -> None:
     assert (list(rows.inspect()), rows.count()) == ([], None)
     assert len(list(rows)) == 2
     writer.join()
-    fault, note = rows.left()
+    fault, note, unread = rows.left()
+    assert unread.endswith("a label that names no response; such rows fail (first: pipe:2)")
     assert fault.endswith("give --labels 1=A,2=B")
     assert note == "pipe: 1 of 2 inspected rows has an empty response (first: pipe:2)"

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.miniature import MINI, RECIPES, inputs
+from tests.training.miniature import MINI, RECIPES, assignments, inputs
 from tests.training.test_cli import SMALL
 from tests.training.train_command import train
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.heldout import Answer, summary
+from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms
 from tirjudge_training.run import comparison
@@ -101,6 +102,18 @@ def test_the_table_has_every_arm(tmp_path: Path) -> None:
     assert lines[3] == (
         "| tools | rl | tir-pairwise | 90.0% [59.6%, 98.2%], n = 10 | 90.0% [59.6%, 98.2%], n = 10 | 2.00 |"
     )
+
+
+def test_the_table_knows_arms_that_found_nothing_to_demonstrate(tmp_path: Path) -> None:
+    """A warm-up on the training rows is left out if they have no programs, as the rows of the miniature."""
+    found = {"tools": arms(*assignments(), "data.demonstrations=train")["tools"]}
+    assert "heldout-warmup" in [stage.name for stage in pipeline_of(found["tools"]).stages]
+    finish(tmp_path, "tools", "base", 5, "safety")
+    finish(tmp_path, "tools", "rl", 9, "safety")
+    assert [line.split(" | ")[:2] for line in list(comparison.table(found, tmp_path))[2:]] == [
+        ["| tools", "base"],
+        ["| tools", "rl"],
+    ]
 
 
 @pytest.mark.slow

@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tirjudge_training.data.base import TRAIN
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.heldout import percentage
 from tirjudge_training.methods import DEMONSTRATIONS, HELDOUT, WARM_UP, Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run.run import train
+from tirjudge_training.run.run import counted, data_of, train
 from tirjudge_training.stages.base import DONE, MODEL, Say
 
 COMPARISON = "comparison.md"
@@ -35,7 +36,7 @@ def compare(arms: Mapping[str, Recipe], folder: Path, *, say: Say, processes: Pr
 
 def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
     """Yield Markdown: accuracy per arm, model and judge, by domain, with 95 % intervals."""
-    pipelines = {name: pipeline_of(recipe) for name, recipe in arms.items()}
+    pipelines = {name: pipeline_of(_as_run(recipe)) for name, recipe in arms.items()}
     rows = [row for name, pipeline in pipelines.items() for row in _rows(name, pipeline, folder / name)]
     if not rows:
         yield "No arm was measured, since data.heldout names no rows. The models of the arms:\n"
@@ -51,6 +52,11 @@ def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
         yield from _line(
             [*names, percentage(found["accuracy"]), *cells, "-" if calls is None else f"{calls:.2f}"]
         )
+
+
+def _as_run(recipe: Recipe) -> Recipe:
+    """Return the recipe without a warm-up on the training rows if they demonstrate nothing."""
+    return counted(recipe, data_of(recipe)) if recipe.data.demonstrations == TRAIN else recipe
 
 
 def _rows(arm: str, pipeline: Pipeline, folder: Path) -> Iterator[tuple[Sequence[str], Mapping[str, Any]]]:
