@@ -23,6 +23,7 @@ from tirjudge.evaluation.alternative_annotators import PASSES
 from tirjudge.evaluation.calibration import LEAST_SCORED
 from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
+from tirjudge.evaluation.protocols.win_rate import bradley_terry
 from tirjudge.evaluation.raters import ORDINAL, alpha, correlation
 from tirjudge.statistics import (
     Estimator,
@@ -105,6 +106,7 @@ def cases() -> Iterator[Case]:
     yield from tables()
     yield from against_people()
     yield from ratings()
+    yield from who_won()
 
 
 def shares() -> Iterator[Case]:
@@ -396,6 +398,58 @@ def _correlations(rated: Values, only: str = "") -> dict[str, Fitted]:
                 errors[both] = counted.influence(len(cells))
                 found[name] = correlation(counted.value, len(cells), errors)
     return found
+
+
+_STRENGTHS = np.array([2.2, 1.2, 1.0, 0.4])
+
+
+def who_won() -> Iterator[Case]:
+    chances = _STRENGTHS[:, None] / (_STRENGTHS[:, None] + _STRENGTHS)
+    truth = float((chances[0].sum() - 0.5) / 3)
+    for shown in (2, 3):
+        for n in (30, 60, 200, 2000):
+            yield Case(
+                f"Bradley-Terry share, {shown} of 4 sources a row, n = {n}",
+                truth,
+                lambda draw, n=n, shown=shown: _ranked(draw, n, shown),
+            )
+        for groups in (30, 100):
+            yield Case(
+                f"Bradley-Terry share, {shown} of 4 sources a row, {groups} prompts of 4 rows",
+                truth,
+                lambda draw, groups=groups, shown=shown: _ranked(draw, groups, shown, 4),
+            )
+    for n in (30, 100, 200, 2000):
+        yield Case(f"length of winners to losers, n = {n}", 1.2, lambda draw, n=n: _lengths(draw, n))
+        yield Case(
+            f"McNemar with shared ties, n = {n}",
+            0,
+            p_value=lambda draw, n=n: clustered_mcnemar(_before_and_after(draw, n), np.arange(n)),
+        )
+
+
+def _ranked(draw: np.random.Generator, groups: int, shown: int, size: int = 1) -> Interval:
+    """Return the interval of the first source; two rows of a prompt share their draw in 30 % of the cases."""
+    rows, codes = groups * size, np.arange(groups).repeat(size)
+    own = draw.gumbel(size=(rows, 4))
+    shared = draw.gumbel(size=(groups, 4)).repeat(size, axis=0)
+    score = np.where((draw.random(rows) < 0.3**0.5)[:, None] & (size > 1), shared, own) + np.log(_STRENGTHS)
+    places = draw.permuted(np.tile(np.arange(4), (rows, 1)), axis=1)[:, shown:]
+    score[np.arange(rows)[:, None], places] = -np.inf
+    won = np.where(np.isinf(score), np.nan, (score == score.max(axis=1, keepdims=True)).astype(float))
+    found = bradley_terry(("a", "b", "c", "d"), won)["Bradley-Terry a"]
+    return found.interval(rows, codes if size > 1 else None)
+
+
+def _lengths(draw: np.random.Generator, n: int) -> Interval:
+    shared, winner, loser = (draw.lognormal(-(sigma**2) / 2, sigma, n) for sigma in (0.6, 0.3, 0.3))
+    return Mean(1.2 * shared * winner, shared * loser, is_share=False).interval(n)
+
+
+def _before_and_after(draw: np.random.Generator, n: int) -> Values:
+    """Return changes of credits with ties, of two runs that agree about 60 % of the rows and are as good."""
+    before, after = (draw.choice([0, 0.5, 1], n, p=[0.2, 0.2, 0.6]) for _ in range(2))
+    return np.where(draw.random(n) < 0.6, 0, after - before)
 
 
 def main(arguments: list[str] | None = None) -> int:

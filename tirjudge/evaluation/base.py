@@ -131,9 +131,13 @@ def decision(row: JudgedRow) -> tuple[int, ...]:
     Within a sample, orders that name several candidates make a tie; the candidate that most samples choose is
     the best. A recorded verdict is taken as it is. Empty without a verdict.
     """
-    if DECISION in row.extras:
-        return tuple(row.extras[DECISION])
-    samples = [sample_decision(row.sample(number)) for number in row.samples]
+    return tuple(row.extras[DECISION]) if DECISION in row.extras else votes_decision(row.votes)
+
+
+def votes_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
+    """Return the candidates in first place by these votes, see `decision`."""
+    numbers = sorted({vote.sample for vote in votes})
+    samples = [sample_decision([vote for vote in votes if vote.sample == one]) for one in numbers]
     chosen = Counter(best[0] for best in samples if len(best) == 1)
     most = max(chosen.values(), default=0)
     return tuple(sorted(one for one, count in chosen.items() if count == most)) or next(

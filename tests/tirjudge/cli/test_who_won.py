@@ -13,7 +13,10 @@ import choix
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
+from statsmodels import api
 
+from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
 from tirjudge.evaluation.base import SOURCES, JudgedRow, Vote
@@ -167,27 +170,50 @@ def rows_of(wins: list[tuple[tuple[str, ...], int]]) -> list[JudgedRow]:
     ]
 
 
-def test_intervals_of_a_ranking_are_as_wide_as_the_bootstrap_of_choix_says() -> None:
-    rng = np.random.default_rng(0)
-    names, strength = ("a", "b", "c"), np.array([2.0, 1.0, 0.6])
-    drawn = []
-    for _ in range(300):
-        one, other = rng.choice(3, size=2, replace=False)
-        best = int(rng.random() > strength[one] / (strength[one] + strength[other]))
-        drawn.append(((names[one], names[other]), best))
-    scored = score(WIN_RATE, rows_of(drawn)).estimates
-    fits = []
-    for _ in range(400):
-        wins = np.zeros((3, 3))
-        for place in rng.integers(len(drawn), size=len(drawn)):
-            pair, best = drawn[place]
-            wins[names.index(pair[best]), names.index(pair[1 - best])] += 1
-        fits.append(independent_shares(wins))
-    spread = np.log(np.array(fits) / (1 - np.array(fits))).std(axis=0)
-    for name, error in zip(names, spread, strict=True):
-        found = scored[f"Bradley-Terry {name}"]
-        odds = [np.log(bound / (1 - bound)) for bound in (found.low, found.high)]
-        assert (odds[1] - odds[0]) / (2 * 1.96) == pytest.approx(error, rel=0.12)
+def test_the_ranking_of_pandalms_models_has_the_strengths_and_errors_of_statsmodels() -> None:
+    """Five models by an annotator's verdicts on 999 real pairs, of which several share an instruction.
+
+    A logistic regression without an intercept, with 1/2 for a tie, is the model of Bradley and Terry; its
+    sandwich covariance takes instructions as clusters, and the delta method leads to the shares of wins.
+    """
+    pairs = json.loads(benchmark_file("pandalm/testset-v1.json").read_text())
+    best = {0: (0, 1), 1: (0,), 2: (1,)}
+    prompts = [one["instruction"] + one["input"] for one in pairs]
+    rows = [
+        JudgedRow(
+            id=str(one["idx"]),
+            votes=(Vote(best=best[one["annotator1"]], order=(0, 1)),),
+            extras={SOURCES: tuple(one["cmp_key"].split("_"))},
+            cluster=prompt,
+        )
+        for one, prompt in zip(pairs, prompts, strict=True)
+    ]
+    scored = score(WIN_RATE, rows)
+    names = sorted({name for one in pairs for name in one["cmp_key"].split("_")})
+    design = np.zeros((len(pairs), len(names)))
+    for row, one in zip(design, pairs, strict=True):
+        first, second = (names.index(name) for name in one["cmp_key"].split("_"))
+        row[first], row[second] = 1, -1
+    wins = np.array([{0: 0.5, 1: 1, 2: 0}[one["annotator1"]] for one in pairs])
+    codes = np.unique(prompts, return_inverse=True)[1]
+    count = codes.max() + 1
+    assert 1 < count < len(pairs)
+    # The strength of the first model is 0.
+    model = api.GLM(wins, design[:, 1:], family=api.families.Binomial())
+    fitted = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
+    strengths = np.concatenate([[0], fitted.params])
+    covariance = np.zeros((len(names), len(names)))
+    covariance[1:, 1:] = fitted.cov_params() * count / (count - 1)
+    chances = 1 / (1 + np.exp(strengths - strengths[:, None]))
+    for place, name in enumerate(names):
+        share = (chances[place].sum() - 0.5) / (len(names) - 1)
+        slope = -chances[place] * (1 - chances[place]) / (len(names) - 1)
+        slope[place] = -(slope.sum() - slope[place])
+        error = np.sqrt(slope @ covariance @ slope) / (share * (1 - share))
+        found = scored.estimates[f"Bradley-Terry {name}"]
+        assert found.value == pytest.approx(share, abs=1e-6)
+        bounds = np.log(share / (1 - share)) + np.array([-1, 1]) * stats.t.ppf(0.975, count - 1) * error
+        assert (found.low, found.high) == pytest.approx(tuple(1 / (1 + np.exp(-bounds))), abs=1e-4)
 
 
 def test_the_best_of_a_list_is_ranked_like_choices_of_the_luce_model() -> None:

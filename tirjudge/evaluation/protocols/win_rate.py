@@ -184,7 +184,7 @@ def _source_figures(units: Units) -> Figures:
         rates[f"{WIN_RATE_OF}{name}"] = Mean(credits[places], places=places)
     found: dict[str, Mean | Fitted] = dict(sorted(rates.items(), key=lambda pair: -pair[1].value))
     if count > 2:
-        found |= dict(sorted(_bradley_terry(units.names, won).items(), key=lambda pair: -pair[1].value))
+        found |= dict(sorted(bradley_terry(units.names, won).items(), key=lambda pair: -pair[1].value))
     if votes.any():
         found[FIRST_SHOWN] = Mean(first, votes)
     if (known := np.flatnonzero(~np.isnan(longest))).size:
@@ -194,7 +194,7 @@ def _source_figures(units: Units) -> Figures:
     return found
 
 
-def _bradley_terry(names: tuple[str, ...], won: Values) -> dict[str, Fitted]:
+def bradley_terry(names: tuple[str, ...], won: Values) -> dict[str, Fitted]:
     """Return each source's expected share of wins against the others under the Bradley-Terry model.
 
     The winner of a row beats every other response of the row, and a tie is half a win for both: the breaking

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
@@ -18,7 +17,7 @@ from tirjudge.evaluation.base import (
     JudgedRow,
     Number,
     Vote,
-    decision,
+    votes_decision,
 )
 from tirjudge.evaluation.stored_outputs.base import (
     SHAPE_TAGS,
@@ -250,9 +249,10 @@ class TirjudgeResults:
         best, tied = row["label"], row.get("strength") == 0
         if label is not None:
             best, tied = _labelled(label, candidates)
-        judged = JudgedRow(
+        votes = criteria_votes(views, row["criteria"]) if row.get("criteria") else recorded_votes(views)
+        yield JudgedRow(
             id=str(row["id"]),
-            votes=criteria_votes(views, row["criteria"]) if row.get("criteria") else recorded_votes(views),
+            votes=votes,
             candidates=candidates,
             label=best,
             tied=tied,
@@ -265,9 +265,9 @@ class TirjudgeResults:
                 seconds=row["seconds"],
                 calls=row["programs"],
             ),
+            extras=_decision(row, votes, candidates) | _sources(row, candidates),
             cluster=prompt_of(row),
         )
-        yield replace(judged, extras=_decision(row, judged) | _sources(row, candidates))
 
 
 TIRJUDGE_RESULTS = TirjudgeResults()
@@ -284,22 +284,22 @@ def _labelled(label: Record, candidates: int) -> tuple[int | None, bool]:
     return (best[0] if len(best) == 1 else None), len(best) > 1
 
 
-def _decision(row: Record, judged: JudgedRow) -> dict[str, Any]:
+def _decision(row: Record, votes: Sequence[Vote], candidates: int) -> dict[str, Any]:
     """Return the row's verdict as extras, also if it was left open; none if there is no comparison."""
-    if judged.candidates < 2:
+    if candidates < 2:
         return {}
     held = row.get("confidence")
     verdict = held.get("verdict") if isinstance(held, Mapping) else row.get("verdict")
     try:
-        best = read_choice(verdict, judged.candidates)
+        best = read_choice(verdict, candidates)
     except ValueError:
         return {}
     if len(best) > 2:
         # A file says `tie` without the number of responses that share the first place.
         given = dict(enumerate(row.get("scores") or ()))
         scores = {index: score for index, score in given.items() if score is not None}
-        scored = row.get("criteria") or not any(vote.order for vote in judged.votes)
-        best = highest(scores, 2) if scored else decision(judged)
+        scored = row.get("criteria") or not any(vote.order for vote in votes)
+        best = highest(scores, 2) if scored else votes_decision(votes)
     return {DECISION: best} | ({LEFT_OPEN: True} if row.get("stop") == StopReason.ABSTAINED else {})
 
 
