@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -152,11 +153,62 @@ def sample_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
     return tuple(sorted({index for vote in votes for index in vote.best}))
 
 
+class Ids:
+    """The ids of units, in one buffer: a tuple of a million strings takes four times the memory."""
+
+    __slots__ = "_ends", "_hashes", "_text"
+
+    def __init__(self, ids: Iterable[str] = ()) -> None:
+        self._text = bytearray()
+        self._ends = array("q")
+        self._hashes = array("q")
+        for id in ids:
+            self.append(id)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, place: int) -> str:
+        start = self._ends[place - 1] if place else 0
+        return self._text[start : self._ends[place]].decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ids) and self._ends == other._ends and self._text == other._text
+
+    __hash__ = None  # type: ignore[assignment]  # ids are appended
+
+    def append(self, id: str) -> None:
+        """Add an id, which may be there already."""
+        self._text += id.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._text))
+        self._hashes.append(hash(id))
+
+    def repeated(self) -> str | None:
+        """Return an id that occurs twice; None without one."""
+        hashes = np.sort(np.array(self._hashes))
+        if not (hashes[1:] == hashes[:-1]).any():
+            return None
+        return next((id for id, count in Counter(self).items() if count > 1), None)
+
+    def places_in(self, other: Ids) -> NDArray[np.intp]:
+        """Return the place of each id in `other`, -1 for an id that is not there.
+
+        Ids with the same hash of 64 bits, one pair among 10**19, are taken to be equal.
+        """
+        hashes, sought = np.array(other._hashes), np.array(self._hashes)
+        order = np.argsort(hashes)
+        places = order[np.searchsorted(hashes, sought, sorter=order).clip(max=len(order) - 1)]
+        return np.where(hashes[places] == sought, places, -1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
     """Measurements of a protocol, unit by unit; units are counted, resampled and paired between runs."""
 
-    ids: tuple[str, ...]
+    ids: Ids
     """Id of each unit's row, or group of rows; unique."""
     sections: Mapping[str, NDArray[np.intp]]
     """Positions of each section's units; every unit is in one section."""

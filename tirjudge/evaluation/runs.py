@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeVar
+
+import numpy as np
 
 from tirjudge.evaluation.base import JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
@@ -241,21 +245,27 @@ class LabelCheck:
     def __init__(self, names: tuple[str, str]) -> None:
         """`names` are the names of the runs for messages."""
         self._names = names
-        self._labels: dict[tuple[str, str], int] = {}
+        # Sorted arrays of hashes and labels: a dictionary of a million rows takes ten times the memory.
+        self._rows, self._labels = array("q"), array("q")
 
     def first(self, rows: Iterable[JudgedRow]) -> Iterator[JudgedRow]:
         """Yield the rows of the first run; of rows with the same id and section the first counts."""
-        self._labels = {}
+        found, labels = array("q"), array("q")
         for row in rows:
-            self._labels.setdefault((row.domain, row.id), _label(row))
+            found.append(hash((row.domain, row.id)))
+            labels.append(_label(row))
             yield row
+        order = np.argsort(np.array(found), kind="stable")
+        self._rows = array("q", np.array(found)[order].tobytes())
+        self._labels = array("q", np.array(labels)[order].tobytes())
 
     def second(self, rows: Iterable[JudgedRow]) -> Iterator[JudgedRow]:
         """Yield the rows of the second run. Raises ValueError for one with another label in the first."""
         for row in rows:
-            before = self._labels.get((row.domain, row.id))
-            if before is not None:
-                self._check(row, before)
+            key = hash((row.domain, row.id))
+            place = bisect_left(self._rows, key)
+            if place < len(self._rows) and self._rows[place] == key:
+                self._check(row, self._labels[place])
             yield row
 
     def _check(self, row: JudgedRow, before: int) -> None:

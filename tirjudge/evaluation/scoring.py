@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tirjudge.evaluation.base import (
     Figure,
     Figures,
+    Ids,
     JudgedRow,
     ProtocolCard,
     ScoringProtocol,
@@ -47,7 +48,7 @@ class UnitsBuilder:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._ids: dict[str, None] = {}
+        self._ids = Ids()
         # Arrays of machine numbers: a list of tuples takes ten times as much memory for a million rows.
         self._sections: dict[str, array[int]] = {}
         self._values = array("d")
@@ -59,10 +60,8 @@ class UnitsBuilder:
         self.add(row.id, row.domain, *values, cluster=row.cluster)
 
     def add(self, id: str, section: str, *values: float, cluster: str = "") -> None:
-        """Add a unit with its measures. Raises Unscorable for an id that was added before."""
-        if id in self._ids:
-            raise Unscorable(f"two rows have the id {str(id)!r}")
-        self._ids[id] = None
+        """Add a unit with its measures."""
+        self._ids.append(id)
         if section not in self._sections:
             self._sections[section] = array("q")
         self._sections[section].append(len(self._ids) - 1)
@@ -75,12 +74,14 @@ class UnitsBuilder:
         self._paired = self._paired and not isinstance(id, SummaryId)
 
     def build(self) -> Units:
-        """Return the units. Raises Unscorable if there are none."""
+        """Return the units. Raises Unscorable if there are none, or if two have the same id."""
         if not self._ids:
             reasons = ", ".join(f"{name} ({count})" for name, count in self.counts.items())
             raise Unscorable(f"no row can be scored{f': {reasons}' if reasons else ''}")
+        if (repeated := self._ids.repeated()) is not None:
+            raise Unscorable(f"two rows have the id {repeated!r}")
         return Units(
-            ids=tuple(self._ids),
+            ids=self._ids,
             sections={
                 name: np.frombuffer(self._sections[name], dtype=np.int64) for name in sorted(self._sections)
             },
@@ -426,8 +427,7 @@ def _paired(first: Units, second: Units) -> tuple[Units, Units, tuple[str, ...],
     if first.ids == second.ids:
         _check_sections(first, second)
         return first, second, (), ()
-    known = {id: place for place, id in enumerate(second.ids)}
-    places = np.array([known.get(id, -1) for id in first.ids], dtype=np.intp)
+    places = first.ids.places_in(second.ids)
     common = places >= 0
     if not common.any():
         raise Unscorable("the runs have no row in common")
@@ -449,7 +449,7 @@ def _taken(units: Units, taken: NDArray[np.intp]) -> Units:
     sections = {name: numbers[positions] for name, positions in units.sections.items()}
     sections = {name: np.sort(positions[positions >= 0]) for name, positions in sections.items()}
     return Units(
-        ids=tuple(units.ids[int(place)] for place in taken),
+        ids=Ids(units.ids[int(place)] for place in taken),
         sections={name: positions for name, positions in sections.items() if len(positions)},
         values=units.values[taken],
         names=units.names,

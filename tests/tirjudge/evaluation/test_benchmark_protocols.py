@@ -98,7 +98,7 @@ def test_an_rm_bench_row_without_all_pairs_is_left_out_and_counted() -> None:
     whole = rm_bench_rows(1)[0]
     torn = pair("x/00", (0,), tags=("group=x", "cell=00"), domain="chat")
     scored = score(open_protocol("rm-bench"), [whole, torn], resamples=5)
-    assert scored.units.ids == (whole.id,)
+    assert list(scored.units.ids) == [whole.id]
     assert scored.units.counts["left out: not all nine pairs were judged"] == 1
 
 

@@ -259,7 +259,7 @@ def test_the_same_instruction_twice_is_not_two_rows(tmp_path: Path) -> None:
 
 
 def test_a_comparison_without_scipy_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "scipy.stats", None)
+    monkeypatch.setitem(__import__("sys").modules, "scipy.special", None)
     with pytest.raises(ValueError, match=r"pip install 'tirjudge\[eval\]'"):
         compared("tir", [pair("a", (0,))], [pair("a", (1,))])
 

@@ -88,7 +88,7 @@ class WinRate:
         if len(models) > 1:
             return units
         (model,) = models
-        ids = tuple(id.removesuffix(_unit("", model)) for id in units.ids)
+        ids = Ids(id.removesuffix(_unit("", model)) for id in units.ids)
         return replace(units, ids=ids, sections={"": np.arange(len(ids))})
 
     def figures(self, units: Units) -> Figures:
