@@ -2,9 +2,11 @@
 
     python -m research.smol.rl_rows --families ten --output rows.jsonl
     python -m research.smol.rl_rows --families ten --shuffle 0 --output shuffled.jsonl
+    python -m research.smol.rl_rows --families eight --demonstrations 3 --output few.jsonl
 
 With `--shuffle SEED` every label is drawn at random from the responses of its row: a control in which RL has
-nothing to learn. Prints the number of rows by judge.
+nothing to learn. With `--demonstrations N` the file has N demonstrated rows of each family instead, which
+have no other constraint. Prints the number of rows by judge.
 """
 
 from __future__ import annotations
@@ -13,27 +15,50 @@ import argparse
 import gzip
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from research.smol.splits import FAMILIES
+from research.smol.splits import FAMILIES, rank
 from tirjudge_environments import derive_seed
 from tirjudge_training.data.base import data_path
 
 TRAIN = Path("package:smol/train.jsonl.gz")
+WARMUP = Path("package:smol/warmup.jsonl.gz")
+
+Row = dict[str, Any]
 
 
-def label_rows(families: str, shuffle: int | None = None) -> list[dict[str, object]]:
+def _compared(file: Path, families: Sequence[str]) -> list[Row]:
+    """Return the pairs and lists of a file whose constraints are all of these families."""
+    with gzip.open(data_path(file), "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [
+        row
+        for row in rows
+        if row["environment"] != "tir-pointwise" and row["families"] and set(row["families"]) <= set(families)
+    ]
+
+
+def label_rows(families: str, shuffle: int | None = None) -> list[Row]:
     """Return the rows of `smol`'s training file with these families only, without demonstrations."""
-    found = []
-    with gzip.open(data_path(TRAIN), "rt", encoding="utf-8") as lines:
-        for row in map(json.loads, lines):
-            compared = row["environment"] != "tir-pointwise"
-            if compared and row["families"] and set(row["families"]) <= set(FAMILIES[families]):
-                row.pop("demonstration", None)
-                if shuffle is not None:
-                    row["label"] = derive_seed("shuffled label", shuffle, row["id"]) % len(row["responses"])
-                found.append(row)
-    return found
+    rows = _compared(TRAIN, FAMILIES[families])
+    for row in rows:
+        row.pop("demonstration", None)
+        if shuffle is not None:
+            row["label"] = derive_seed("shuffled label", shuffle, row["id"]) % len(row["responses"])
+    return rows
+
+
+def demonstrated_rows(families: str, each: int) -> list[Row]:
+    """Return `each` rows of every family from the file of demonstrations, drawn by a seed."""
+    return [
+        row
+        for family in FAMILIES[families]
+        for row in sorted(_compared(WARMUP, [family]), key=lambda row: rank("demonstration", row["id"]))[
+            :each
+        ]
+    ]
 
 
 def main() -> None:
@@ -43,9 +68,15 @@ def main() -> None:
     )
     parser.add_argument("--families", choices=FAMILIES, required=True)
     parser.add_argument("--shuffle", type=int, metavar="SEED", help="draw every label at random")
+    parser.add_argument(
+        "--demonstrations", type=int, metavar="N", help="write N demonstrated rows of each family"
+    )
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    rows = label_rows(options.families, options.shuffle)
+    if options.demonstrations:
+        rows = demonstrated_rows(options.families, options.demonstrations)
+    else:
+        rows = label_rows(options.families, options.shuffle)
     options.output.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "utf-8")
     print(dict(Counter(row["environment"] for row in rows)))
 

@@ -64,6 +64,12 @@ def draw_trained(count: int = 10) -> tuple[str, ...]:
     return tuple(sorted(random.Random(0).sample(sorted(set(IFEVAL) - set(HELD_OUT_FAMILIES)), count)))
 
 
+def draw_further(count: int = 8) -> tuple[str, ...]:
+    """Return IFEval families that are neither held out nor among the ten, those of lowest rank, by name."""
+    left = sorted(set(IFEVAL) - set(HELD_OUT_FAMILIES) - set(draw_trained()))
+    return tuple(sorted(sorted(left, key=lambda family: rank("further family", family))[:count]))
+
+
 def draw_form(count: int = 2) -> tuple[str, ...]:
     """Return the families of the dialogues that teach the form alone, drawn from the ten, sorted by name."""
     return tuple(sorted(random.Random(0).sample(draw_trained(), count)))
@@ -83,8 +89,18 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "length_constraints:nth_paragraph_first_word",
         "startend:quotation",
     ),
+    "eight": (
+        "change_case:capital_word_frequency",
+        "combination:repeat_prompt",
+        "detectable_content:number_placeholders",
+        "detectable_format:number_highlighted_sections",
+        "keywords:existence",
+        "keywords:forbidden_words",
+        "length_constraints:number_sentences",
+        "punctuation:no_comma",
+    ),
 }
-"""Groups of families by name: those held out, and the result of `draw_trained()`."""
+"""Groups of families by name: those held out, and the results of `draw_trained()` and `draw_further()`."""
 
 
 def main() -> None:
