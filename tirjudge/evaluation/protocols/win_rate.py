@@ -16,6 +16,7 @@ from tirjudge.evaluation.base import (
     LENGTHS,
     SOURCES,
     Figures,
+    Ids,
     JudgedRow,
     ProtocolCard,
     Units,
