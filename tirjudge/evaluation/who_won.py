@@ -44,6 +44,8 @@ class WhoWon:
     sources: tuple[SourceResult, ...]
     first_shown: Estimate | None
     """Share of verdicts for the response shown first; None if every source was always at the same place."""
+    chance: float
+    """The same share by chance: 1 / k of k responses; nan without verdicts."""
     one_place: bool
     longer: Estimate | None
     """Share of decided rows that the longest response won; None without texts."""
@@ -60,6 +62,7 @@ class WhoWon:
         if not names:
             return None
         credits, lengths = scored.units.values[:, : len(names)], scored.units.values[:, -2:]
+        votes, chances = scored.units.values[:, len(names) + 1 : len(names) + 3].T
         decided = lengths[~np.isnan(lengths[:, 0])]
         winner, loser = decided.mean(axis=0) if len(decided) else (math.nan, math.nan)
         place = {name: number for number, name in enumerate(names)}
@@ -78,6 +81,7 @@ class WhoWon:
                 for name in order
             ),
             first_shown=found.get(FIRST_SHOWN),
+            chance=float(chances.sum() / votes.sum()) if votes.any() else math.nan,
             one_place=scored.units.counts[ONE_PLACE] > 0,
             longer=found.get(LONGER),
             winner_length=float(winner),
@@ -100,6 +104,7 @@ class WhoWon:
                 for one in self.sources
             ],
             "first_shown_wins": _record(self.first_shown),
+            "first_shown_by_chance": None if math.isnan(self.chance) else self.chance,
             "longer_wins": _record(self.longer),
             "winner_characters": None if math.isnan(self.winner_length) else self.winner_length,
             "loser_characters": None if math.isnan(self.loser_length) else self.loser_length,
@@ -126,7 +131,13 @@ class WhoWon:
 
     def _causes(self) -> Iterator[tuple[str, str]]:
         if self.first_shown is not None:
-            yield "position", f"{_share(self.first_shown)} of the verdicts name the response shown first"
+            yield (
+                "position",
+                (
+                    f"{_share(self.first_shown)} of the verdicts name the response shown first, "
+                    f"by chance {self.chance:.0%}"
+                ),
+            )
         elif self.one_place:
             yield "position", "unknown: every source was always shown at the same place (--order both)"
         if self.longer is not None:

@@ -115,3 +115,35 @@ def test_an_interval_and_a_test_that_disagree_are_named(tmp_path: Path) -> None:
     assert record["disagreement"].startswith("the interval and the test disagree")
     same = ("compare", "before.jsonl", "before.jsonl", *words[3:], "--protocol", "one-order")
     assert "disagree" not in invoke(*same, folder=tmp_path).stdout
+
+
+def test_ties_of_some_responses_and_verdicts_left_open_count_alike(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    """Of three responses two share the first place: worth 1/2 or 0, not the 1/3 of a tie of all.
+
+    Orders that name the same response have a vote share of 1, the others of 1/2.
+    """
+    endpoint.script = lambda body: chat(
+        "So <preference>A</preference>"
+        if "Question first" in body["messages"][-1]["content"]
+        else "So <preference>B</preference>"
+    )
+    rows = [
+        {"id": f"{kind}{label}", "prompt": f"Question {kind} {label}", "responses": ["x", "y", "z"]}
+        | {"label": label}
+        for kind in ("first", "middle")
+        for label in (0, 1, 2)
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    words = ("--listwise", "rows.jsonl", *through(endpoint), "--no-tools", "--order", "both", "--json")
+    # The first place names A and C in turn, the middle one is always B.
+    ties, decided = (1 / 2 + 0 + 1 / 2, 3), (0 + 1 + 0, 3)
+    for options, (right, n) in ((), (ties[0] + decided[0], 6)), (("--abstain-below", "0.8"), decided):
+        name = f"out{n}.jsonl"
+        summary = json.loads(judge(tmp_path, *words, *options, "--output", name).stdout)
+        (scored, *_) = json.loads(invoke("score", name, "--json", folder=tmp_path).stdout)
+        found = scored["figures"]["accuracy"]
+        assert (found["value"], found["n"]) == (pytest.approx(right / n), n)
+        assert (summary["accuracy"], summary["labelled"]) == (pytest.approx(right / n), n)
+        assert summary["interval"] == pytest.approx([found["low"], found["high"]])

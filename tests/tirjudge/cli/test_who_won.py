@@ -66,6 +66,7 @@ def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_pa
     assert first["win_rate"]["low"] == pytest.approx(1 - second["win_rate"]["high"])
     assert first["bradley_terry"] is None
     assert judged["first_shown_wins"]["value"] == pytest.approx(14 / 24)
+    assert judged["first_shown_by_chance"] == 0.5
     assert (judged["longer_wins"]["value"], judged["longer_wins"]["n"]) == (pytest.approx(0.7), 10)
     long, short = len("a long answer"), len("brief")
     assert judged["winner_characters"] == pytest.approx((7 * long + 3 * short) / 10)

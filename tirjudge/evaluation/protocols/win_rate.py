@@ -121,8 +121,9 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
     """Return a credit for each source, followed by the position and the lengths of winners and losers.
 
     Credits are 1 for the winner, 1 / k for a tie of k and nan for a source that the row does not have.
-    Further measures: decided verdicts for the response shown first, decided verdicts, 1 if the longest
-    response wins or 0 (nan if there is none), characters of the winner, mean characters of the others.
+    Further measures: decided verdicts for the response shown first, decided verdicts, how many of these would
+    name it by chance, 1 if the longest response wins or 0 (nan if there is none), characters of the winner,
+    mean characters of the others.
     """
     builder = UnitsBuilder()
     numbers: dict[str, int] = {}
@@ -142,7 +143,8 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
         together.add(sources)
         moved = moved or any(vote.order != tuple(range(len(sources))) for vote in decided)
         first = sum(vote.choice == vote.order[0] for vote in decided)
-        builder.add_row(row, first, len(decided), *_lengths(row, best))
+        chance = len(decided) / len(sources)
+        builder.add_row(row, first, len(decided), chance, *_lengths(row, best))
         unit += 1
     units = builder.build()
     won = np.full((unit, len(numbers)), np.nan)
@@ -151,7 +153,7 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
     won = won[:, [numbers[name] for name in order]]
     if not moved and len(together) == 1:
         units.counts[ONE_PLACE] = int((units.values[:, 1] > 0).sum())
-        units = replace(units, values=units.values * [0, 0, 1, 1, 1])
+        units = replace(units, values=units.values * [0, 0, 0, 1, 1, 1])
     return replace(units, values=np.hstack([won, units.values]), names=tuple(order))
 
 
@@ -178,7 +180,7 @@ def _lengths(row: JudgedRow, best: tuple[int, ...]) -> tuple[float, float, float
 
 def _source_figures(units: Units) -> Figures:
     count = len(units.names)
-    won, (first, votes, longest, winner, others) = units.values[:, :count], units.values[:, count:].T
+    won, (first, votes, _, longest, winner, others) = units.values[:, :count], units.values[:, count:].T
     rates = {}
     for name, credits in zip(units.names, won.T, strict=True):
         places = np.flatnonzero(~np.isnan(credits))
