@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from statsmodels import api
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
-from tirjudge.evaluation.base import SOURCES, JudgedRow, Vote
+from tirjudge.evaluation.base import LENGTHS, SOURCES, JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.scoring import score
 
@@ -227,6 +228,16 @@ def test_the_best_of_a_list_is_ranked_like_choices_of_the_luce_model() -> None:
     chances = 1 / (1 + np.exp(fitted - fitted[:, None]))
     for name, share in zip(names, (chances.sum(axis=1) - 0.5) / 3, strict=True):
         assert scored[f"Bradley-Terry {name}"].value == pytest.approx(share, abs=0.002)
+
+
+def test_names_of_rows_are_refused_and_empty_responses_have_no_ratio_of_lengths() -> None:
+    rows = rows_of([((f"a{n}", f"b{n}"), 0) for n in range(6000)])
+    with pytest.raises(Unscorable, match="12000 sources"):
+        score(WIN_RATE, rows)
+    won = [replace(one, extras={SOURCES: ("a", "b"), LENGTHS: (3, 0)}) for one in rows[:20]]
+    found = score(WIN_RATE, won).estimates
+    assert found["longer wins"].value == 1
+    assert "length of winners to losers" not in found
 
 
 def test_a_source_that_never_lost_has_no_strength_and_no_invented_interval() -> None:

@@ -34,6 +34,8 @@ WIN_RATE_OF, STRENGTH_OF = "win rate of ", "Bradley-Terry "
 FIRST_SHOWN = "first shown wins"
 LONGER = "longer wins"
 LENGTH_RATIO = "length of winners to losers"
+_MOST_CREDITS = 50_000_000
+"""Rows times sources, of which each has 8 bytes."""
 ONE_PLACE = "position unknown: every source always at the same place"
 """Counts rows that say nothing about the position, because each source was always shown at the same place."""
 
@@ -147,6 +149,8 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
         builder.add_row(row, first, len(decided), chance, *_lengths(row, best))
         unit += 1
     units = builder.build()
+    if unit * len(numbers) > _MOST_CREDITS:
+        raise Unscorable(f"{unit} rows name {len(numbers)} sources: names of rows instead of models?")
     won = np.full((unit, len(numbers)), np.nan)
     won[tuple(np.array(places, dtype=np.intp).reshape(-1, 2).T)] = credits
     order = sorted(numbers)
@@ -192,7 +196,7 @@ def _source_figures(units: Units) -> Figures:
         found[FIRST_SHOWN] = Mean(first, votes)
     if (known := np.flatnonzero(~np.isnan(longest))).size:
         found[LONGER] = Mean(longest[known], places=known)
-    if (known := np.flatnonzero(~np.isnan(winner))).size:
+    if others[known := np.flatnonzero(~np.isnan(winner))].any():
         found[LENGTH_RATIO] = Mean(winner[known], others[known], known, is_share=False)
     return found
 
