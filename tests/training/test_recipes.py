@@ -81,6 +81,7 @@ JUDGELRM: dict[str, Any] = {
 }
 # J1, section 2.4 and Appendix B.
 J1: dict[str, Any] = {
+    "validation.select": True,
     "data.max_prompt_tokens": 4096,
     "environments.j1.name": "j1-pav",
     "rl.groups": 512,

@@ -131,3 +131,17 @@ def test_training_on_a_criterion_shows_the_prompt_of_judging(tmp_path: Path) -> 
         assert len(judging.batch(rows).judgments) == 9
     assert len(judged) == 9
     assert judged == set(trained.values())
+
+
+def test_a_file_of_its_own_chooses_the_step_and_its_prompts_are_never_trained_on(tmp_path: Path) -> None:
+    for name, numbers in (("rows", range(10)), ("others", (3, 20, 21))):
+        lines = (json.dumps(row(number)) + "\n" for number in numbers)
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    config = DataConfig(train=tmp_path / "rows.jsonl", validation=tmp_path / "others.jsonl")
+    data = RowData(config, PAIRS)
+    assert {one.task.id for one in data.validation(9)} == {"r3", "r20", "r21"}
+    assert {one.task.id for one in data.prompts(None, 0)} == {f"r{number}" for number in range(10)} - {"r3"}
+    assert data.split == (
+        "10 rows of 10 prompts: 3 rows of 3 prompts to choose the step, "
+        "1 row of 1 prompt left out that share a prompt with data.heldout or data.validation"
+    )

@@ -116,6 +116,11 @@ def test_a_falling_learning_rate_is_megatrons(tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert "rl.decay: verl lowers the learning rate linearly with Megatron only" in refused.stderr
     words = ["--backend", "megatron", "--set", "rl.groups=8", "--set", "rl.optimizer_steps=1"]
+    # The paper's choice on RewardBench needs its rows.
+    missing = dry(tmp_path, "j1-70b", *words, rows=rows)
+    assert "data/rewardbench.jsonl" in missing.stderr
+    assert "--set data.validation=0.05" in missing.stderr
+    words += ["--set", "data.validation=0.2"]
     assert dry(tmp_path, "j1-70b", *words, rows=rows).exit_code == 0
     config = configuration(tmp_path, "rl")
     assert "override model_engine" in config["defaults"][1]

@@ -7,8 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from typer.testing import CliRunner
 
+from tests.command import tirjudge
+from tests.loopback import served
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
 from tests.training.miniature import MINI, assignments
 from tirjudge.cli import app
@@ -139,6 +144,22 @@ def test_a_plan_knows_the_size_of_a_recipe_s_model_that_is_not_here(name: str) -
     assert found.parameters == PUBLISHED[name]
     with pytest.raises((OSError, ValueError)):
         model_size.shape("owner/unknown", planned=True)
+
+
+def test_a_model_that_is_nowhere_is_looked_for_once(tmp_path: Path) -> None:
+    asked = []
+
+    async def handle(request: Request) -> Response:
+        asked.append(request.url.path)
+        return Response("the hub is down", 503)
+
+    words = ("train", "--recipe", "smol", "--model", "owner/none", "--output", str(tmp_path / "run"))
+    with served(Route("/{path:path}", handle, methods=["GET", "HEAD"])) as url:
+        run = tirjudge(*words, folder=tmp_path, HF_ENDPOINT=url, HF_HOME=str(tmp_path / "hub"))
+    assert run.returncode == 2
+    assert run.stderr.startswith("tirjudge train: no model 'owner/none', neither a folder with one nor ")
+    assert run.stderr.count("\n") == 1
+    assert [path for path in asked if "owner/none" in path] == ["/api/models/owner/none/revision/main"]
 
 
 def test_every_shipped_recipe_is_planned_without_the_hub() -> None:

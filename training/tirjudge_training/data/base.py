@@ -55,9 +55,9 @@ class DataConfig(BaseModel):
     reserved: int = Field(default=0, ge=0)
     """Number of training rows set apart for the teacher, or for learning answers, that RL never sees; with 0
     all rows serve for both. RM-R1 has 8,700 in addition to its 64,000 (App. E)."""
-    validation: Share = 0.05
-    """Share of the prompts of each judge and domain that is held back to choose checkpoints (TIR §5.1). Rows
-    that all have one prompt are split by row."""
+    validation: Share | Path = 0.05
+    """Share of the prompts of each judge and domain that is held back to choose checkpoints (TIR §5.1), or a
+    file of other rows for this (RewardBench's in J1). Rows that all have one prompt are split by row."""
     no_tools: float = Field(default=0.0, ge=0, le=1)
     """Share of the tasks with prompts that offer no tool; 1 trains the text-only control."""
     weights: Mapping[str, Weight] = Field(default_factory=dict)

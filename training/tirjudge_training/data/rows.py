@@ -85,7 +85,12 @@ class RowData:
         share = config.heldout if isinstance(config.heldout, float) else None
         measured = self._held_back(rows, share, "held out") if share is not None else set()
         others = [row for row in rows if self._split_seed(row) not in measured]
-        held_back = self._held_back(others, config.validation)
+        if isinstance(config.validation, Path):
+            choosing = list(self._read(config.validation))
+            held_back = {self._split_seed(row) for row in choosing}
+        else:
+            held_back = self._held_back(others, config.validation)
+            choosing = [row for row in others if self._split_seed(row) in held_back]
         self._heldout = (
             [row for row in rows if self._split_seed(row) in measured]
             if share is not None
@@ -93,7 +98,7 @@ class RowData:
         )
         reported = {self._split_seed(row) for row in self._heldout}
         self._validation = sorted(
-            (row for row in others if self._split_seed(row) in held_back and self._of_families(row)),
+            filter(self._of_families, choosing),
             key=self._split_seed,
         )
         # By prompt and not by row: another answer to a validation prompt would leak it.
@@ -213,16 +218,17 @@ class RowData:
             known = "" if self._one_prompt else f" of {prompts:,} prompt{'s' * (prompts != 1)}"
             return f"{len(some):,} row{'s' * (len(some) != 1)}{known}"
 
-        ids = {row.task.id for row in self._validation}
+        own = [] if isinstance(self._config.validation, Path) else self._validation
+        ids = {row.task.id for row in own}
         parts = [f"{of(rows)} with one prompt, split by row" if self._one_prompt else of(rows)]
         if len(others) < len(rows):
             parts.append(f"{of(self._heldout)} held out to measure the judge")
-        parts.append(f"{of(self._validation)} held back to choose the step")
+        parts.append(f"{of(self._validation)} {'held back ' * bool(own)}to choose the step")
         shared = [row for row in others if self._split_seed(row) in seen and row.task.id not in ids]
         shared = [row for row in shared if self._of_families(row)]
         if shared:
-            parts.append(f"{of(shared)} left out that share a prompt with data.heldout")
-        if families := len(others) - len(left) - len(self._validation) - len(shared):
+            parts.append(f"{of(shared)} left out that share a prompt with data.heldout or data.validation")
+        if families := len(others) - len(left) - len(own) - len(shared):
             parts.append(f"{families:,} of other families left out")
         if self._ties:
             parts.append(f"{self._ties:,} tie{'s' * (self._ties != 1)} left out")
@@ -334,12 +340,14 @@ class MissingRows(FileNotFoundError):
 
 def require_rows(config: DataConfig) -> None:
     """Look for the rows before loading a model; raises FileNotFoundError with the command that makes them."""
-    named = (config.train, config.heldout, config.demonstrations)
+    named = (config.train, config.heldout, config.demonstrations, config.validation)
     for path in (data_path(path) for path in named if isinstance(path, Path)):
         unfinished = (path / WORK).exists() and not (path / DATA).exists()
         if unfinished or not path.exists():
             made = path.parent.name == "data" and path.name in shipped(MIXTURES)
             how = f": `tirjudge data build {path.name}` makes them" if made else ""
+            if isinstance(config.validation, Path) and path == data_path(config.validation):
+                how = ": --set data.validation=0.05 holds back training rows instead"
             raise MissingRows(f"no rows at {path}, neither a file nor a finished folder of them{how}")
 
 
@@ -381,7 +389,11 @@ class ExpectedRows(RowData):
     ) -> None:
         """`tasks` is the number of rows by judge; raises ValueError for a judge that the recipe lacks."""
         self._expected = tasks
-        super().__init__(config.model_copy(update={"heldout": None, "demonstrations": None}), environments)
+        changes: dict[str, Any] = {"heldout": None, "demonstrations": None}
+        if isinstance(config.validation, Path):
+            # Those rows are not among the expected ones, of which at least one per judge is held back.
+            changes["validation"] = 1e-9
+        super().__init__(config.model_copy(update=changes), environments)
 
     def _read(self, path: Path | None) -> Iterator[FormattedTask]:
         for name, count in self._expected.items() if path is not None else ():

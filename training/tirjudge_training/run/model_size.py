@@ -77,6 +77,17 @@ def model_errors(base: str) -> Iterator[None]:
         ) from None
 
 
+def require_model(base: str) -> None:
+    """Raise BadRecipe if a run's model is neither here nor on the hub, after at most one attempt there.
+
+    The libraries that load it later would try for minutes.
+    """
+    with model_errors(base):
+        folder = resolve_model(base)
+        if not Path(folder).exists():
+            hub_files(folder, ("*config.json",))
+
+
 def trained_shape(base: str, lora: LoraConfig | None) -> Shape:
     """Read the shape of what a run trains; raises BadRecipe if there is no model, or an adapter misfits."""
     with model_errors(base):

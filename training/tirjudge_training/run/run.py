@@ -30,7 +30,7 @@ from tirjudge_training.methods import HELDOUT, Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.rl.run import CHECKPOINTS
-from tirjudge_training.run.model_size import model_errors
+from tirjudge_training.run.model_size import model_errors, require_model
 from tirjudge_training.run.preflight import check
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
@@ -123,6 +123,7 @@ def train(
     """
     recipe = with_dtype(recipe, folder)
     # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
+    processes.first(lambda: require_model(recipe.model.start))
     data = data_of(recipe)
     pipeline = pipeline_of(counted(recipe, data))
     processes.first(lambda: _hand_over(pipeline, folder))

@@ -102,6 +102,8 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
         "heldout": {"n": 1, "max_tokens": 32},
     }
     changes["data"] = {"train": _rows(recipe, made / "rows.jsonl"), "max_prompt_tokens": None, "reserved": 0}
+    if isinstance(recipe.data.validation, Path):
+        changes["data"]["validation"] = 0.5
     shown = recipe.data.demonstrations
     if isinstance(shown, Path) and not data_path(shown).exists():
         changes["data"]["demonstrations"] = None
