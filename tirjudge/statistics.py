@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Z = 1.959963984540054
 """The quantile of the normal distribution behind a 95 % interval."""
+_POWER = 0.8416212335729143
+"""The quantile of the normal distribution behind a power of 80 %."""
 LEAST_ROWS = 10
 """A section with fewer rows gives no interval to the mean that it is part of."""
 LEAST_OF_CLASS = 20
@@ -361,20 +363,48 @@ def difference_interval(
     For shares one half is added to each of the four kinds of pairs, as in `paired_difference`; with clusters
     whole pairs of clusters of the mean size are added.
     """
-    if fault_of(first, second):
+    centre, error, count = _difference(first, second, size, clusters)
+    if math.isnan(error):
         return math.nan, math.nan
+    spread = quantile(count) * error
+    if _is_unbounded(first):
+        return centre - spread, centre + spread
+    return max(-1.0, centre - spread), min(1.0, centre + spread)
+
+
+def detectable_difference(
+    first: Estimator, second: Estimator, size: int, clusters: NDArray[np.intp] | None = None
+) -> float:
+    """Return the true difference that a two-sided test at 5 % would find with a power of 80 %.
+
+    The standard error is that of `difference_interval`; nan without one.
+    """
+    _, error, count = _difference(first, second, size, clusters)
+    return (quantile(count) + _POWER) * error
+
+
+def _is_unbounded(figure: Estimator) -> bool:
+    return isinstance(figure, OfTable | Fitted) or (isinstance(figure, Mean) and not figure.is_share)
+
+
+def _difference(
+    first: Estimator, second: Estimator, size: int, clusters: NDArray[np.intp] | None
+) -> tuple[float, float, int | None]:
+    """Return the centre of the interval of a difference, its standard error, and the number of clusters."""
     value = second.value - first.value
+    if fault_of(first, second):
+        return value, math.nan, None
     errors = second.influence(size) - first.influence(size)
-    if isinstance(first, OfTable | Fitted) or (isinstance(first, Mean) and not first.is_share):
-        return normal_interval(value, errors, clusters) if errors.any() else (math.nan, math.nan)
     variance, count = _clustered(errors, clusters)
+    if _is_unbounded(first):
+        known = errors.any() and (count is not None or size > 1)
+        return value, math.sqrt(variance) if known else math.nan, count
     n = min(first.n, second.n) if count is None else count
     shrunk = n / (n + 2)
     centre = value * shrunk
     # Two pairs are added: half a gain, half a loss and one without a change.
     variance = variance * shrunk**2 + (n * (value - centre) ** 2 + 1 + 2 * centre**2) / (n + 2) ** 2
-    spread = quantile(count) * math.sqrt(variance)
-    return max(-1.0, centre - spread), min(1.0, centre + spread)
+    return centre, math.sqrt(variance), count
 
 
 def unpaired_interval(first: Estimator, second: Estimator, sizes: tuple[int, int]) -> tuple[float, float]:

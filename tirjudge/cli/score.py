@@ -240,11 +240,15 @@ def score(
 
 @examples(
     "tirjudge compare before.verdicts.jsonl after.verdicts.jsonl",
-    "tirjudge compare before.verdicts.jsonl after.verdicts.jsonl --protocol both-orders --full",
+    "tirjudge compare first.verdicts.jsonl second.verdicts.jsonl third.verdicts.jsonl --full",
 )
 def compare(
     first: Annotated[Path, typer.Argument(metavar="FILE", help="Stored outputs, as for tirjudge score.")],
     second: Annotated[Path, typer.Argument(metavar="FILE", help="Another run over the same rows.")],
+    more: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE...", help="Further runs, each compared with the first."),
+    ] = None,
     protocol: ProtocolOption = None,
     full: FullOption = False,
     as_json: JsonOption = False,
@@ -258,10 +262,11 @@ def compare(
         int, typer.Option(min=0, metavar="N", help="Seed of the bootstrap.", rich_help_panel="Output")
     ] = 0,
 ) -> None:
-    """Compare two runs over the same rows: differences with intervals, from the first run to the second.
+    """Compare runs over the same rows: differences with intervals, from the first run to each other one.
 
-    Prints one line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the
-    rows, 2 usage.
+    With --full also the agreement of the judges and the difference that so many rows could show. Prints one
+    line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the rows, 2
+    usage.
     """
     from tirjudge.cli.stored_runs import StoredFiles, print_compared, with_matchings
 
@@ -274,6 +279,6 @@ def compare(
             duplicates=duplicates,
             cluster=cluster,
         )
-        runs = [with_matchings(stored.open([one])) for one in (first, second)]
+        runs = [with_matchings(stored.open([one])) for one in (first, second, *(more or ()))]
         fits = print_compared(runs, protocol or (), seed=seed, full=full, as_json=as_json)
     raise typer.Exit(0 if fits else SOME_FAILED)

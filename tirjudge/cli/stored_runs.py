@@ -15,8 +15,10 @@ from tirjudge.cli.options import label_values
 from tirjudge.cli.output import console, new_table, plain, say
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
-from tirjudge.evaluation.base import ProtocolCard
+from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol
 from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
+from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement
+from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.runs import (
@@ -25,13 +27,14 @@ from tirjudge.evaluation.runs import (
     card_record,
     comparison_record,
     default_protocols,
+    estimate_record,
     fitting,
     paired_units,
     published_record,
     score_record,
     score_run,
 )
-from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, compare
+from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, compare, with_holm
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
 from tirjudge.evaluation.who_won import WhoWon
@@ -186,6 +189,8 @@ def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
     )
     if comparison.p_value is not None:
         line += f", p = {comparison.p_value:.3g} ({comparison.test})"
+        if comparison.p_holm is not None:
+            line += f", {comparison.p_holm:.3g} by Holm for several runs"
         if comparison.disagrees:
             line += f"; {DISAGREEMENT}"
     return printable(line)
@@ -249,6 +254,14 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     terminal = console()
     terminal.print(table)
     _print_missing(terminal, comparison.differences)
+    figure = _first_known({name: one.value for name, one in comparison.differences.items()})
+    if not math.isnan(power := comparison.detectable.get(figure, math.nan)):
+        points = " points" if card.percent else ""
+        terminal.print(
+            f"so many pairs show a true difference of {_number(power, card)}{points} in {figure} with a "
+            "power of 80 %",
+            markup=False,
+        )
     if comparison.paired:
         clusters = _in_clusters(comparison.clusters)
         terminal.print(f"{comparison.common} units{clusters} in both runs, compared in pairs", markup=False)
@@ -409,21 +422,69 @@ def print_scored(
 def print_compared(
     runs: Sequence[Replay], named: Sequence[str], *, seed: int, full: bool, as_json: bool
 ) -> bool:
-    """Compare two runs under each protocol and print the differences, otherwise like `print_scored`."""
-    files = [run.name for run in runs]
-    comparisons, unfit = fitting(
-        named or default_protocols(runs[0]),
-        lambda protocol: compare(protocol, *paired_units(protocol, runs[0], runs[1]), seed=seed),
-    )
-    _say_unfit("compare", unfit, named=bool(named), found=[one.card for one in comparisons])
+    """Compare the first run with every other one under each protocol, otherwise like `print_scored`."""
+    agreement = judges_agreement(runs) if full else None
+    found, faults = [], []
+    for other in runs[1:]:
+
+        def measure(protocol: ScoringProtocol, other: Replay = other) -> Comparison:
+            return compare(protocol, *paired_units(protocol, runs[0], other), seed=seed)
+
+        compared, unfit = fitting(named or default_protocols(runs[0]), measure)
+        if compared or named or agreement is None:
+            _say_unfit("compare", unfit, named=bool(named), found=[one.card for one in compared])
+        found.append(compared)
+        faults += unfit
+    pairs = [(runs[0].name, other.name) for other in runs[1:]]
+    results = [(one, pair) for some, pair in zip(with_holm(found), pairs, strict=True) for one in some]
     if as_json:
-        print(json.dumps([comparison_record(compared) for compared in comparisons], indent=2))
-    else:
-        print("\n".join(comparison_headline(compared, files) for compared in comparisons))
-        for compared in comparisons if full else ():
-            print()
-            print_comparison(compared, files)
-    return not (named and unfit)
+        together = {} if agreement is None else {"agreement": agreement_record(agreement, runs)}
+        records = [comparison_record(one) | {"runs": pair} | together for one, pair in results]
+        print(json.dumps(records or [together], indent=2))
+        return not (named and faults)
+    if not results:
+        say(f"tirjudge compare: only the agreement of the judges can be measured: {'; '.join(faults)}")
+    for one, pair in results:
+        print(comparison_headline(one, pair))
+    for one, pair in results if full else ():
+        print()
+        print_comparison(one, pair)
+    if agreement is not None:
+        print_agreement(agreement, [run.name for run in runs])
+    return not (named and faults)
+
+
+def agreement_record(agreement: JudgesAgreement, runs: Sequence[Replay]) -> JsonObject:
+    """Return the agreement of judges as JSON."""
+    return {
+        "alpha": estimate_record(agreement.alpha),
+        "pairs": [
+            {
+                "runs": [runs[one].name, runs[other].name],
+                "agreement": estimate_record(equal),
+                "kappa": estimate_record(kappa),
+            }
+            for one, other, equal, kappa in agreement.pairs
+        ],
+        "clusters": agreement.clusters,
+    }
+
+
+def print_agreement(agreement: JudgesAgreement, names: Sequence[str]) -> None:
+    """Print the agreement of every two judges, and of all."""
+    table = new_table(title="agreement of the judges", title_justify="left")
+    table.add_column("", overflow="fold")
+    for name in ("equal verdicts, %", "95 % interval", "kappa", "95 % interval", "n"):
+        table.add_column(name, justify="right")
+    for one, other, equal, kappa in agreement.pairs:
+        pair = plain(f"{names[one]}, {names[other]}")
+        share = _number(equal.value, THREE_CLASS.card), _interval(equal, THREE_CLASS.card)
+        table.add_row(pair, *share, _number(kappa.value, KAPPA.card), _interval(kappa, KAPPA.card), _n(equal))
+    console().print(table)
+    line = f"Krippendorff's alpha of {len(names)} judges {_quoted(agreement.alpha, KAPPA.card)}"
+    line += f", n = {_n(agreement.alpha)}"
+    line += _in_clusters(agreement.clusters) + _without_interval(agreement.alpha)
+    console().print(printable(line), markup=False)
 
 
 def _record(one: ScoredRun) -> JsonObject:

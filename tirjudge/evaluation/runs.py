@@ -116,7 +116,7 @@ def score_record(score: Score) -> dict[str, object]:
         card_record(score.card)
         | ({} if won is None else {"who_won": won.record()})
         | {
-            "figures": {name: _estimate_record(one) for name, one in score.estimates.items()},
+            "figures": {name: estimate_record(one) for name, one in score.estimates.items()},
             "units": len(score.units.ids),
             "clusters": cluster_count(score.units),
             "counts": dict(score.units.counts),
@@ -128,7 +128,10 @@ def comparison_record(comparison: Comparison) -> dict[str, object]:
     return card_record(comparison.card) | {
         "first": {name: _finite(value) for name, value in comparison.first.items()},
         "second": {name: _finite(value) for name, value in comparison.second.items()},
-        "differences": {name: _estimate_record(one) for name, one in comparison.differences.items()},
+        "differences": {
+            name: estimate_record(one) | {"detectable": _finite(comparison.detectable.get(name, math.nan))}
+            for name, one in comparison.differences.items()
+        },
         "paired": comparison.paired,
         "common": comparison.common,
         "left_out": comparison.left_out,
@@ -137,6 +140,7 @@ def comparison_record(comparison: Comparison) -> dict[str, object]:
         "gained": comparison.gained,
         "lost": comparison.lost,
         "p_value": comparison.p_value,
+        "p_holm": comparison.p_holm,
         "test": comparison.test if comparison.p_value is not None else None,
         "disagreement": DISAGREEMENT if comparison.disagrees else "",
         "clusters": comparison.clusters,
@@ -148,7 +152,7 @@ def card_record(card: ProtocolCard) -> dict[str, object]:
     return {"protocol": card.name, "about": card.about, "ties": card.ties, "failures": card.failures}
 
 
-def _estimate_record(estimate: Estimate) -> dict[str, Any]:
+def estimate_record(estimate: Estimate) -> dict[str, Any]:
     return {
         "value": _finite(estimate.value),
         "low": _finite(estimate.low),

@@ -6,7 +6,8 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,10 @@ from tirjudge.statistics import (
     cluster_codes,
     cluster_digest,
     clustered_mcnemar,
+    detectable_difference,
     difference_interval,
     fault_of,
+    holm,
     mcnemar,
     unpaired_interval,
 )
@@ -274,6 +277,10 @@ class Comparison:
     """Number of clusters of common units, if some units belong together."""
     test: str = "McNemar, mid-p"
     """Name of the test behind the p value."""
+    detectable: Mapping[str, float] = field(default_factory=dict)
+    """The true difference that so many pairs would show with a power of 80 %; nan without an interval."""
+    p_holm: float | None = None
+    """The p value, corrected for the number of runs that are compared with the first (Holm 1979)."""
 
     @property
     def disagrees(self) -> bool:
@@ -340,7 +347,7 @@ def compare(
     tested = paired and protocol.card.intervals and not one.names
     gained, lost = _discordant(one, other) if tested else (None, None)
     p_value, test = _tested(one, other, gained, lost)
-    differences = {}
+    differences, detectable = {}, {}
     for name in names:
         before, after = figures[0][name], figures[1][name]
         value = _value(after) - _value(before)
@@ -351,6 +358,7 @@ def compare(
             bounds = central_interval(drawn[1][name] - drawn[0][name])
         elif paired:
             bounds = difference_interval(before, after, len(one.ids), one.clusters)
+            detectable[name] = detectable_difference(before, after, len(one.ids), one.clusters)
         else:
             bounds = unpaired_interval(before, after, (len(one.ids), len(other.ids)))
         differences[name] = Estimate(value, *bounds, n=n, no_interval=fault_of(before, after))
@@ -368,7 +376,26 @@ def compare(
         p_value=p_value,
         clusters=cluster_count(one) if paired else None,
         test=test,
+        detectable=detectable,
     )
+
+
+def with_holm(runs: Sequence[Sequence[Comparison]]) -> list[list[Comparison]]:
+    """Return comparisons of a first run with several others, a list for each of the others.
+
+    Under each protocol, p values are corrected for the number of the other runs.
+    """
+    tested: dict[str, list[float]] = {}
+    for one in chain.from_iterable(runs):
+        if one.p_value is not None:
+            tested.setdefault(one.card.name, []).append(one.p_value)
+    corrected = {name: iter(holm(found)) for name, found in tested.items() if len(found) > 1}
+
+    def with_correction(one: Comparison) -> Comparison:
+        left = corrected.get(one.card.name)
+        return one if left is None or one.p_value is None else replace(one, p_holm=next(left))
+
+    return [list(map(with_correction, compared)) for compared in runs]
 
 
 def cluster_count(units: Units) -> int | None:

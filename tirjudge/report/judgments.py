@@ -21,7 +21,7 @@ from tirjudge.evaluation.runs import (
     score_record,
     score_run,
 )
-from tirjudge.evaluation.scoring import Score, compare
+from tirjudge.evaluation.scoring import Comparison, Score, compare, with_holm
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
@@ -159,13 +159,18 @@ def comparisons(runs: Sequence[JudgedRun], seed: int = 0) -> list[dict[str, Any]
 
     Raises ValueError if the runs have no row in common, or one with another label.
     """
+    found = with_holm([_compared(runs[0], other, seed) for other in runs[1:]])
     return [
-        {"first": runs[0].name, "second": other.name, "tables": _compared(runs[0], other, seed)}
-        for other in runs[1:]
+        {
+            "first": runs[0].name,
+            "second": other.name,
+            "tables": [comparison_record(one) | {"percent": one.card.percent} for one in compared],
+        }
+        for other, compared in zip(runs[1:], found, strict=True)
     ]
 
 
-def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[dict[str, Any]]:
+def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[Comparison]:
     labels = LabelCheck((first.name, second.name))
     before, after = list(labels.first(first.rows)), list(labels.second(second.rows))
     found, unfit = fitting(
@@ -174,7 +179,7 @@ def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[dict[str, 
     )
     if not found:
         raise ValueError(f"{first.name} and {second.name} cannot be compared: {'; '.join(unfit)}")
-    return [comparison_record(one) | {"percent": one.card.percent} for one in found]
+    return found
 
 
 def joined(runs: Sequence[JudgedRun]) -> dict[str, Any]:

@@ -1,0 +1,73 @@
+"""Agreement of several judges on the same rows, whether they are right or not."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from tirjudge.evaluation.base import JudgedRow, decision
+from tirjudge.evaluation.calibration import class_of
+from tirjudge.evaluation.people import NO_VERDICT
+from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
+from tirjudge.evaluation.raters import alpha
+from tirjudge.evaluation.scoring import Estimate
+from tirjudge.statistics import Fitted, Mean, OfTable, cluster_codes, cluster_digest
+
+
+@dataclass(frozen=True, slots=True)
+class JudgesAgreement:
+    """Agreement of judges over the rows that all have decided; a tie is a class of its own."""
+
+    alpha: Estimate
+    """Krippendorff's alpha of all judges (nominal)."""
+    pairs: tuple[tuple[int, int, Estimate, Estimate], ...]
+    """For every two judges, by their number: the share of equal verdicts, and Cohen's kappa."""
+    clusters: int | None
+    """Number of clusters, if some rows belong together."""
+
+
+def judges_agreement(runs: Sequence[Iterable[JudgedRow]]) -> JudgesAgreement | None:
+    """Compare the verdicts of several runs; None if no row with two responses is decided in all of them."""
+    found: dict[tuple[str, str], list[int]] = {}
+    clusters: dict[tuple[str, str], str] = {}
+    for number, run in enumerate(runs):
+        for row in run:
+            key, verdict = (row.domain, row.id), class_of(decision(row))
+            if (
+                verdict != NO_VERDICT
+                and row.candidates > 1
+                and (number == 0 or len(found.get(key, ())) == number)
+            ):
+                found.setdefault(key, []).append(verdict)
+                clusters.setdefault(key, row.cluster)
+    kept = [key for key, verdicts in found.items() if len(verdicts) == len(runs)]
+    if not kept:
+        return None
+    classes = np.array([found[key] for key in kept], dtype=np.float64).T
+    codes = cluster_codes(array("Q", (cluster_digest(clusters[key]) for key in kept)))
+
+    def estimate(figure: Mean | OfTable | Fitted) -> Estimate:
+        fault = "" if isinstance(figure, Mean) else figure.fault
+        bounds = figure.interval(len(kept), codes)
+        return Estimate(
+            figure.value, *bounds, n=len(kept), no_interval=fault if math.isnan(bounds[0]) else ""
+        )
+
+    return JudgesAgreement(
+        alpha=estimate(alpha(classes, "nominal")),
+        pairs=tuple(
+            (
+                one,
+                other,
+                estimate(Mean((classes[one] == classes[other]).astype(np.float64))),
+                estimate(OfTable(cohen_kappa, *confusion(classes[one], classes[other]))),
+            )
+            for one, other in combinations(range(len(runs)), 2)
+        ),
+        clusters=None if codes is None else int(codes.max()) + 1,
+    )
