@@ -19,7 +19,7 @@ from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol
 from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
 from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
-from tirjudge.evaluation.protocols.win_rate import WIN_RATE
+from tirjudge.evaluation.protocols.win_rate import WIN_RATE, WIN_RATE_OF
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.runs import (
     DISAGREEMENT,
@@ -162,9 +162,15 @@ def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
     return {row["key"]: row["answer"] for row in rows}
 
 
-def headline(score: Score, run: str = "") -> str:
-    """Return the first figure of a score as a line to quote: value, interval, protocol, n and the run."""
-    figure = _first_known({name: one.value for name, one in score.estimates.items()})
+def headlines(score: Score, run: str) -> list[str]:
+    """Return the lines to quote of a score: the first figure, but the win rate of each of several models."""
+    models = [figure for figure in score.estimates if figure.startswith(WIN_RATE_OF)]
+    return [headline(score, run, figure) for figure in models] if len(models) > 1 else [headline(score, run)]
+
+
+def headline(score: Score, run: str = "", figure: str = "") -> str:
+    """Return a figure of a score, by default the first, with its interval, protocol, n and the run."""
+    figure = figure or _first_known({name: one.value for name, one in score.estimates.items()})
     estimate = score.estimates[figure]
     line = f"{figure} {_quoted(estimate, score.card)}, protocol {score.card.name}, n = {_n(estimate)}"
     line += _in_clusters(cluster_count(score.units)) + _without_interval(estimate)
@@ -411,7 +417,7 @@ def print_scored(
     if as_json:
         print(json.dumps([_record(one) for one in results], indent=2))
     else:
-        print("\n".join(headline(one.score, run.name) for one in results))
+        print("\n".join(line for one in results for line in headlines(one.score, run.name)))
         for line in who_won_lines([one.score for one in results]):
             print(line)
         if full:

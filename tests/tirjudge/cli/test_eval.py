@@ -214,6 +214,23 @@ def test_alpaca_eval_annotations(tmp_path: Path) -> None:
     assert scores["discrete win rate"] == pytest.approx((1 + 0.5 + 0.5 + 1) / 5)
 
 
+def test_every_model_of_alpaca_eval_annotations_has_a_line(tmp_path: Path) -> None:
+    """Model m1 wins every instruction and m2 none."""
+    rows = [
+        {"instruction": f"i{n}", "output_1": "a", "generator_1": "x", "output_2": "b", "generator_2": model}
+        | {"preference": preference}
+        for model, preference in (("m1", 2.0), ("m2", 1.0))
+        for n in range(12)
+    ]
+    path = tmp_path / "annotations.json"
+    path.write_text(json.dumps(rows))
+    run = command("score", path)
+    assert [line.split(" [")[0] for line in run.stdout.splitlines() if "win-rate" in line] == [
+        "win rate of m1 100.00 %",
+        "win rate of m2 0.00 %",
+    ]
+
+
 def judgebench_row(*responses: str, label: str = "A>B") -> dict[str, Any]:
     judgments = [{"judgment": {"response": text}, "decision": None} for text in responses]
     return {"pair_id": "p", "source": "mmlu-pro-law", "label": label, "judgments": judgments}

@@ -20,7 +20,13 @@ def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoi
     endpoint.script = counting
     rows = [
         {"id": "one", "prompt": "Which is longer?", "responses": ["aa", "b"], "label": "A", "tags": ["t"]},
-        {"id": "two", "prompt": "Which is longer?", "responses": ["a", "bb"], "label": "A", "domain": "d"},
+        {
+            "id": "two",
+            "prompt": "And which is longer now?",
+            "responses": ["a", "bb"],
+            "label": "A",
+            "domain": "d",
+        },
     ]
     write_rows(tmp_path / "rows.jsonl", rows)
     run = judge(tmp_path, "--pairwise", "rows.jsonl", "--output", "out.jsonl", *through(endpoint))
@@ -81,7 +87,7 @@ def test_a_benchmarks_own_columns_and_labels(tmp_path: Path, endpoint: EndpointS
     run = judge(tmp_path, "rows.jsonl", *options, *arguments)
     assert run.returncode == 0, run.stderr
     assert "Add.\n\n1 2" in endpoint.bodies[0]["messages"][0]["content"]
-    assert "n = 1 (ties" in run.stdout
+    assert "n = 1, protocol verdict (ties" in run.stdout
 
 
 def test_hostile_text_reaches_the_terminal_as_escapes(tmp_path: Path, endpoint: EndpointServer) -> None:
