@@ -153,7 +153,9 @@ class RowInspection:
 
     def notes(self) -> Iterator[str]:
         """Yield one line for each kind of unusual rows."""
-        for kind in (*self._kinds.values(), self._unread):
+        # Of a pipe, whose fault is said at the end, the labels are not reported twice.
+        labels = () if self.fault() else (self._unread,)
+        for kind in (*self._kinds.values(), *labels):
             if kind.count:
                 rows = f"{kind.count} of {self._rows} inspected rows"
                 have = "has" if kind.count == 1 else "have"
