@@ -188,7 +188,7 @@ class Ids:
 
     def repeated(self) -> str | None:
         """Return an id that occurs twice; None without one."""
-        hashes = np.sort(np.array(self._hashes))
+        hashes = np.sort(np.frombuffer(self._hashes, dtype=np.int64))
         if not (hashes[1:] == hashes[:-1]).any():
             return None
         return next((id for id, count in Counter(self).items() if count > 1), None)
@@ -198,7 +198,7 @@ class Ids:
 
         Ids with the same hash of 64 bits, one pair among 10**19, are taken to be equal.
         """
-        hashes, sought = np.array(other._hashes), np.array(self._hashes)
+        hashes, sought = (np.frombuffer(ids._hashes, dtype=np.int64) for ids in (other, self))
         order = np.argsort(hashes)
         places = order[np.searchsorted(hashes, sought, sorter=order).clip(max=len(order) - 1)]
         return np.where(hashes[places] == sought, places, -1)

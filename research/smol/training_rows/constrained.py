@@ -36,6 +36,9 @@ class Constrained:
     vocabulary: Sequence[str]
     allowed: Sequence[str]
     """The families that may appear."""
+    near: bool = False
+    """True if worse responses are the best one, edited: they break a part of a constraint rather than all of
+    it, which a text that never tried to keep the constraint does."""
     tried: Counter[str] = field(default_factory=Counter)
     """Attempts that led to no row, by reason."""
     _longer: int = 0
@@ -99,7 +102,10 @@ class Constrained:
         found: list[tuple[str, list[bool]]] = []
         for pattern in wanted:
             for _ in range(5):
-                base = natural if same or not found else self._natural(request, pen)
+                if self.near and found:
+                    base = found[0][0]
+                else:
+                    base = natural if same or not found else self._natural(request, pen)
                 text = self._edited(base, constraints, pattern, pen)
                 if text is not None and all(text != other for other, _ in found):
                     found.append((text, pattern))

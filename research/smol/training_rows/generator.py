@@ -32,7 +32,7 @@ from research.smol.training_rows.requests import (
     public_requests,
     vocabulary,
 )
-from research.smol.training_rows.rows import Draft, confirmed
+from research.smol.training_rows.rows import LISTWISE, PAIRWISE, Draft, confirmed
 from tirjudge.storage.run_folder import complete_file
 from tirjudge_environments.instruction_checks import IFEVAL
 
@@ -106,19 +106,28 @@ class Generator:
         rng = random.Random(f"{self.report.seed}/{name}")
         held = name == "heldout"
         code, general = round(_CODE * count), round(_GENERAL * count)
-        drafts = self._constrained(count - code - general, rng, held)
+        drafts = self._constrained(environments(rng, count - code - general), rng, held)
         drafts += self._general(general, rng, held)
         coded = coding_drafts(self._coding_pools(held), environments(rng, round(code * 1.5)), rng)
         self.report.generated["mbpp"] += len(coded)
         drafts += [draft for draft in coded if self._is_new(draft)][:code]
+        rows = self._confirmed(drafts, name)
+        rng.shuffle(rows)
+        self.report.rows[name] = rows
+        return rows
+
+    def near_misses(self, count: int) -> list[Draft]:
+        """Return confirmed pairs and lists whose worse responses are the best one, edited."""
+        rng = random.Random(f"{self.report.seed}/near misses")
+        kinds = [LISTWISE if number % 3 == 0 else PAIRWISE for number in range(count)]
+        return self._confirmed(self._constrained(kinds, rng, held=False, near=True), "near misses")
+
+    def _confirmed(self, drafts: Sequence[Draft], name: str) -> list[Draft]:
         agreed = confirmed(drafts, lambda line: self._say(f"{name}: {line}"))
         for draft, agrees in zip(drafts, agreed, strict=True):
             if not agrees:
                 self.report.disagreed.update(draft.families)
-        rows = [draft for draft, agrees in zip(drafts, agreed, strict=True) if agrees]
-        rng.shuffle(rows)
-        self.report.rows[name] = rows
-        return rows
+        return [draft for draft, agrees in zip(drafts, agreed, strict=True) if agrees]
 
     def _own(self) -> list[Request]:
         shared = self.report.shared.setdefault("own", Counter())
@@ -132,14 +141,16 @@ class Generator:
                 shared[overlap.benchmark] += 1
         return found
 
-    def _constrained(self, count: int, rng: random.Random, held: bool) -> list[Draft]:
+    def _constrained(
+        self, kinds: Sequence[str], rng: random.Random, held: bool, near: bool = False
+    ) -> list[Draft]:
         own, public = self._requests[held]
         by_genre: dict[str, list[Request]] = {}
         for request in own:
             by_genre.setdefault(request.genre, []).append(request)
-        maker = Constrained(rng, by_genre, public, self._vocabulary, self._allowed)
+        maker = Constrained(rng, by_genre, public, self._vocabulary, self._allowed, near)
         found: list[Draft] = []
-        for environment in environments(rng, count):
+        for environment in kinds:
             while True:
                 draft = maker.draft(environment)
                 if draft is not None:
@@ -148,7 +159,7 @@ class Generator:
                         found.append(draft)
                         break
             if len(found) % 500 == 0:
-                self._say(f"{len(found):,} of {count:,} rows drafted")
+                self._say(f"{len(found):,} of {len(kinds):,} rows drafted")
         self.report.failed.update(maker.tried)
         return found
 
