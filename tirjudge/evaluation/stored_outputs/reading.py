@@ -111,8 +111,8 @@ class Replay:
             for judged in self._read(row, position):
                 swaps.add(judged)
                 # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
-                # A set of hashes takes a quarter of the memory, and one of 60 bits less than one of 64; two rows
-                # of a million have the same in one of a million runs.
+                # A set of hashes takes a quarter of the memory, and 60 bits take less than 64; two of a
+                # million rows have the same hash in one of a million runs.
                 key = hash((judged.domain, judged.id, judged.tag("model"))) >> 4
                 if key not in known:
                     known.add(key)
