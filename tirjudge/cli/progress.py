@@ -241,7 +241,7 @@ class Summary:
         for name, value in lines:
             table.add_row(Text(name), Text(value))
         console.print(table)
-        console.print(headline(self.tally), style="bold")
+        console.print(headline(self.tally), style="bold", soft_wrap=True)
 
     def record(self) -> dict[str, Any]:
         """Return the summary as JSON values."""

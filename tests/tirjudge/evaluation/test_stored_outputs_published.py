@@ -76,7 +76,8 @@ def test_pandalm_verdicts(tmp_path: Path, name: str, published: tuple[float, ...
 
 def test_pandalm_annotators(tmp_path: Path) -> None:
     figures = replayed(tmp_path, PANDALM, "kappa")
-    assert {name: round(kappa) for name, kappa in figures.items()} == {
+    # The paper has no alpha of all annotators.
+    assert {name: round(kappa) for name, kappa in figures.items() if not name.startswith("alpha")} == {
         "annotators 1 and 2": 85,
         "annotators 1 and 3": 88,
         "annotators 2 and 3": 86,
