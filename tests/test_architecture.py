@@ -236,7 +236,7 @@ def test_the_wheel_holds_four_packages_and_their_data(wheel: zipfile.ZipFile) ->
         "tirjudge_environments/prompts/tir-pairwise.txt",
         "tirjudge_environments/prompts/mini-pairwise.txt",
         "tirjudge_training/recipes/smol.toml",
-        "tirjudge_training/smol/train.jsonl.gz",
+        "tirjudge_training/smol/train.jsonl.xz",
         "tirjudge/models/smol/adapter_model.safetensors",
         "tirjudge/models/smol/adapter_config.json",
         "tirjudge/models/smol/tirjudge.json",

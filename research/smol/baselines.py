@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--model", default="", help="the untuned model: a folder, `smol` or a hub id")
     parser.add_argument("--output", type=Path, help="write the lines as JSON")
     options = parser.parse_args()
-    packaged = [PACKAGED / name for name in ("warmup.jsonl.gz", "train.jsonl.gz")]
+    packaged = [PACKAGED / name for name in ("warmup.jsonl.xz", "train.jsonl.xz")]
     training = training_rows(options.train or [file for file in packaged if file.exists()])
     # The untuned model is slow and only compared on the development half.
     splits = options.split or (("development",) if options.model else SPLITS)

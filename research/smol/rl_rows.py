@@ -15,8 +15,8 @@ constraint does not separate them. Prints the number of rows by judge.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
+import lzma
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,15 +29,15 @@ from tirjudge.cli.output import log
 from tirjudge_environments import derive_seed
 from tirjudge_training.data.base import data_path
 
-TRAIN = Path("package:smol/train.jsonl.gz")
-WARMUP = Path("package:smol/warmup.jsonl.gz")
+TRAIN = Path("package:smol/train.jsonl.xz")
+WARMUP = Path("package:smol/warmup.jsonl.xz")
 
 Row = dict[str, Any]
 
 
 def _compared(file: Path, families: Sequence[str]) -> list[Row]:
     """Return the pairs and lists of a file whose constraints are all of these families."""
-    with gzip.open(data_path(file), "rt", encoding="utf-8") as lines:
+    with lzma.open(data_path(file), "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return [
         row

@@ -14,7 +14,7 @@ from tests.training.miniature import MINI, assignments
 from tirjudge.storage.run_folder import read_lines
 
 SMALL = (
-    "data.demonstrations=package:smol/warmup.jsonl.gz",
+    "data.demonstrations=package:smol/warmup.jsonl.xz",
     "demonstrations.rows=20",
     "warmup.sft.batch=4",
     "warmup.sft.micro_batch=4",

@@ -1,4 +1,4 @@
-"""Rows from files: JSON lines, JSON, CSV or Parquet, plain or gzip; bad rows are yielded, not raised."""
+"""Rows from files: JSON lines, JSON, CSV or Parquet, plain, gzip or xz; bad rows are yielded, not raised."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import lzma
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ STANDARD_INPUT = "-"
 
 _SUFFIXES: Mapping[str, RowFormat] = {".csv": "csv", ".parquet": "parquet"}
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_GZIP, _XZ, _PARQUET = b"\x1f\x8b", b"\xfd7zXZ\x00", b"PAR1"
 """The first bytes of a file of each kind."""
 _PARQUET_BATCH = 64
 
@@ -57,13 +58,13 @@ class BadRow:
 class RowFile:
     """A file of rows, or standard input (`-`). All formats but JSON documents are streamed.
 
-    gzip is decompressed while it is read. Without `format`, the suffix decides (.csv, .parquet, also before
-    .gz), else the first bytes: `[` begins an array, `PAR1` is Parquet, anything else is JSON lines. JSON may
-    also be an object whose `data` (or `rows`, `examples`, ...) is the list of rows, and pretty-printed
-    objects, one after the other. `notes` says so, in one line each.
+    gzip and xz are decompressed while they are read. Without `format`, the suffix decides (.csv, .parquet,
+    also before .gz and .xz), else the first bytes: `[` begins an array, `PAR1` is Parquet, anything else is
+    JSON lines. JSON may also be an object whose `data` (or `rows`, `examples`, ...) is the list of rows, and
+    pretty-printed objects, one after the other. `notes` says so, in one line each.
 
-    Raises ValueError, in one line, for a file without rows, an unknown format and damaged gzip, and OSError
-    for a file that cannot be opened.
+    Raises ValueError, in one line, for a file without rows, an unknown format and damaged compression, and
+    OSError for a file that cannot be opened.
     """
 
     def __init__(self, path: str, format: RowFormat | None = None, *, name: str = "") -> None:
@@ -240,17 +241,30 @@ def is_file_name(path: str) -> bool:
 def _suffix(path: str) -> str:
     """Return the suffix that names the format, in lower case: `.csv` for `rows.csv` and `rows.csv.gz`."""
     place = Path(path)
-    return (Path(place.stem) if place.suffix.lower() == ".gz" else place).suffix.lower()
+    return (Path(place.stem) if place.suffix.lower() in (".gz", ".xz") else place).suffix.lower()
 
 
-class _Gunzipped(gzip.GzipFile):
-    """The content of a gzip file; a damaged one raises ValueError in place of the library's four errors."""
+class _Decompressed(io.RawIOBase):
+    """The content of a compressed file, closed with it; reading damaged content raises ValueError."""
 
-    def read(self, size: int | None = -1) -> bytes:
+    def __init__(self, content: gzip.GzipFile | lzma.LZMAFile, file: io.BufferedReader, name: str) -> None:
+        """`content` reads from `file`; `name` is the file's name for messages."""
+        self._content, self._file, self._name = content, file, name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
         try:
-            return super().read(size)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{self.name}: the gzip data is cut off or damaged ({error})") from None
+            return self._content.readinto(buffer)
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+            raise ValueError(f"{self._name}: the compressed data is cut off or damaged ({error})") from None
+
+    def close(self) -> None:
+        if not self.closed:
+            self._content.close()
+            self._file.close()
+        super().close()
 
 
 def open_file(path: Path, name: str = "") -> io.BufferedReader:
@@ -270,11 +284,12 @@ def _opened_pipe(path: str, name: str) -> io.BufferedReader | None:
 
 
 def _decompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
-    if not file.peek(len(_GZIP)).startswith(_GZIP):
-        return file
-    content = _Gunzipped(name, fileobj=file)
-    content.myfileobj = file  # type: ignore[assignment] # which it then closes
-    return io.BufferedReader(content)
+    start = file.peek(len(_XZ))
+    if start.startswith(_GZIP):
+        return io.BufferedReader(_Decompressed(gzip.GzipFile(fileobj=file), file, name))
+    if start.startswith(_XZ):
+        return io.BufferedReader(_Decompressed(lzma.LZMAFile(file), file, name))
+    return file
 
 
 def _stripped(content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Generates the training data of the small real judge: warmup, train and heldout.jsonl.gz, with a card.
+"""Generates the training data of the small real judge: warmup, train and heldout.jsonl.xz, with a card.
 
     python -m research.smol.training_rows --sources DIR --output data/smol
 
@@ -42,8 +42,8 @@ def main(words: list[str] | None = None) -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     for name, size in SIZES.items():
         rows = generator.make(name, max(1, round(size * given.scale)))
-        write(rows, given.output / f"{name}.jsonl.gz", name)
-        print(f"{given.output / name}.jsonl.gz: {len(rows):,} rows")
+        write(rows, given.output / f"{name}.jsonl.xz", name)
+        print(f"{given.output / name}.jsonl.xz: {len(rows):,} rows")
     options = [f"--seed {given.seed}", *([f"--scale {given.scale:g}"] if given.scale != 1 else [])]
     options += [f"--without {name}" for name in named]
     command = f"{parser.prog} --sources DIR {' '.join(options)}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
+import lzma
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -215,17 +214,15 @@ def drawn_families(count: int, seed: int) -> list[str]:
 
 
 def write(rows: Sequence[Draft], path: Path, name: str) -> None:
-    """Write rows as gzipped JSON lines; equal rows give equal bytes."""
+    """Write rows as JSON lines compressed with xz; equal rows give equal bytes."""
     with complete_file(path) as out:
         out.write(compressed(rows, name))
 
 
 def compressed(rows: Sequence[Draft], name: str) -> bytes:
-    """Return rows as gzipped JSON lines."""
-    stored = io.BytesIO()
-    # Without a time and a file name, the bytes depend on the rows alone.
-    with gzip.GzipFile(fileobj=stored, mode="wb", compresslevel=9, mtime=0, filename="") as packed:
-        for number, draft in enumerate(rows):
-            row = draft.row(f"smol-{name}-{number:05d}")
-            packed.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
-    return stored.getvalue()
+    """Return rows as JSON lines compressed with xz."""
+    lines = [
+        json.dumps(draft.row(f"smol-{name}-{number:05d}"), ensure_ascii=False).encode() + b"\n"
+        for number, draft in enumerate(rows)
+    ]
+    return lzma.compress(b"".join(lines), preset=9 | lzma.PRESET_EXTREME)

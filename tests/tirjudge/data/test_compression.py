@@ -1,9 +1,11 @@
-"""Files of rows in gzip read like plain ones, and damaged ones are refused."""
+"""Files of rows in gzip and xz read like plain ones, and damaged ones are refused."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,18 +18,26 @@ ARRAY = json.dumps(ROWS).encode()
 TABLE = b"a,text\n" + b"".join(f"{row['a']},{row['text']}\n".encode() for row in ROWS)
 
 
-def compressed(content: bytes) -> bytes:
+COMPRESSIONS = pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress)])
+
+Compress = Callable[[bytes], bytes]
+
+
+def compressed(content: bytes, compress: Compress) -> bytes:
     """Two members, one after the other, as `cat a.gz b.gz` writes them."""
     half = len(content) // 2
-    return gzip.compress(content[:half]) + gzip.compress(content[half:])
+    return compress(content[:half]) + compress(content[half:])
 
 
+@COMPRESSIONS
 @pytest.mark.parametrize(
     ("name", "content"), [("rows.jsonl", LINES), ("rows.json", ARRAY), ("rows.csv", TABLE)]
 )
-def test_a_compressed_file_holds_the_rows_of_the_plain_one(tmp_path: Path, name: str, content: bytes) -> None:
-    path = tmp_path / f"{name}.gz"
-    path.write_bytes(compressed(content))
+def test_a_compressed_file_holds_the_rows_of_the_plain_one(
+    tmp_path: Path, name: str, content: bytes, suffix: str, compress: Compress
+) -> None:
+    path = tmp_path / f"{name}.{suffix}"
+    path.write_bytes(compressed(content, compress))
     assert is_file_name(str(path))
     file = RowFile(str(path))
     assert file.count() == len(ROWS)
@@ -37,15 +47,17 @@ def test_a_compressed_file_holds_the_rows_of_the_plain_one(tmp_path: Path, name:
     assert rows[0].where.startswith(str(path))
 
 
-def test_the_content_decides_whatever_the_suffix(tmp_path: Path) -> None:
+@COMPRESSIONS
+def test_the_content_decides_whatever_the_suffix(tmp_path: Path, suffix: str, compress: Compress) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(gzip.compress(LINES))
+    path.write_bytes(compress(LINES))
     assert [row.fields for row in RowFile(str(path)) if isinstance(row, Row)] == ROWS
 
 
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl.gz"
-    whole = compressed(LINES)
+@COMPRESSIONS
+def test_a_damaged_file_is_refused(tmp_path: Path, suffix: str, compress: Compress) -> None:
+    path = tmp_path / f"rows.jsonl.{suffix}"
+    whole = compressed(LINES, compress)
     for content in (whole[:-10], whole[:20] + bytes(20) + whole[40:]):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"data is cut off or damaged") as raised:

@@ -33,7 +33,7 @@ def test_the_files_of_a_pattern_are_one_run_and_an_unreadable_one_is_one_failure
     told = [line for line in run.stderr.splitlines() if line.startswith("shards/c")]
     assert len(told) == 2
     unread = "the rest of this file cannot be read: "
-    assert told[0].startswith(f"shards/c.jsonl.gz: {unread}the gzip data is cut off or damaged")
+    assert told[0].startswith(f"shards/c.jsonl.gz: {unread}the compressed data is cut off or damaged")
     assert told[1].startswith(f"shards/c2.parquet: {unread}not Parquet: ")
     judged = {row["id"] for row in results(folder / "out.jsonl")}
     assert judged >= {"a.jsonl:line-1", "a.jsonl:line-2", "p2", "p3", "p6", "p7"}

@@ -120,7 +120,7 @@ def test_the_table_knows_arms_that_found_nothing_to_demonstrate(tmp_path: Path) 
 def test_two_arms_share_a_warm_up_and_are_in_one_table(tmp_path: Path) -> None:
     """The second arm copies the warm-up of the first; the repeated command trains nothing."""
     arms = "".join(f"[arms.{arm}.sft]\nlearning_rate = {rate}\n" for arm, rate in (("a", 1e-3), ("b", 1e-4)))
-    shown = {"data.demonstrations": "package:smol/warmup.jsonl.gz", "demonstrations.rows": 4}
+    shown = {"data.demonstrations": "package:smol/warmup.jsonl.xz", "demonstrations.rows": 4}
     tuned = {"warmup.sft.batch": 2, "warmup.sft.micro_batch": 1}
     small = {**inputs(), **SMALL, **shown, **tuned}
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in small.items())

@@ -72,7 +72,7 @@ TRAIN = "train"
 
 
 def data_path(path: Path) -> Path:
-    """Return where the rows are: `package:smol/train.jsonl.gz` is a file of this package."""
+    """Return where the rows are: `package:smol/train.jsonl.xz` is a file of this package."""
     name = str(path)
     if not name.startswith(PACKAGE):
         return path

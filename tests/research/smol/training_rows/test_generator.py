@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 from pathlib import Path
 
 from research.smol.training_rows.__main__ import main
@@ -63,7 +63,7 @@ def test_the_command_writes_three_files_and_a_card(tmp_path: Path) -> None:
     output = tmp_path / "out"
     main(["--sources", str(sources), "--output", str(output), "--scale", "0.006"])
     for name in ("warmup", "train", "heldout"):
-        with gzip.open(output / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        with lzma.open(output / f"{name}.jsonl.xz", "rt", encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
         assert rows
         assert len({row["id"] for row in rows}) == len(rows)

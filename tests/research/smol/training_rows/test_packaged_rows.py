@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import random
 from collections import Counter
 from functools import cache
@@ -33,8 +33,8 @@ WITHOUT_ARGUMENTS = (
 
 @cache
 def rows(name: str) -> list[dict[str, Any]]:
-    path = FOLDER.joinpath(f"{name}.jsonl.gz")
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    path = FOLDER.joinpath(f"{name}.jsonl.xz")
+    return [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
 
 
 def draft(row: dict[str, Any]) -> Draft:
@@ -42,8 +42,8 @@ def draft(row: dict[str, Any]) -> Draft:
     return Draft(**own, source="", **row["demonstration"])
 
 
-def test_the_files_take_at_most_five_megabytes() -> None:
-    assert sum(len(FOLDER.joinpath(f"{name}.jsonl.gz").read_bytes()) for name in NAMES) <= 5_000_000
+def test_the_files_take_at_most_two_megabytes() -> None:
+    assert sum(len(FOLDER.joinpath(f"{name}.jsonl.xz").read_bytes()) for name in NAMES) <= 2_000_000
 
 
 @pytest.mark.parametrize("name", NAMES)
