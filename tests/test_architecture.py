@@ -10,6 +10,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import grimp
@@ -17,6 +18,7 @@ import pytest
 import yaml
 from packaging.licenses import canonicalize_license_expression
 
+import tirjudge_sandbox
 from benchmarks import layout
 
 ROOT = Path(__file__).parent.parent
@@ -283,7 +285,7 @@ def test_the_citation_is_valid() -> None:
     assert cited["cff-version"] == "1.2.0"
     assert cited["type"] in ("software", "dataset")
     assert all(isinstance(cited[key], str) and cited[key] for key in ("message", "title", "version"))
-    assert cited["version"] == project["version"]
+    assert cited["version"] == version("tirjudge") == tirjudge_sandbox.__version__
     assert cited["license"] in project["license"].split(" AND ")
     for work in (cited, *cited["references"]):
         assert all(author.keys() & {"name", "family-names"} for author in work["authors"])

@@ -15,6 +15,8 @@ from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.registry import open_sandbox
 from tirjudge_sandbox.untrusted_code import run_with_isolated
 
+__version__ = "0.1.0"  # of every distribution that is built from this repository
+
 __all__ = [
     "BlockingSandbox",
     "Execution",

@@ -6,9 +6,9 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal
 
+from tirjudge_sandbox import __version__
 from tirjudge_sandbox.base import Isolation, Program, Sandbox, SandboxUnavailable, Status
 from tirjudge_sandbox.server.app import create_app
 from tirjudge_sandbox.server.connections import ConnectionLimits, Connections, protocol_class
@@ -58,9 +58,7 @@ async def serve(
     tried = await box.run(Program(source=""))
     if tried.status is not Status.OK or tried.isolation is None:
         raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
-    app = create_app(
-        box, settings, version=version("tirjudge"), isolation=tried.isolation, notebooks=notebooks
-    )
+    app = create_app(box, settings, version=__version__, isolation=tried.isolation, notebooks=notebooks)
     isolation = tried.isolation
     await serve_app(app, listening, settings.intake.connections, lambda: started(isolation))
 

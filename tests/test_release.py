@@ -1,0 +1,123 @@
+"""What `.ci/release` builds: three distributions, in equal bytes each time; the sandbox installs alone."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from tirjudge_sandbox import __version__
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent
+MEGABYTE = 1_000_000
+
+
+def build(folder: Path) -> dict[str, str]:
+    """Build a release; returns the SHA-256 of each file."""
+    subprocess.run([sys.executable, ROOT / ".ci/release", folder], capture_output=True, check=True)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build(folder)
+    return folder
+
+
+def wheel(dist: Path, name: str) -> Path:
+    return dist / f"{name}-{__version__}-py3-none-any.whl"
+
+
+def metadata(path: Path) -> Message:
+    with zipfile.ZipFile(path) as built:
+        (name,) = [name for name in built.namelist() if name.endswith(".dist-info/METADATA")]
+        return message_from_bytes(built.read(name))
+
+
+def required(path: Path) -> list[str]:
+    """Return the requirements outside extras."""
+    return [text for text in metadata(path).get_all("Requires-Dist", []) if "extra ==" not in text]
+
+
+def test_equal_commits_give_equal_bytes(dist: Path, tmp_path: Path) -> None:
+    first = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in dist.iterdir()}
+    assert len(first) == 6
+    assert build(tmp_path / "again") == first
+
+
+def test_a_folder_with_files_is_refused(dist: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / ".ci/release", dist], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"{dist} is not empty: a release is built into a new folder\n"
+
+
+def test_each_package_is_in_one_wheel_and_each_wheel_requires_those_below(dist: Path) -> None:
+    owners: dict[str, str] = {}
+    for name in ("tirjudge_sandbox", "tirjudge_environments", "tirjudge"):
+        with zipfile.ZipFile(wheel(dist, name)) as built:
+            for package in {path.split("/")[0] for path in built.namelist() if ".dist-info/" not in path}:
+                assert owners.setdefault(package, name) == name
+    assert owners == {
+        "tirjudge_sandbox": "tirjudge_sandbox",
+        "tirjudge_environments": "tirjudge_environments",
+        "tirjudge": "tirjudge",
+        "tirjudge_training": "tirjudge",
+    }
+    assert required(wheel(dist, "tirjudge_sandbox")) == []
+    assert [text.split(">")[0] for text in required(wheel(dist, "tirjudge_environments"))] == [
+        "pydantic",
+        f"tirjudge-sandbox=={__version__}",
+    ]
+    assert {f"tirjudge-sandbox=={__version__}", f"tirjudge-environments=={__version__}"} <= set(
+        required(wheel(dist, "tirjudge"))
+    )
+    assert not {"dev", "docs"} & set(metadata(wheel(dist, "tirjudge")).get_all("Provides-Extra", []))
+
+
+def test_the_wheels_stay_small(dist: Path) -> None:
+    assert wheel(dist, "tirjudge").stat().st_size <= 12 * MEGABYTE
+    assert wheel(dist, "tirjudge_sandbox").stat().st_size <= MEGABYTE / 2
+
+
+def test_a_source_distribution_gives_the_same_wheel(dist: Path, tmp_path: Path) -> None:
+    for name in ("tirjudge_sandbox", "tirjudge_environments", "tirjudge"):
+        with tarfile.open(dist / f"{name}-{__version__}.tar.gz") as files:
+            files.extractall(tmp_path, filter="data")
+        source = tmp_path / f"{name}-{__version__}"
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+        subprocess.run(command, cwd=source, capture_output=True, check=True)
+        with zipfile.ZipFile(wheel(dist, name)) as ours, zipfile.ZipFile(wheel(tmp_path, name)) as theirs:
+            assert {entry.filename: entry.CRC for entry in ours.infolist()} == {
+                entry.filename: entry.CRC for entry in theirs.infolist()
+            }
+
+
+def test_the_sandbox_runs_alone_without_a_dependency(dist: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    python = environment / "bin" / "python"
+    before = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
+    install = [python, "-m", "pip", "install", "--no-index", wheel(dist, "tirjudge_sandbox")]
+    subprocess.run(install, capture_output=True, check=True)
+    program = (
+        "from tirjudge_sandbox import Program, open_sandbox_sync\n"
+        "with open_sandbox_sync() as sandbox:\n"
+        "    print(sandbox.run(Program('print(6 * 7)')).stdout)"
+    )
+    done = subprocess.run([python, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "42\n\n"
+    uninstall = [python, "-m", "pip", "uninstall", "--yes", "tirjudge-sandbox"]
+    subprocess.run(uninstall, capture_output=True, check=True)
+    assert {path for path in environment.rglob("*") if "__pycache__" not in path.parts} == before
