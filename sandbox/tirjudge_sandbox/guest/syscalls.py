@@ -3,7 +3,8 @@
 A program's calls that are not listed here are refused. Left out on purpose: sockets other than a socketpair,
 namespaces and mounts, `execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V
 IPC, message queues, keys, io_uring, bpf, perf, `sendmsg` (descriptors in flight hold more than a program may
-open), priority and affinity (a program shares its uid with the
+open), epoll (the kernel counts watches by file and descriptor number, so 256 descriptors make four million,
+and all programs of a user share one limit), priority and affinity (a program shares its uid with the
 template). Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`.
 """
 
@@ -38,21 +39,21 @@ capget=125 rt_sigpending=127 rt_sigtimedwait=128 rt_sigqueueinfo=129 rt_sigsuspe
 utime=132 mknod=133 statfs=137 fstatfs=138 getpriority=140 sched_getparam=143 sched_getscheduler=145
 sched_get_priority_max=146 sched_get_priority_min=147 sched_rr_get_interval=148 mlock=149 munlock=150
 prctl=157 arch_prctl=158 setrlimit=160 gettid=186 readahead=187 tkill=200 time=201 futex=202
-sched_getaffinity=204 epoll_create=213 getdents64=217 set_tid_address=218 restart_syscall=219
+sched_getaffinity=204 getdents64=217 set_tid_address=218 restart_syscall=219
 fadvise64=221 timer_create=222 timer_settime=223 timer_gettime=224 timer_getoverrun=225 timer_delete=226
-clock_gettime=228 clock_getres=229 clock_nanosleep=230 exit_group=231 epoll_wait=232 epoll_ctl=233
+clock_gettime=228 clock_getres=229 clock_nanosleep=230 exit_group=231
 tgkill=234 utimes=235 waitid=247 openat=257 mkdirat=258 mknodat=259 futimesat=261 newfstatat=262
 unlinkat=263 renameat=264 linkat=265 symlinkat=266 readlinkat=267 fchmodat=268 faccessat=269
 pselect6=270 ppoll=271 set_robust_list=273 get_robust_list=274 splice=275 tee=276 sync_file_range=277
-utimensat=280 epoll_pwait=281 signalfd=282 timerfd_create=283 eventfd=284 fallocate=285
-timerfd_settime=286 timerfd_gettime=287 signalfd4=289 eventfd2=290 epoll_create1=291 dup3=292 pipe2=293
+utimensat=280 signalfd=282 timerfd_create=283 eventfd=284 fallocate=285
+timerfd_settime=286 timerfd_gettime=287 signalfd4=289 eventfd2=290 dup3=292 pipe2=293
 preadv=295 pwritev=296 rt_tgsigqueueinfo=297 recvmmsg=299 prlimit64=302 getcpu=309
 renameat2=316 getrandom=318 membarrier=324 mlock2=325 copy_file_range=326 preadv2=327 pwritev2=328
 statx=332 rseq=334 pidfd_send_signal=424 pidfd_open=434 clone3=435 close_range=436 openat2=437
-faccessat2=439 epoll_pwait2=441 futex_waitv=449 fchmodat2=452
+faccessat2=439 futex_waitv=449 fchmodat2=452
 """,
     "aarch64": """
-getcwd=17 eventfd2=19 epoll_create1=20 epoll_ctl=21 epoll_pwait=22 dup=23 dup3=24 fcntl=25 ioctl=29
+getcwd=17 eventfd2=19 dup=23 dup3=24 fcntl=25 ioctl=29
 flock=32 mknodat=33 mkdirat=34 unlinkat=35 symlinkat=36 linkat=37 renameat=38 statfs=43 fstatfs=44
 truncate=45 ftruncate=46 fallocate=47 faccessat=48 chdir=49 fchdir=50 fchmod=52 fchmodat=53 openat=56
 close=57 pipe2=59 getdents64=61 lseek=62 read=63 write=64 readv=65 writev=66 pread64=67 pwrite64=68
@@ -74,13 +75,19 @@ munmap=215 mremap=216 clone=220 mmap=222 fadvise64=223 mprotect=226 msync=227 ml
 mincore=232 madvise=233 rt_tgsigqueueinfo=240 recvmmsg=243 wait4=260 prlimit64=261
 renameat2=276 getrandom=278 membarrier=283 mlock2=284 copy_file_range=285 preadv2=286 pwritev2=287
 statx=291 rseq=293 pidfd_send_signal=424 pidfd_open=434 clone3=435 close_range=436 openat2=437
-faccessat2=439 epoll_pwait2=441 futex_waitv=449 fchmodat2=452
+faccessat2=439 futex_waitv=449 fchmodat2=452
 """,
 }
 
 _UNIX_SOCKETS = {
-    "x86_64": "socket=41 connect=42 accept=43 bind=49 listen=50 sched_setscheduler=144 accept4=288",
-    "aarch64": "sched_setscheduler=119 socket=198 bind=200 listen=201 accept=202 connect=203 accept4=242",
+    "x86_64": """
+socket=41 connect=42 accept=43 bind=49 listen=50 sched_setscheduler=144 epoll_create=213 epoll_wait=232
+epoll_ctl=233 epoll_pwait=281 accept4=288 epoll_create1=291 epoll_pwait2=441
+""",
+    "aarch64": """
+epoll_create1=20 epoll_ctl=21 epoll_pwait=22 sched_setscheduler=119 socket=198 bind=200 listen=201
+accept=202 connect=203 accept4=242 epoll_pwait2=441
+""",
 }
 
 _NEWER = "mount_setattr=442 landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446"
@@ -105,7 +112,7 @@ def allowed() -> Mapping[str, int]:
 
 
 def unix_sockets() -> dict[str, int]:
-    """Return name and number of the further calls for listening and connecting through ZeroMQ."""
+    """Return name and number of the further calls for listening and connecting through ZeroMQ, with epoll."""
     return _numbers(_UNIX_SOCKETS[machine()])
 
 

@@ -16,6 +16,7 @@ import math
 import os
 import resource
 import select
+import selectors
 import signal
 import site
 import socket
@@ -76,6 +77,8 @@ class Template:
         self._base_processes = _process_floor() if self._contains else 0
         self._cpus = len(os.sched_getaffinity(0))
         preparation = settings.preparation
+        if not preparation.unix_sockets:
+            _forget_epoll()
         _warm_up(settings.sites, preparation.preload)
         self._check = (
             import_policy.check(frozenset(preparation.imports)) if preparation.imports is not None else None
@@ -247,6 +250,12 @@ def _warm_up(sites: list[str], preload: Sequence[str]) -> None:
             importlib.import_module(name)
     # numpy loads its generators on first use: do it once here instead of in every program.
     program.seed_generators(0)
+
+
+def _forget_epoll() -> None:
+    """Make Python behave as where there is no epoll, which programs may not call: asyncio then uses poll."""
+    selectors.DefaultSelector = selectors.PollSelector  # type: ignore[misc, assignment]
+    del selectors.EpollSelector, select.epoll
 
 
 def _default_signals() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -16,16 +17,20 @@ from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
 from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
 
+_POLL_SECONDS = 0.02
+
 
 async def start(placement: str, preparation: Preparation, disk_bytes: int) -> Worker:
     """Start a worker and wait until it is warm. Raises WorkerFailed, naming the step that failed."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
+    ours = None
     try:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
         with theirs:
             processes = _start_processes(placement, preparation, disk_bytes, theirs.fileno())
     except OSError as error:
-        ours.close()
+        if ours is not None:
+            ours.close()
         raise WorkerFailed(f"its interpreter does not start: {error}") from error
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -35,6 +40,8 @@ async def start(placement: str, preparation: Preparation, disk_bytes: int) -> Wo
         ours.close()
         if isinstance(error, TimeoutError):
             raise WorkerFailed(f"not ready after {START_SECONDS:.0f} s") from None
+        if isinstance(error, OSError):
+            raise WorkerFailed(f"the host cannot wait for it: {error}") from error
         raise
     return Worker(ours, isolation, disk_bytes, processes.end, processes.memory_group)
 
@@ -50,10 +57,11 @@ def _start_processes(placement: str, preparation: Preparation, disk_bytes: int, 
         settings = interpreter.unpivoted_settings(
             placement, control, preparation, disk_bytes, str(folder.path)
         )
-    group = MemoryGroup.create()
-    if group is not None:
-        settings = replace(settings, memory_group=group.processes, memory_kills=group.kills)
+    group = None
     try:
+        group = MemoryGroup.create()
+        if group is not None:
+            settings = replace(settings, memory_group=group.processes, memory_kills=group.kills)
         return _Processes(settings, folder, group)
     except OSError:
         if group is not None:
@@ -141,9 +149,17 @@ def _last_line(process: subprocess.Popen[bytes]) -> str:
 
 
 async def _readable(descriptor: int) -> None:
+    """Wait until a descriptor can be read, even while this user has reached the kernel's limit of watches."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except OSError:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        while not poll.poll(0):  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_SECONDS)
+        return
     try:
         await ready.wait()
     finally:

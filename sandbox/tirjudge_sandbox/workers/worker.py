@@ -90,8 +90,11 @@ class Worker:
         """
         self.programs += 1
         capture = Capture(asyncio.get_running_loop(), limits.output_bytes)
-        fetched = os.memfd_create("fetched", os.MFD_CLOEXEC) if program.fetch else None
+        fetched = None
         try:
+            capture.open()
+            if program.fetch:
+                fetched = os.memfd_create("fetched", os.MFD_CLOEXEC)
             if self._memory_group is not None:
                 self._memory_group.limit(limits)
             self._send(program, limits, capture, fetched, channel)
@@ -161,15 +164,16 @@ class Worker:
             fetch=program.fetch,
             seed=program.seed,
         )
-        stdin = wire.sealed(program.stdin.encode("utf-8", "surrogatepass")) if channel is None else channel
-        given = [payload.seal(), stdin]
         optional = [] if fetched is None else [fetched]
+        sealed = [payload.seal()]
         try:
+            if channel is None:
+                sealed.append(wire.sealed(program.stdin.encode("utf-8", "surrogatepass")))
+            given = sealed if channel is None else [*sealed, channel]
             socket.send_fds(self._control, [job.pack()], [*given, *capture.write_ends, *optional])
         finally:
-            for descriptor in given:
-                if descriptor != channel:
-                    os.close(descriptor)
+            for descriptor in sealed:
+                os.close(descriptor)
         capture.release()
 
     async def _ending(self, most_seconds: float) -> wire.Ending:
@@ -261,6 +265,9 @@ class Capture:
         self._taken: dict[int, bytearray] = {}
         self.write_ends: list[int] = []
         """Descriptors for the program: standard output, standard error."""
+
+    def open(self) -> None:
+        """Make the pipes. Raises OSError; `close` closes what was made."""
         for _ in ("stdout", "stderr"):
             read_end, write_end = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(read_end, False)

@@ -278,6 +278,11 @@ REFUSED = {
     },
     "a larger pipe": "import fcntl; fcntl.fcntl(1, 1031, 1 << 20)",
     "a memory file": "import os; os.memfd_create('tirjudge')",
+    # The kernel counts a watch for each number that a file has in each epoll, and has one limit for a user.
+    "watches": calling("if libc.epoll_create1(0) == -1: raise OSError(ctypes.get_errno(), 'refused')"),
+    "watches by the older call": calling(
+        "if libc.epoll_create(1) == -1: raise OSError(ctypes.get_errno(), 'refused')"
+    ),
     # A descriptor that is sent and not yet received is open, and no limit of the process counts it.
     "a descriptor in flight": "import os, socket; socket.send_fds(socket.socketpair()[0], [b'x'], [1])",
 }
@@ -319,18 +324,6 @@ while held: os.close(held.pop())
         count += 1
     found = count <= 256
     """),
-    "nested watching": """
-import select
-inner = select.epoll()
-for _ in range(100):
-    outer = select.epoll()
-    try:
-        outer.register(inner)
-    except OSError:
-        break
-    inner = outer
-found = True
-""",
     "locked pages": calling(
         "page = ctypes.create_string_buffer(1 << 20)\nfound = libc.mlock(page, 1 << 20) == -1"
     ),

@@ -200,6 +200,13 @@ async def test_limits_must_be_positive_and_finite(run, name):
             await run("pass", **{name: value})
 
 
+async def test_asyncio_works_where_it_was_loaded_before_the_program():
+    source = "import asyncio\nprint(type(asyncio.new_event_loop()._selector).__name__)\n"
+    source += "async def f(): return await asyncio.to_thread(pow, 2, 5)\nprint(asyncio.run(f()))"
+    async with LocalSandbox(capacity=1, preload=("asyncio",)) as box:
+        assert (await box.run(Program(source=source))).stdout == "PollSelector\n32\n"
+
+
 async def test_missing_preload_modules_are_skipped():
     async with LocalSandbox(capacity=1, preload=("no_such_module", "no_such.module", "fractions")) as box:
         ran = await box.run(Program(source="import sys; print('fractions' in sys.modules)"))

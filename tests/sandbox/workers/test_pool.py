@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
+import selectors
 import signal
 import subprocess
 import sys
@@ -14,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_sandbox import Limits, Program, Status
+from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.workers import fair_queue, interpreter, pool, worker
 from tirjudge_sandbox.workers.fair_queue import Backoff
@@ -163,6 +166,62 @@ async def test_no_descriptor_is_kept():
         for source in ("print(1)", "1/0", "while True: print(1)", "import time; time.sleep(9)"):
             await box.run(Program(source=source, fetch=("x",)), Limits(wall_seconds=0.3, output_bytes=1000))
         assert os.listdir("/proc/self/fd") == before
+
+
+class Watches(selectors.DefaultSelector):
+    """The selector of a loop; while `full` is set, its user has used up the kernel's limit of watches."""
+
+    full = False
+
+    def register(self, *arguments):
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().register(*arguments)
+
+
+def test_without_watches_runs_fail_and_the_sandbox_does_not():
+    watches = Watches()
+
+    async def run(full: bool, box: LocalSandbox) -> Status:
+        watches.full = full
+        return (await box.run(Program(source="print(1)"))).status
+
+    async def statuses() -> list[Status]:
+        async with LocalSandbox(capacity=1, preload=()) as box:
+            found = [await run(full, box) for full in (True, True, False)]
+            watches.full = True
+        with pytest.raises(SandboxUnavailable, match="No space left on device"):
+            await LocalSandbox(capacity=1, preload=()).__aenter__()
+        return found
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(watches)) as runner:
+        assert runner.run(statuses()) == [Status.SANDBOX_FAILED, Status.SANDBOX_FAILED, Status.OK]
+    assert started() == set()
+
+
+async def test_without_descriptors_runs_fail_and_lose_none():
+    """Each number of free descriptors fails another step."""
+    program = Program(source="print(1)", fetch=("x",))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        await box.run(program)
+        before, statuses = len(os.listdir("/proc/self/fd")), []
+        for free in range(12):
+            held = []
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+            with suppress(OSError):
+                while True:
+                    held.append(os.dup(0))
+            for descriptor in held[:free]:
+                os.close(descriptor)
+            statuses.append((await box.run(program)).status)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for descriptor in held[free:]:
+                os.close(descriptor)
+            assert (await box.run(program)).status is Status.OK
+            assert len(os.listdir("/proc/self/fd")) == before
+        assert set(statuses[:4]) == {Status.SANDBOX_FAILED}
+        assert set(statuses[-2:]) == {Status.OK}
 
 
 WITH_FILES = """
