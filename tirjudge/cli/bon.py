@@ -200,7 +200,8 @@ class BonRun:
             grades = await stack.enter_async_context(
                 Grades(self._companion("grades"), allow_weak_isolation=weak)
             )
-            picks = stack.enter_context(JsonLines(self._companion("picks"), truncate=True))
+            picks = stack.enter_context(JsonLines(self._companion("picks"), replace=True))
+            picks.append()  # none so far: earlier picks are chosen again
             tally = SolvedTally()
             with display:
                 completed = await self._select(judge, grades, picks, tally, display)

@@ -20,6 +20,7 @@ from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Completion, Context, Encoder, Usage
 
 _MILLION = 1_000_000
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _TEMPLATE_TOKENS = 64
 """An upper bound of the tokens that a chat template adds to one message."""
 
@@ -90,7 +91,10 @@ class Spending:
         limit: float | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Without a path nothing is stored. Raises ValueError for a limit without a price, and OSError."""
+        """Without a path nothing is stored. With `overwrite`, the first call replaces those of earlier runs.
+
+        Raises ValueError for a limit without a price, and OSError.
+        """
         if limit is not None and price is None:
             raise ValueError(
                 "a cost limit needs a price of a million tokens: give --price-in and --price-out"
@@ -102,8 +106,9 @@ class Spending:
         self._begun: dict[object, float] = {}
         """The monotonic time at which each call in flight began."""
         self._settled = asyncio.Event()
-        self._path, self._descriptor = path, None if path is None else _opened(path, overwrite)
-        for line in read_lines(path) if path is not None else ():
+        self._path, self._replaces = path, overwrite
+        self._descriptor = None if path is None else os.open(path, _FLAGS, 0o666)
+        for line in read_lines(path) if path is not None and not overwrite else ():
             self._add(Usage(line["prompt_tokens"], line["completion_tokens"]), line["seconds"])
 
     @property
@@ -144,6 +149,9 @@ class Spending:
     def add(self, usage: Usage, seconds: float) -> None:
         """Book a call that was answered."""
         if self._descriptor is not None:
+            if self._replaces:
+                os.ftruncate(self._descriptor, 0)
+                self._replaces = False
             line = {
                 "prompt_tokens": usage.prompt_tokens,
                 "completion_tokens": usage.completion_tokens,
@@ -165,7 +173,8 @@ class Spending:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # A refused run leaves nothing behind.
-        if error is not None and self._path is not None and not self.calls:
+        empty = self._descriptor is not None and not os.fstat(self._descriptor).st_size
+        if error is not None and self._path is not None and empty:
             self._path.unlink(missing_ok=True)
         self.close()
 
@@ -173,11 +182,6 @@ class Spending:
         self.calls += 1
         self.usage += usage
         self.seconds += seconds
-
-
-def _opened(path: Path, overwrite: bool) -> int:
-    truncate = os.O_TRUNC if overwrite else 0
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | truncate, 0o666)
 
 
 class MeteredGenerator:

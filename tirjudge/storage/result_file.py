@@ -44,26 +44,30 @@ class ResultFile:
     """A file with one JSON line per judged row, in the order in which they finished.
 
     `{path}.settings.json` records the settings that the rows were judged with, and `{path}.failed.jsonl` the
-    rows that failed, if any. Opened with the same settings, a run resumes. Raises ValueError, in one line,
-    for other settings and for a file that tirjudge did not write; Locked while another process writes it;
-    OSError.
+    rows that failed, if any. Opened with the same settings, a run resumes. With `overwrite`, the first row
+    that is appended replaces all earlier rows and their settings. Raises ValueError, in one line, for other
+    settings and for a file that tirjudge did not write; Locked while another process writes it; OSError.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path = path
         self._fresh = not (path.exists() and path.stat().st_size)
+        self._settings = settings
+        self._replaces = overwrite and not self._fresh
+        """True as long as the rows in the file are those of an earlier run that this one replaces."""
         self._sidecar, self.failures_path = settings_path(path), failures_path(path)
         if not overwrite:
             self._refuse_foreign_file()
         # Locks the file until it is closed: no other process changes its rows or settings.
-        self._lines = JsonLines(path, truncate=overwrite)
+        self._lines = JsonLines(path, replace=self._replaces)
         self._failure_lines: JsonLines | None = None
         self.digests: dict[str, str] = {}
         """Id of a judged row to the digest of its task."""
         try:
-            self._check_settings(settings)
-            # The failed rows are tried again by this run.
-            self.failures_path.unlink(missing_ok=True)
+            if not self._replaces:
+                self._check_settings()
+                # The failed rows are tried again by this run.
+                self.failures_path.unlink(missing_ok=True)
             for row in self.rows():
                 self.digests[row["id"]] = row["digest"]
         except BaseException:
@@ -72,21 +76,27 @@ class ResultFile:
 
     def rows(self) -> Iterator[JsonObject]:
         """Read all rows judged so far, earlier runs included."""
-        return read_lines(self.path)
+        return iter(()) if self._replaces else read_lines(self.path)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Append a judged row (with its `id` and `digest`); it is on the disk when this returns."""
+        if self._replaces:
+            self._lines.append()
+            self._write_settings()
+            if self._failure_lines is None:
+                self.failures_path.unlink(missing_ok=True)
+            self._replaces = False
         self._lines.append(row)
         self.digests[row["id"]] = row["digest"]
 
     def append_failure(self, failure: Mapping[str, Any]) -> None:
         if self._failure_lines is None:
-            self._failure_lines = JsonLines(self.failures_path)
+            self._failure_lines = JsonLines(self.failures_path, replace=True)
         self._failure_lines.append(failure)
 
     def failures(self) -> Iterator[JsonObject]:
         """Read the rows that failed in this run."""
-        return read_lines(self.failures_path)
+        return iter(()) if self._failure_lines is None else read_lines(self.failures_path)
 
     def close(self) -> None:
         self._lines.close()
@@ -114,12 +124,15 @@ class ResultFile:
                 "choose another --output, or --overwrite it"
             )
 
-    def _check_settings(self, settings: Mapping[str, Any]) -> None:
+    def _check_settings(self) -> None:
         if self.path.stat().st_size:
             remedy = "repeat them, choose another --output, or --overwrite"
-            refuse_other_settings(self.path, self._recorded(), settings, remedy=remedy)
-            return
-        record = {"tirjudge": version("tirjudge"), "settings": settings}
+            refuse_other_settings(self.path, self._recorded(), self._settings, remedy=remedy)
+        else:
+            self._write_settings()
+
+    def _write_settings(self) -> None:
+        record = {"tirjudge": version("tirjudge"), "settings": self._settings}
         write_atomically(self._sidecar, json.dumps(record, indent=2) + "\n")
 
     def _recorded(self) -> Mapping[str, Any]:

@@ -34,17 +34,19 @@ class DiskFull(RuntimeError):
 class JsonLines:
     """An append-only file of JSON objects, one per line, open for writing and locked until closed.
 
-    Opening drops what follows the last complete line: the rest of a killed writer. Raises Locked while
-    another process has the file open, and OSError if it cannot be written.
+    Opening drops what follows the last complete line: the rest of a killed writer. With `replace`, it drops
+    nothing, and the first rows that are appended replace the whole content. Raises Locked while another
+    process has the file open, and OSError if it cannot be written.
     """
 
-    def __init__(self, path: Path, *, truncate: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, replace: bool = False) -> None:
+        self.path, self._replace = path, replace
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             _lock(self._descriptor, path)
-            self._end = 0 if truncate else _intact_length(self._descriptor)
-            os.ftruncate(self._descriptor, self._end)
+            self._end = 0 if replace else _intact_length(self._descriptor)
+            if not replace:
+                os.ftruncate(self._descriptor, self._end)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -55,6 +57,9 @@ class JsonLines:
         Floats that JSON cannot represent (nan, inf) are written as null.
         """
         block = b"".join(encode_line(row) for row in rows)
+        if self._replace:
+            os.ftruncate(self._descriptor, 0)
+            self._replace = False
         try:
             view = memoryview(block)
             while view:

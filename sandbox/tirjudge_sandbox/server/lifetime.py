@@ -75,8 +75,8 @@ async def serve_app(
     server = bounded_server(app, limits, lifespan=lifespan)
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn catches the signals while it serves, and raises them again when it has ended. They must not
-        # end the process then, because the sandbox is not closed yet.
-        signal.signal(number, lambda *_: None)
+        # end the process then, because the sandbox is not closed yet. Earlier signals end the server as well.
+        signal.signal(number, server.handle_exit)
     started()
     await server.serve(sockets=[listening])
 

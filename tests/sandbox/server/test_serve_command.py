@@ -6,6 +6,9 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -57,6 +60,24 @@ def test_accepted_requests_are_finished_before_the_shutdown() -> None:
         assert [answer.result()["run_result"]["stdout"] for answer in asked] == ["1\n"] * 3
         with pytest.raises(httpx.ConnectError):
             running.run("")
+
+
+def test_a_signal_just_after_the_greeting_ends_the_server() -> None:
+    code = """
+        import asyncio, os, signal
+        from tirjudge_sandbox.server.connections import ConnectionLimits
+        from tirjudge_sandbox.server.guard import Access
+        from tirjudge_sandbox.server.lifetime import listen, serve_app
+
+        async def app(scope, receive, send):
+            pass
+
+        greet = lambda: os.kill(os.getpid(), signal.SIGTERM)
+        asyncio.run(serve_app(app, listen("127.0.0.1", 0, Access()), ConnectionLimits(), greet))
+        print("ended")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    assert subprocess.run(command, capture_output=True, timeout=60, check=True).stdout == b"ended\n"
 
 
 def test_killed_workers_cost_failures_and_no_wrong_results() -> None:

@@ -78,6 +78,37 @@ def test_other_settings_are_refused_and_named(tmp_path: Path, endpoint: Endpoint
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 1
 
 
+def test_overwrite_keeps_all_until_the_first_new_row(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """An earlier run with a failed row stays whole while starts of `--overwrite` fail."""
+    write_rows(tmp_path / "rows.jsonl", [*pairs(2), {"prompt": "No response."}])
+    assert judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint)).returncode == 1
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(before) == 5
+    again = ("rows.jsonl", "--overwrite", "--temperature", "0.5", *through(endpoint))
+    no_sandbox = ("--backend", "remote", "--backend-option", "url=http://127.0.0.1:9")
+    no_model = ("--no-tools", "--tier", "completions", "--tokenizer", "./missing")
+    for more, code in ((no_sandbox, 2), (no_model, 2)):
+        run = judge(tmp_path, *again, *more)
+        assert run.returncode == code, run.stderr
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    endpoint.script = lambda body: failure(401, "no such key")
+    run = judge(tmp_path, *again, "--no-tools")
+    assert "no row got a verdict" in run.stderr
+    failed = tmp_path / "rows.verdicts.jsonl.failed.jsonl"
+    assert "no such key" in failed.read_text()
+    assert "No response" not in failed.read_text()
+    kept = [path for path in before if path != failed]
+    assert {path: path.read_bytes() for path in kept} == {path: before[path] for path in kept}
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    assert judge(tmp_path, *again, "--no-tools").returncode == 0
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 1
+    settings = json.loads((tmp_path / "rows.verdicts.jsonl.settings.json").read_text())["settings"]
+    assert settings["temperature"] == 0.5
+    assert len(results(tmp_path / "rows.verdicts.jsonl.calls.jsonl")) == 1
+    assert not failed.exists()
+
+
 def test_a_row_changed_since_its_judgment_is_reported(tmp_path: Path, endpoint: EndpointServer) -> None:
     rows = pairs(2)
     write_rows(tmp_path / "rows.jsonl", rows)
