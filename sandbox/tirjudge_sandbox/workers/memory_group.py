@@ -23,6 +23,8 @@ _NAME = re.compile(r"tirjudge-(\d+)-\d+")
 _NUMBERS = itertools.count()
 _KERNEL_BYTES = 16 * MIB
 """Memory of the kernel that an honest program may need: page tables, descriptors, pipes."""
+_LEFT_BYTES = 32 * MIB
+"""Memory that programs may leave behind in a group: the kernel remembers the names that were looked up."""
 _REMOVALS, _REMOVAL_SECONDS = 100, 0.02
 
 
@@ -100,7 +102,7 @@ class MemoryGroup:
         try:
             if not Path(self.processes).read_text():
                 return False
-            self._base = int((self._path / self._version.usage).read_text())
+            self._base = self._used()
         except OSError:
             return False
         return True
@@ -109,18 +111,26 @@ class MemoryGroup:
         """Remove the group, which no process has joined. Raises OSError."""
         self._path.rmdir()
 
-    def limit(self, limits: Limits) -> None:
-        """Set the limit for the next program. Raises OSError.
+    def limit(self, limits: Limits) -> bool:
+        """Set the limit for the next program. Return False if the group needs to be replaced first.
 
         It is the memory of the warm worker, for each process of the program a copy of that and
-        `memory_bytes`, the working folder, and 16 MiB for the kernel.
+        `memory_bytes`, the working folder, and 16 MiB for the kernel. The group needs to be replaced once
+        earlier programs have left more than 32 MiB, or the kernel refuses the limit: taking that memory back
+        would cost the time of the next program.
         """
-        if limits == self._limits:
-            return
-        each = self._base + limits.memory_bytes
-        total = self._base + (1 + limits.processes) * each + limits.disk_bytes + _KERNEL_BYTES
-        self._write(self._version.limit, str(min(total, LARGEST_LIMIT)))
-        self._limits = limits
+        try:
+            left = self._used() - self._base
+            if left > _LEFT_BYTES and left - self._cached() > _LEFT_BYTES:
+                return False
+            if limits != self._limits:
+                each = self._base + limits.memory_bytes
+                total = self._base + (1 + limits.processes) * each + limits.disk_bytes + _KERNEL_BYTES
+                self._write(self._version.limit, str(min(total, LARGEST_LIMIT)))
+                self._limits = limits
+        except OSError:
+            return False
+        return True
 
     async def remove(self) -> None:
         """Remove the group, whose processes have ended. A later worker removes a group that stays."""
@@ -134,6 +144,13 @@ class MemoryGroup:
                 await asyncio.sleep(_REMOVAL_SECONDS)
             else:
                 return
+
+    def _used(self) -> int:
+        return int((self._path / self._version.usage).read_text())
+
+    def _cached(self) -> int:
+        stat = dict(map(str.split, (self._path / "memory.stat").read_text().splitlines()))
+        return sum(int(stat[name]) for name in self._version.cached)
 
     def _write(self, name: str, content: str) -> None:
         (self._path / name).write_text(content)

@@ -128,7 +128,7 @@ class Pool:
         seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, folder_bytes))
         self._free.remove(seat)
         try:
-            worker = await self._occupied(seat, folder_bytes)
+            worker = await self._occupied(seat, folder_bytes, limits)
             queued = asyncio.get_running_loop().time() - called
             with self._timed():
                 execution = await self._run_in(worker, program, limits, channel)
@@ -182,16 +182,19 @@ class Pool:
         else:
             self._queue.release()
 
-    async def _occupied(self, seat: _Seat, disk_bytes: int) -> Worker:
+    async def _occupied(self, seat: _Seat, disk_bytes: int, limits: Limits) -> Worker:
         """Return the seat's worker, or a new one if it has none, a lost, a worn-out or a wrong-sized one."""
         if self._start is None:
             raise RuntimeError(_CLOSED)
-        if seat.worker is not None and self._fitness(seat, disk_bytes) == _FITS:
-            return seat.worker
+        worker = seat.worker
+        if worker is not None and self._fitness(seat, disk_bytes) == _FITS and worker.limit(limits):
+            return worker
         await self._vacate(seat)
         await self._backoff.wait()
-        seat.worker = await self._started_worker(disk_bytes)
-        return seat.worker
+        worker = seat.worker = await self._started_worker(disk_bytes)
+        if not worker.limit(limits):
+            raise WorkerFailed("the memory of its control group cannot be limited")
+        return worker
 
     def _fitness(self, seat: _Seat, disk_bytes: int) -> int:
         if seat.worker is None or not seat.alive or seat.worker.programs >= self._most_programs:

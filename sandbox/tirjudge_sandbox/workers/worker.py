@@ -83,6 +83,10 @@ class Worker:
         poll.register(self._control, select.POLLIN)
         return not poll.poll(0)
 
+    def limit(self, limits: Limits) -> bool:
+        """Set the memory limit of the next program. Return False if another worker must run that."""
+        return self._memory_group is None or self._memory_group.limit(limits)
+
     async def run(self, program: Program, limits: Limits, channel: int | None = None) -> Execution:
         """Run one program. Cancelling this call kills the program before the cancellation propagates.
 
@@ -95,8 +99,6 @@ class Worker:
             capture.open()
             if program.fetch:
                 fetched = os.memfd_create("fetched", os.MFD_CLOEXEC)
-            if self._memory_group is not None:
-                self._memory_group.limit(limits)
             self._send(program, limits, capture, fetched, channel)
             capture.start(on_full=self._cancel)
             ending = await self._ending(limits.wall_seconds + _GRACE_SECONDS)

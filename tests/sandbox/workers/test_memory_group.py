@@ -76,6 +76,32 @@ for number in range(300_000):
     assert 0.9 * limit < peak <= limit < 40 * MIB
 
 
+def test_names_that_stay_in_memory_fail_no_later_program(before: set[Path]) -> None:
+    """The kernel refuses a limit below what it holds, and would take it back in the next program's time."""
+    source = """
+import os
+for number in range(150_000):
+    try:
+        os.stat(f"/usr/lib/{run}-{number}-{'x' * 150}")
+    except OSError:
+        pass
+"""
+
+    async def ended() -> list[tuple[Status, str]]:
+        found = []
+        async with LocalSandbox(capacity=1, preload=()) as box:
+            for memory in (512 * MIB, 4 * MIB, 4 * MIB):
+                program = Program(source=source, bindings={"run": secrets.token_hex(4)})
+                await box.run(program, Limits(memory_bytes=512 * MIB, disk_bytes=MIB))
+                ran = await box.run(QUICK, Limits(memory_bytes=memory, disk_bytes=MIB))
+                found.append((ran.status, ran.stdout))
+            assert box.stats().lost == 0
+        return found
+
+    assert asyncio.run(ended()) == [(Status.OK, "ran\n")] * 3
+    assert not groups() - before
+
+
 def test_groups_of_killed_hosts_are_removed(before: set[Path]) -> None:
     group = MemoryGroup.create()
     assert group is not None
