@@ -24,6 +24,7 @@ from tirjudge.serve.messages import (
     Questions,
     RewardRequest,
     RewardResponse,
+    SampleRequest,
 )
 from tirjudge.serve.service import Down, JudgeMetrics, JudgeServerSettings, JudgeService
 from tirjudge_sandbox import SandboxUnavailable
@@ -32,8 +33,8 @@ from tirjudge_sandbox.server.guard import App
 
 _PATHS = frozenset(
     {
-        "/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", CHAT, MODELS, "/healthz", "/readyz",
-        "/metrics",
+        "/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/remote_rm", CHAT, MODELS, "/healthz",
+        "/readyz", "/metrics",
     }
 )  # fmt: skip
 _RETRY = {"retry-after": "1"}
@@ -45,7 +46,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 _REWARDS: dict[int | str, dict[str, Any]] = {
     **_ANSWERS,
-    502: {"description": "The judge ended without a score for one of the queries, so there are no rewards."},
+    502: {"description": "The judge ended without a score, so there is no reward."},
 }
 _MEMBERS: dict[int | str, dict[str, Any]] = {
     **_ANSWERS,
@@ -106,8 +107,17 @@ def create_app(
     async def reward(asked: RewardRequest) -> RewardResponse:
         """Score the responses of a policy."""
         judgments = await service.judge(asked.questions(), "query")
-        rewards = [_reward(*numbered, settings.no_verdict_reward) for numbered in enumerate(judgments)]
+        rewards = [
+            _reward(f"query {index}", judgment, settings.no_verdict_reward)
+            for index, judgment in enumerate(judgments)
+        ]
         return RewardResponse.of(judgments, rewards)
+
+    @app.post("/remote_rm", responses=_REWARDS, tags=["slime"])
+    async def remote_rm(asked: SampleRequest) -> float:
+        """Score the response of a policy."""
+        (judgment,) = await service.judge([asked.question()], "response")
+        return _reward("the response", judgment, settings.no_verdict_reward)
 
     @app.get(MODELS, responses=REFUSALS, tags=["OpenAI"])
     async def models() -> ModelList:
@@ -151,8 +161,8 @@ def create_app(
     return served
 
 
-def _reward(index: int, judgment: Judgment, otherwise: float | None) -> float:
+def _reward(scored: str, judgment: Judgment, otherwise: float | None) -> float:
     reward = otherwise if judgment.score is None else judgment.score
     if reward is None:
-        raise NoScore(f"query {index}: the judge ended without a score ({judgment.stop.value})")
+        raise NoScore(f"{scored}: the judge ended without a score ({judgment.stop.value})")
     return reward

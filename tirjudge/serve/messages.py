@@ -1,4 +1,4 @@
-"""The requests and the responses of the judge server, in its own shapes and in those of OpenRLHF 0.11.2."""
+"""Requests and responses of the judge server, in its own shapes and in those of OpenRLHF and slime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_RESPONSES = 64
 MOST_CRITERIA = 64
 """The most criteria of one question."""
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>")
-"""OpenRLHF decodes a query with its special tokens, of which the last is the policy's end of turn."""
+"""OpenRLHF and slime decode a response with its special tokens; the last is the policy's end of turn."""
 _LONGEST_START = 40
 """Most characters of a tokenizer's first token, which may precede a query."""
 
@@ -183,6 +183,20 @@ class RewardRequest(Message):
             raise FieldRefused(text, "prompts")
         pairs = zip(self.query, self.prompts, strict=True)
         return [_question(index, query, prompt) for index, (query, prompt) in enumerate(pairs)]
+
+
+class SampleRequest(Message):
+    """A sample of slime's rollout, as its reward model `remote_rm` sends it."""
+
+    prompt: Prompt
+    response: Text
+    label: Text | None = None
+    """A reference answer that the judge is shown; an empty one is none."""
+
+    def question(self) -> JudgeRequest:
+        """Return the question of the sample."""
+        response = _without_end(self.response)
+        return JudgeRequest(prompt=self.prompt, responses=[response], reference=self.label or None)
 
 
 class RewardResponse(Message):

@@ -130,7 +130,8 @@ def test_requests_from_the_served_schema_are_answered(endpoint: EndpointServer) 
     with Server("--model", "m", "--base-url", endpoint.url, "--max-body", "1") as running:
         # 502 and 503 are in the schema; a judge without a score answers 502.
         assert fuzz_schema(running.url, 20, wait_briefly) == {
-            "/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/healthz", "/readyz", "/metrics",
+            "/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/remote_rm", "/healthz", "/readyz",
+            "/metrics",
             "/v1/chat/completions", "/v1/models",
         }  # fmt: skip
         assert running.ask().status_code == 200

@@ -199,6 +199,27 @@ def test_openrlhf_gets_a_reward_for_each_query(served: JudgeServer) -> None:
     }
 
 
+def test_slime_gets_a_number_for_a_sample() -> None:
+    """The request and the answer of `remote_rm` in slime's slime/rollout/rm_hub/__init__.py."""
+    seen: list[str] = []
+
+    def watching(context: Context) -> str:
+        seen.append(context.prompt.messages[-1].content)
+        return "MUMBLE" if "MUMBLE" in seen[-1] else "<score>3</score>"
+
+    chat = [{"role": "user", "content": "Name a prime above 10."}]
+    with judge_serving(ScriptedGenerator(watching)) as server:
+        answer = server.post("/remote_rm", {"prompt": chat, "response": "11<|im_end|>", "label": "11 or 13"})
+        assert (answer.status_code, answer.json()) == (200, 3.0)
+        assert "11 or 13" in seen[0]
+        assert "<|im_end|>" not in seen[0]
+        assert server.post("/remote_rm", {"prompt": "Ask.", "response": "x", "label": None}).json() == 3.0
+        refused = server.post("/remote_rm", {"prompt": "MUMBLE", "response": "x", "label": ""})
+        assert refused.status_code == 502
+        assert refused.json() == {"detail": "the response: the judge ended without a score (malformed)"}
+        assert server.post("/remote_rm", {"prompt": "Ask."}).status_code == 422
+
+
 def test_the_judge_sees_the_response_without_prompt_and_markers() -> None:
     seen: list[str] = []
 
