@@ -1,4 +1,4 @@
-"""What `.ci/release` builds: three distributions, in equal bytes each time; the sandbox installs alone."""
+"""Tests of the three distributions that `.ci/release` builds, and of the workflows that run it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks.installs import files
 from tirjudge_sandbox import __version__
 
 pytestmark = pytest.mark.slow
@@ -23,17 +24,20 @@ ROOT = Path(__file__).parent.parent
 MEGABYTE = 1_000_000
 
 
-def build(folder: Path) -> dict[str, str]:
-    """Build a release; returns the SHA-256 of each file."""
+def build(folder: Path) -> Path:
+    """Build a release into a folder."""
     subprocess.run([sys.executable, ROOT / ".ci/release", folder], capture_output=True, check=True)
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+    return folder
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    build(folder)
-    return folder
+    return build(tmp_path_factory.mktemp("dist"))
 
 
 def wheel(dist: Path, name: str) -> Path:
@@ -52,9 +56,9 @@ def required(path: Path) -> list[str]:
 
 
 def test_equal_commits_give_equal_bytes(dist: Path, tmp_path: Path) -> None:
-    first = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in dist.iterdir()}
+    first = hashes(dist)
     assert len(first) == 6
-    assert build(tmp_path / "again") == first
+    assert hashes(build(tmp_path / "again")) == first
 
 
 def test_a_folder_with_files_is_refused(dist: Path) -> None:
@@ -95,8 +99,8 @@ def test_the_wheels_stay_small(dist: Path) -> None:
 
 def test_a_source_distribution_gives_the_same_wheel(dist: Path, tmp_path: Path) -> None:
     for name in ("tirjudge_sandbox", "tirjudge_environments", "tirjudge"):
-        with tarfile.open(dist / f"{name}-{__version__}.tar.gz") as files:
-            files.extractall(tmp_path, filter="data")
+        with tarfile.open(dist / f"{name}-{__version__}.tar.gz") as source_files:
+            source_files.extractall(tmp_path, filter="data")
         source = tmp_path / f"{name}-{__version__}"
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
         subprocess.run(command, cwd=source, capture_output=True, check=True)
@@ -110,7 +114,7 @@ def test_the_sandbox_runs_alone_without_a_dependency(dist: Path, tmp_path: Path)
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     python = environment / "bin" / "python"
-    before = {path for path in environment.rglob("*") if "__pycache__" not in path.parts}
+    before = files(environment)
     install = [python, "-m", "pip", "install", "--no-index", wheel(dist, "tirjudge_sandbox")]
     subprocess.run(install, capture_output=True, check=True)
     program = (
@@ -122,7 +126,7 @@ def test_the_sandbox_runs_alone_without_a_dependency(dist: Path, tmp_path: Path)
     assert done.stdout == "42\n\n"
     uninstall = [python, "-m", "pip", "uninstall", "--yes", "tirjudge-sandbox"]
     subprocess.run(uninstall, capture_output=True, check=True)
-    assert {path for path in environment.rglob("*") if "__pycache__" not in path.parts} == before
+    assert files(environment) == before
 
 
 def test_the_workflows_pass_actionlint_and_run_every_part(tmp_path: Path) -> None:
