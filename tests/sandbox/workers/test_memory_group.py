@@ -22,6 +22,20 @@ def groups() -> set[Path]:
     return set(Path("/sys/fs/cgroup").glob(f"**/tirjudge-{os.getpid()}-*"))
 
 
+def lookups(count: int, longer: int = 0) -> Program:
+    """A program that looks up missing names, `longer` characters longer than they need to be."""
+    source = """
+import os
+for number in range(count):
+    try:
+        os.stat(f"/usr/lib/{run}-{number}-{'x' * longer}")
+    except OSError:
+        pass
+"""
+    # The kernel remembers the names of earlier runs, and would not charge for them again.
+    return Program(source=source, bindings={"run": secrets.token_hex(4), "count": count, "longer": longer})
+
+
 @pytest.fixture
 def before() -> set[Path]:
     """The groups of other sandboxes of this process, where this user may make groups."""
@@ -51,20 +65,10 @@ def test_full_sockets_of_all_processes_count(before: set[Path]) -> None:
 
 def test_directory_entries_count(before: set[Path]) -> None:
     """The kernel remembers each missing name that is looked up; the group makes it forget the oldest."""
-    source = """
-import os
-for number in range(300_000):
-    try:
-        os.stat(f"/usr/lib/{run}-{number}")
-    except OSError:
-        pass
-"""
 
     async def used() -> tuple[int, int]:
         async with LocalSandbox(capacity=1, preload=()) as box:
-            # The kernel remembers the names of earlier runs, and would not charge for them again.
-            program = Program(source=source, bindings={"run": secrets.token_hex(4)})
-            ended = await box.run(program, Limits(memory_bytes=MIB, disk_bytes=MIB))
+            ended = await box.run(lookups(300_000), Limits(memory_bytes=MIB, disk_bytes=MIB))
             assert ended.status is Status.OK
             (group,) = groups() - before
             version_1 = (group / "memory.max_usage_in_bytes").exists()
@@ -78,21 +82,12 @@ for number in range(300_000):
 
 def test_names_that_stay_in_memory_fail_no_later_program(before: set[Path]) -> None:
     """The kernel refuses a limit below what it holds, and would take it back in the next program's time."""
-    source = """
-import os
-for number in range(150_000):
-    try:
-        os.stat(f"/usr/lib/{run}-{number}-{'x' * 150}")
-    except OSError:
-        pass
-"""
 
     async def ended() -> list[tuple[Status, str]]:
         found = []
         async with LocalSandbox(capacity=1, preload=()) as box:
             for memory in (512 * MIB, 4 * MIB, 4 * MIB):
-                program = Program(source=source, bindings={"run": secrets.token_hex(4)})
-                await box.run(program, Limits(memory_bytes=512 * MIB, disk_bytes=MIB))
+                await box.run(lookups(150_000, longer=150), Limits(memory_bytes=512 * MIB, disk_bytes=MIB))
                 ran = await box.run(QUICK, Limits(memory_bytes=memory, disk_bytes=MIB))
                 found.append((ran.status, ran.stdout))
             assert box.stats().lost == 0
