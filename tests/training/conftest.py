@@ -48,6 +48,14 @@ SCORES = ("<score>3</score>", "<score>7</score>")
 """Each of these is one token, so that a model of a few thousand weights can write it."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def our_tests_first() -> Iterator[None]:
+    """Test files that are launched as scripts import these tests; ppi-python installs a `tests` as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        yield
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[EndpointServer]:
     """A model server for the tests of one file; each test sets a script and clears the recorded requests."""
