@@ -1,7 +1,7 @@
 """A report over many rows: page size, build time, peak memory, and the time until Chromium shows it.
 
     OMP_NUM_THREADS=1 python -m benchmarks.report_size                # 10,000 rows
-    OMP_NUM_THREADS=1 python -m benchmarks.report_size --rows 1000 --screenshot docs/report.png
+    OMP_NUM_THREADS=1 python -m benchmarks.report_size --rows 1000 --screenshot report.png
 
 A scripted judge judges 24 pairs in both orders, with programs in the sandbox. The rows of the measured
 file are copies of these, as the result writer wrote them, each with an id, a length and words of its own.

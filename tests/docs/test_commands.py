@@ -32,6 +32,7 @@ FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]")
 LOCALHOST = "--base-url http://localhost:8000/v1"
 QWEN = f"--model Qwen/Qwen3-8B {LOCALHOST}"
 VERDICTS = "examples/instructions.verdicts.jsonl"
+CSV = "tirjudge judge examples/rows.csv --column responses=response_a,response_b"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Runs:
     """Name of a file that the command reads to the repository's file in its place."""
     more: str = ""
     """Words that are added, so that the command takes seconds."""
+    code: int = 0
+    """Its exit code."""
 
 
 RUNS = {
@@ -52,16 +55,23 @@ RUNS = {
     "tirjudge judge examples/instructions.jsonl": Runs(
         "2 rows", more=f"--model {TRAINED} --limit 2 --max-tokens 200"
     ),
-    f"tirjudge judge --pairwise examples/pairs.jsonl {QWEN} --output verdicts.jsonl": Runs("4 rows"),
-    "tirjudge show verdicts.jsonl --random 3": Runs("verdict: response", files={"verdicts.jsonl": VERDICTS}),
-    "tirjudge reproduce verdicts.jsonl": Runs(
-        "same", files={"verdicts.jsonl": "examples/miniature.verdicts.jsonl"}
+    "tirjudge show instructions.verdicts.jsonl tides": Runs(
+        "verdict: response", files={"instructions.verdicts.jsonl": VERDICTS}
     ),
-    "tirjudge report verdicts.jsonl -o report.html": Runs("report.html", files={"verdicts.jsonl": VERDICTS}),
-    f"tirjudge score {VERDICTS} --protocol both-orders": Runs("accuracy"),
+    CSV: Runs("who won", more=f"--model {TRAINED} --limit 2 --max-tokens 200"),
+    f"{CSV} --min-accuracy 0.9": Runs(
+        "--min-accuracy is 0.9", more=f"--model {TRAINED} --limit 4 --max-tokens 200", code=1
+    ),
+    f"tirjudge judge examples/pairs.jsonl {QWEN}": Runs("4 rows"),
+    "tirjudge report rows.verdicts.jsonl -o report.html": Runs(
+        "report.html", files={"rows.verdicts.jsonl": VERDICTS}
+    ),
+    "tirjudge show examples/miniature.verdicts.jsonl --wrong": Runs("wrong"),
     f"tirjudge compare examples/miniature.verdicts.jsonl {VERDICTS}": Runs("accuracy"),
+    # docs/results.md, evaluation.md and training.md
+    f"tirjudge reproduce {VERDICTS}": Runs("same"),
+    f"tirjudge score {VERDICTS} --protocol both-orders --protocol position": Runs("accuracy"),
     "tirjudge train": Runs("total", more="--plan"),
-    f"tirjudge bon examples/candidates.jsonl {QWEN}": Runs("oracle", answer="<score>5</score>"),
     # docs/judge.md
     f"tirjudge judge examples/rows.csv {QWEN}": Runs("8 rows"),
     f"tirjudge judge examples/criteria.jsonl {QWEN}": Runs(
@@ -83,8 +93,10 @@ RUNS = {
 """Command to what it prints. Every command of README is here or in `ELSEWHERE`."""
 ELSEWHERE = {
     f"tirjudge eval judgebench {QWEN}": "tests/tirjudge/evaluation/test_benchmarks.py",
+    "tirjudge train --data examples/labels.jsonl --plan": "tests/docs/test_adapt_page.py",
+    "tirjudge train --data examples/labels.jsonl": "tests/docs/test_adapt_page.py",
 }
-"""Command of README that needs the hub, to a test that runs its code."""
+"""Command that needs the hub or the embedded model, to a test that runs its code."""
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +139,7 @@ def test_a_command_runs(command: str, folder: Path, endpoint: EndpointServer) ->
     words = shlex.split(ADDRESS.sub(endpoint.url, command))[1:]
     fast = FAST if words[0] in {"bon", "judge"} else ()
     done = CliRunner().invoke(app, [*words, *fast, *shlex.split(wanted.more)])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == wanted.code, done.output
     assert wanted.prints in done.stdout + done.stderr
 
 

@@ -55,8 +55,7 @@ CONSTRAINT = {"prompt": "p", "instruction_id_list": ["punctuation:no_comma"], "k
 EXTENSIONS = "tests/test_extending_docs.py"
 ADDS = "def add(a, b):\n    return a + b\n"
 RUNS = {
-    "README.md#1": Runs("A\n"),
-    "README.md#2": Runs("ok 3\n\n"),
+    "README.md#1": Runs("A\n42\n"),
     "attacks.md#1": Runs("True\n", names={"response_a": ADDS}, program=True),
     "endpoints.md#1": Runs(),
     "evaluation.md#1": Runs(

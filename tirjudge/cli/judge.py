@@ -76,6 +76,8 @@ class BatchRun:
     """Further settings that every verdict of the result file shares."""
     as_json: bool = False
     """Print the summary as JSON."""
+    min_accuracy: float | None = None
+    """A lower accuracy of the labelled rows is a failure; a share from 0 to 1."""
     quiet: bool = False
     """Leave standard output to the caller: the summary goes to standard error."""
     _weights: str = ""
@@ -86,7 +88,8 @@ class BatchRun:
     def run(self) -> bool:
         """Judge the rows without a result and print the summary.
 
-        Returns True if every row has a result and at least one has a verdict, which may be left open.
+        Returns True if every row has a result, at least one has a verdict, which may be left open, and the
+        accuracy is not below `min_accuracy`.
         """
         refuse_input(self.output, self.rows)
         options = self.options
@@ -144,7 +147,15 @@ class BatchRun:
         answered = tally.verdicts + tally.open
         if not answered:
             say(f"tirjudge {self.command}: no row got a verdict: {self._why(results)}")
-        return completed and not tally.failed and bool(answered)
+        return completed and not tally.failed and bool(answered) and self._accurate(tally)
+
+    def _accurate(self, tally: Tally) -> bool:
+        """Return whether the accuracy is high enough, and say so if it is not."""
+        if self.min_accuracy is None or (tally.labelled and tally.accuracy.rate >= self.min_accuracy):
+            return True
+        found = f"the accuracy is {tally.accuracy}" if tally.labelled else "no row has a label"
+        say(f"tirjudge {self.command}: {found}, and --min-accuracy is {self.min_accuracy:g}")
+        return False
 
     def _won(self, tally: Tally) -> WhoWon | None:
         """Return who won, for which the rows of earlier runs into the same file are read too."""
@@ -274,6 +285,16 @@ def judge(
         bool,
         typer.Option("--json", help="Print the summary as JSON.", rich_help_panel="Output"),
     ] = False,
+    min_accuracy: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Exit with code 1 if the accuracy of the labelled rows is below, for CI.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
     column: ColumnOption = None,
     labels: LabelsOption = "",
     input_format: Annotated[
@@ -289,8 +310,8 @@ def judge(
 ) -> None:
     """Judge a file of rows. The same command resumes an interrupted run.
 
-    Exit codes: 0 all rows judged, 1 some failed or none got a verdict, 2 usage or no rows, 130 interrupted.
-    A verdict that is left open is a result.
+    Exit codes: 0 all rows judged, 1 some failed, none got a verdict or the accuracy is too low, 2 usage or no
+    rows, 130 interrupted. A verdict that is left open is a result.
     """
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
     target = output_file(output, file, "verdicts", streamed=True)
@@ -305,6 +326,7 @@ def judge(
         output=target,
         rows=rows,
         as_json=as_json,
+        min_accuracy=min_accuracy,
     )
     judged = run.run()
     for note in rows.left():

@@ -134,3 +134,20 @@ main()
     assert local.returncode == 2
     assert len(local.stderr.splitlines()) == 1
     assert "tirjudge[local]" in local.stderr
+
+
+def test_an_accuracy_below_the_threshold_is_an_exit_code(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Three of four labelled rows are right; the row without a label does not count."""
+    rows = [{**row, "label": "B" if row["id"] == "p3" else "A"} for row in pairs(4)]
+    write_rows(tmp_path / "rows.jsonl", [*rows, {"prompt": "Question 9", "responses": ["x", "y"]}])
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    command = ("rows.jsonl", "--no-tools", "--order", "given", *through(endpoint))
+    for share, code in (("0.75", 0), ("0.76", 1)):
+        run = judge(tmp_path, *command, "--min-accuracy", share)
+        assert run.returncode == code, run.stderr
+    assert run.stderr.splitlines()[-1] == (
+        "tirjudge judge: the accuracy is 75.0% [30.1%, 95.4%], n = 4, and --min-accuracy is 0.76"
+    )
+    write_rows(tmp_path / "unlabelled.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
+    run = judge(tmp_path, "unlabelled.jsonl", *command[1:], "--min-accuracy", "0")
+    assert (run.returncode, "no row has a label" in run.stderr) == (1, True)

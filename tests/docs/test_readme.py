@@ -1,0 +1,51 @@
+"""The README is short, and its commands print what it shows, with the embedded model."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.docs.blocks import ROOT, blocks
+from tests.tirjudge.smollm2 import needs_smollm2, use_converted
+from tirjudge.cli import app
+
+PAGE = ROOT / "README.md"
+
+
+def shown() -> list[tuple[str, list[str]]]:
+    """Return the README's commands with the lines of output below them."""
+    found: list[tuple[str, list[str]]] = []
+    for block in blocks((PAGE,)):
+        for line in block.code.splitlines() if block.language == "console" else ():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            elif line != "...":
+                found[-1][1].append(line)
+    return found
+
+
+def test_the_readme_has_at_most_900_words() -> None:
+    assert len(PAGE.read_text(encoding="utf-8").split()) <= 900
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@needs_smollm2
+def test_the_commands_print_the_lines_that_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_converted(tmp_path / "cache", monkeypatch)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    commands = shown()
+    assert [command.split()[1] for command, _ in commands] == ["judge", "show", "judge"]
+    for command, lines in commands:
+        done = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert done.exit_code == 0, done.output
+        printed = [line.rstrip() for line in done.stdout.splitlines()]
+        assert [line for line in lines if line not in printed] == []
+        assert [line for line in printed if line in lines][: len(lines)] == lines, "in this order"
