@@ -13,9 +13,13 @@ from tests.training.one_batch import ONE_BATCH
 from tests.training.train_command import train
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.models.resolve import ModelNote, read_note
+from tirjudge.models.resolve import ModelNote, embedded_model, read_note
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Message, Prompt
+from tirjudge_training.data.rows import RowData
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import load
+from tirjudge_training.run.run import context
 
 
 def rows(folder: Path) -> Path:
@@ -77,3 +81,11 @@ def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
 
     assert asyncio.run(opening()) == ""
     assert asyncio.run(opening(enable_thinking=True)) == "<think>\n"
+
+
+def test_the_embedded_judge_has_the_note_of_its_recipe() -> None:
+    recipe = load(Recipe, "smol")
+    note = context(recipe, RowData(recipe.data, recipe.environments), Path(), print).note
+    assert note["formats"].keys() == {"tir-pairwise", "tir-listwise", "tir-pointwise"}
+    embedded = read_note(embedded_model()).model_dump(mode="json")
+    assert {key: embedded[key] for key in note} == note
