@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from examples.miniature.synthesis import heldout_tasks
 from tirjudge.cli import app
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.templates import conversation_text
+from tirjudge_environments.messages import conversation_text
 from tirjudge_environments.types import derive_seed
 
 ATTACKS = (

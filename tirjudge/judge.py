@@ -138,14 +138,20 @@ class Judge:
         self._opened = False
 
     def compare(
-        self, prompt: Conversation, a: str, b: str, *, criteria: Criteria | None = None, reference: str = ""
+        self,
+        prompt: Conversation,
+        a: Conversation,
+        b: Conversation,
+        *,
+        criteria: Criteria | None = None,
+        reference: str = "",
     ) -> Judgment:
         """Choose the better of two responses.
 
         With `criteria` each is judged in a dialogue of its own: `.criteria` has the verdicts, `.scores` the
         aggregates from 0 to 1, and the higher aggregate is the choice. The judge is shown a `reference`.
 
-        Raises TypeError for arguments that are no texts, ValueError for an invalid prompt or criterion,
+        Raises TypeError for arguments of another type, ValueError for an invalid prompt or criterion,
         GeneratorFailed or SandboxUnavailable if the model or the sandbox fails, and as `open` does.
         """
         return self._loop().run(self._judge(prompt, {"a": a, "b": b}, "pairwise", criteria, reference))
@@ -153,7 +159,7 @@ class Judge:
     def score(
         self,
         prompt: Conversation,
-        response: str,
+        response: Conversation,
         *,
         criteria: Criteria | None = None,
         reference: str = "",
@@ -164,7 +170,7 @@ class Judge:
     def rank(
         self,
         prompt: Conversation,
-        responses: Sequence[str],
+        responses: Sequence[Conversation],
         *,
         pointwise: bool = False,
         criteria: Criteria | None = None,
@@ -206,7 +212,7 @@ class Judge:
     def reward_group(
         self,
         prompt: Conversation,
-        completions: Sequence[str],
+        completions: Sequence[Conversation],
         options: GroupOptions = GroupOptions(),
         *,
         criteria: Criteria | None = None,
@@ -216,7 +222,7 @@ class Judge:
 
         Criteria and reference are as for `compare`, and belong to every comparison.
 
-        Raises TypeError for arguments that are no texts, ValueError for an invalid prompt, a group of one, an
+        Raises TypeError for arguments of another type, ValueError for an invalid prompt, a group of one, an
         unknown method and a budget that is too small, and GeneratorFailed or SandboxUnavailable as `compare`
         does. Questions that were asked before, until the judge is closed, are not asked again. A comparison
         that `abstain_below` leaves open has no influence on a reward, like one without a verdict.
@@ -224,7 +230,13 @@ class Judge:
         return self._loop().run(self._reward_group(prompt, completions, options, criteria, reference))
 
     async def acompare(
-        self, prompt: Conversation, a: str, b: str, *, criteria: Criteria | None = None, reference: str = ""
+        self,
+        prompt: Conversation,
+        a: Conversation,
+        b: Conversation,
+        *,
+        criteria: Criteria | None = None,
+        reference: str = "",
     ) -> Judgment:
         """Choose the better of two responses, as `compare` does."""
         return await self._await(self._judge(prompt, {"a": a, "b": b}, "pairwise", criteria, reference))
@@ -232,7 +244,7 @@ class Judge:
     async def ascore(
         self,
         prompt: Conversation,
-        response: str,
+        response: Conversation,
         *,
         criteria: Criteria | None = None,
         reference: str = "",
@@ -245,7 +257,7 @@ class Judge:
     async def arank(
         self,
         prompt: Conversation,
-        responses: Sequence[str],
+        responses: Sequence[Conversation],
         *,
         pointwise: bool = False,
         criteria: Criteria | None = None,
@@ -258,7 +270,7 @@ class Judge:
     async def areward_group(
         self,
         prompt: Conversation,
-        completions: Sequence[str],
+        completions: Sequence[Conversation],
         options: GroupOptions = GroupOptions(),
         *,
         criteria: Criteria | None = None,
@@ -318,7 +330,7 @@ class Judge:
     async def _judge(
         self,
         prompt: Conversation,
-        responses: Mapping[str, str],
+        responses: Mapping[str, Conversation],
         kind: Kind | None,
         criteria: Criteria | None,
         reference: str,
@@ -336,7 +348,7 @@ class Judge:
     async def _reward_group(
         self,
         prompt: Conversation,
-        completions: Sequence[str],
+        completions: Sequence[Conversation],
         options: GroupOptions,
         criteria: Criteria | None,
         reference: str,

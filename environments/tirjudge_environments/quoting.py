@@ -34,6 +34,7 @@ _CONTROL_TOKEN = re.compile(
     # sentencepiece, Gemma, Seed; the tags of Qwen's native tools, which are tokens too
     r"|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|seed:[a-z]{1,9}|tool_calls?|tool_response)>"
 )
+_MARK = re.compile(r"\.\.\. ?[0-9,]+ characters left out ?\.\.\.")
 _LONGEST = 1000
 """Characters of a line that are normalised. No line of a prompt is longer where it borders on a slot."""
 
@@ -82,3 +83,19 @@ def quote_control_tokens(text: str) -> str:
     ends none and stays.
     """
     return _CONTROL_TOKEN.sub(lambda token: f"{token[0][0]} {token[0][1:]}", text)
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """Return the text, or its first and last `limit` / 2 characters around a count of those left out.
+
+    In a text that is cut, a line that reads like this count is quoted: there is one real one.
+    """
+    if len(text) <= limit:
+        return text
+    head, tail = text[: limit - limit // 2], text[len(text) - limit // 2 :]
+    mark = f"... {len(text) - limit} characters left out ..."
+    return f"{quote_lines(head, _is_mark)}\n{mark}\n{quote_lines(tail, _is_mark)}"
+
+
+def _is_mark(line: str) -> bool:
+    return _MARK.fullmatch(line) is not None

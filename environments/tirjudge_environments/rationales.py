@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from tirjudge_environments.templates import conversation_text, load_template
+from tirjudge_environments.messages import conversation_text
+from tirjudge_environments.templates import load_template
 from tirjudge_environments.types import Malformed, Message, Prompt, Question
 
 START, END = "<RESULT_START>", "<RESULT_END>"

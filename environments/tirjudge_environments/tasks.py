@@ -7,14 +7,22 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge_environments.messages import is_transcript
 from tirjudge_environments.orders import letter, letters
-from tirjudge_environments.types import Criterion, JudgeTask, Message
+from tirjudge_environments.types import Criterion, JudgeTask, Message, Response, ToolCall, ToolSpec
 
-_ROLES = ("system", "user", "assistant")
+_ROLES: Mapping[str, Literal["system", "user", "assistant", "tool"]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+"""Role in a row to role of a message."""
 _TIE = re.compile(r"tie|[A-Z]+(=[A-Z]+)+", re.IGNORECASE)
 _RANKING = re.compile(r"[A-Z]+(>{1,2}[A-Z]+)+|[A-Z]+(<{1,2}[A-Z]+)+", re.IGNORECASE)
 _PAIR = re.compile(r"[A-Z]+(>{1,2}|<{1,2})[A-Z]+", re.IGNORECASE)
@@ -80,7 +88,7 @@ class Columns(ColumnPlaces):
     that the row has, or the column that was named.
     """
 
-    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"reference", "criteria", "sources"})
+    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"reference", "criteria", "sources", "tools"})
 
     id: str = "id"
     prompt: str = "prompt"
@@ -105,6 +113,8 @@ class Columns(ColumnPlaces):
     sources: str = ""
     """Names of the responses' sources, a list: `model_a,model_b`. Without them, the names of the columns
     that hold one response each: `responses=gpt_answer,claude_answer`."""
+    tools: str = "tools"
+    """Tools that were offered for the responses, a list in OpenAI's form, which the judge is shown."""
 
 
 DEFAULT_COLUMNS = Columns()
@@ -120,13 +130,15 @@ def read_task(
     """Convert a row to a task; raises RowError.
 
     The prompt is a text or a list of chat messages. A response is a text, a number, or a list of chat
-    messages, of which the last one counts. A label is an index counted from 0, a letter, a ranking (`A>B`),
-    or a tie (`tie`, `A=B`: then the task has no best response). The ranking of a pair and a tie also give the
-    strength of the preference: `gold["strength"]` is 2 for `A>>B`, 1 for `A>B`, 0 for a tie. `labels`
-    translates a dataset's own values first, such as {"1": "A", "2": "B", "0": "tie"}; any other value is an
-    error. NaN, with which tables mark a missing value, is an error in a prompt and in a response, and counts
-    as absent elsewhere. Gold scores become `gold["scores"]`; without a label, the response with the unique
-    highest gold score is the label. Sources are named by their column, or by the columns of the responses.
+    messages: a transcript if any of them calls a tool or is a tool's result, or if the first of several is
+    the assistant's. Any other list repeats the prompt, and its last message counts. A label is an index
+    counted from 0, a letter, a ranking (`A>B`), or a tie (`tie`, `A=B`: then the task has no best response).
+    The ranking of a pair and a tie also give the strength of the preference: `gold["strength"]` is 2 for
+    `A>>B`, 1 for `A>B`, 0 for a tie. `labels` translates a dataset's own values first, such as
+    {"1": "A", "2": "B", "0": "tie"}; any other value is an error. NaN, with which tables mark a missing
+    value, is an error in a prompt and in a response, and counts as absent elsewhere. Gold scores become
+    `gold["scores"]`; without a label, the response with the unique highest gold score is the label. Sources
+    are named by their column, or by the columns of the responses.
     """
     candidates, label, part = _candidates(row, columns)
     said = _label_text(_optional(row, columns, "label"), labels)
@@ -145,6 +157,7 @@ def read_task(
         reference=_reference(_optional(row, columns, "reference")),
         criteria=_criteria(_optional(row, columns, "criteria")),
         sources=_sources(row, columns, part, len(candidates)),
+        tools=_tools(_optional(row, columns, "tools")),
     )
 
 
@@ -191,7 +204,7 @@ def _step(value: Any, step: str) -> Any:
     return _MISSING
 
 
-def _candidates(row: Mapping[str, Any], columns: Columns) -> tuple[tuple[str, ...], int | None, str]:
+def _candidates(row: Mapping[str, Any], columns: Columns) -> tuple[tuple[Response, ...], int | None, str]:
     """Return the responses, the label if their columns determine it, and the part that holds them."""
     for part in _response_parts(columns):
         first = columns.find(row, part)
@@ -267,10 +280,15 @@ def _parsed(value: Any) -> Any:
         return None
 
 
-def _responses(values: Iterable[Any]) -> Iterator[str]:
+def _responses(values: Iterable[Any]) -> Iterator[Response]:
     for position, value in enumerate(values):
         name = f"response {letter(position)}"
-        yield _messages(value, name)[-1].content if _is_chat(value) else _text(value, name)
+        yield _said(_messages(value, name)) if _is_chat(value) else _text(value, name)
+
+
+def _said(messages: tuple[Message, ...]) -> Response:
+    several = len(messages) > 1 and messages[0].role == "assistant"
+    return messages if several or is_transcript(messages) else messages[-1].content
 
 
 def _prompt(value: Any) -> tuple[Message, ...]:
@@ -293,13 +311,63 @@ def _messages(value: list[Any], name: str) -> tuple[Message, ...]:
 
 
 def _message(value: Any, name: str) -> Message:
-    if not isinstance(value, Mapping) or value.get("role") not in _ROLES:
+    role = _ROLES.get(str(value.get("role"))) if isinstance(value, Mapping) else None
+    if role is None:
         raise RowError(f"{name}: not a chat message with a role of {', '.join(_ROLES)} and a content")
-    content = value.get("content")
+    content, given = value.get("content"), value.get("tool_calls")
+    if given and (role != "assistant" or not isinstance(given, list)):
+        raise RowError(f"{name}: tool_calls must be a list in a message of the assistant")
+    calls = tuple(_call(call, f"{name}, call {number}") for number, call in enumerate(given or (), 1))
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
         content = "".join(_text(part, f"{name}, content") for part in parts)
-    return Message(value["role"], _text(content, f"{name}, content"))
+    # OpenAI's form has null next to calls, and some tools have no result.
+    if content is None and (calls or role == "tool"):
+        content = ""
+    return Message(
+        role,
+        _text(content, f"{name}, content"),
+        calls,
+        _word(value, "tool_call_id", name) if role == "tool" else "",
+        _word(value, "name", name),
+    )
+
+
+def _call(value: Any, name: str) -> ToolCall:
+    """Return a call in OpenAI's form, or without the wrapper `function`; arguments may be an object."""
+    called = value.get("function", value) if isinstance(value, Mapping) else None
+    if not isinstance(called, Mapping) or not isinstance(called.get("name"), str):
+        raise RowError(f"{name}: not a tool call with a function that has a name and arguments")
+    arguments = called.get("arguments")
+    if isinstance(arguments, Mapping):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(_word(value, "id", name), called["name"], _text(arguments, f"{name}, arguments"))
+
+
+def _word(value: Mapping[str, Any], key: str, name: str) -> str:
+    """Return a text that may be absent; empty if it is."""
+    found = value.get(key)
+    return "" if found is None else _text(found, f"{name}, {key}")
+
+
+def _tools(value: Any) -> tuple[ToolSpec, ...]:
+    if value is None or value == "":  # an empty cell of a table
+        return ()
+    found = _parsed(value)
+    if not isinstance(found, list):
+        raise RowError("tools must be a list of tools in OpenAI's form, or empty (--columns tools=)")
+    return tuple(_tool(tool, f"tool {number}") for number, tool in enumerate(found, 1))
+
+
+def _tool(value: Any, name: str) -> ToolSpec:
+    """Return a tool in OpenAI's form, or without the wrapper `function`."""
+    tool = value.get("function", value) if isinstance(value, Mapping) else None
+    if not isinstance(tool, Mapping) or not isinstance(tool.get("name"), str):
+        raise RowError(f"{name}: not an object with a name, a description and parameters")
+    parameters = tool.get("parameters") or {}
+    if not isinstance(parameters, Mapping):
+        raise RowError(f"{name}, parameters: {_kind(parameters)}, not a JSON schema")
+    return ToolSpec(tool["name"], _word(tool, "description", name), dict(parameters))
 
 
 def _text(value: Any, name: str) -> str:

@@ -24,10 +24,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import chain
 
+from tirjudge_environments.messages import conversation_text, is_transcript, texts_of, tools_text
 from tirjudge_environments.orders import letters
 from tirjudge_environments.quoting import Reads, quote_lines, visible
-from tirjudge_environments.types import Criterion, JudgeTask, Message, derive_seed
+from tirjudge_environments.types import Criterion, JudgeTask, derive_seed
 
 _FOLDER = files("tirjudge_environments") / "prompts"
 _SLOT = re.compile(r"\{(prompt|response|response [A-Z]+|letter)\}")
@@ -119,30 +121,28 @@ def _template_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name.removesuffix(".txt") for entry in _FOLDER.iterdir()))
 
 
-def conversation_text(messages: Sequence[Message]) -> str:
-    """Return the judged conversation as one text: a single user message alone, else turns with roles."""
-    if len(messages) == 1 and messages[0].role == "user":
-        return messages[0].content
-    return "\n\n".join(f"{message.role.capitalize()}: {message.content}" for message in messages)
-
-
 def question_text(task: JudgeTask, family: str = "") -> str:
-    """Return what the judge is asked: the judged conversation, then the reference answer and the criteria.
+    """Return what the judge is asked: the judged conversation, tools, the reference answer and the criteria.
 
-    These are framed by a tag that no text of the task contains, so that none can end its part or forge
-    another one. A task without them is its conversation alone. In a family of prompts with files
-    `{family}-criterion-positive.txt` and `-negative.txt`, criteria take the place of the conversation, each
-    in one line.
+    All but a conversation without tools are framed by a tag that no text of the task contains, so that none
+    can end its part or forge another one. A task without them is its conversation alone. In a family of
+    prompts with files `{family}-criterion-positive.txt` and `-negative.txt`, criteria take the place of the
+    conversation and its tools, each in one line.
     """
-    conversation = conversation_text(task.prompt)
-    texts = (conversation, task.reference, *task.candidates, *(one.text for one in task.criteria))
+    conversation, tools = conversation_text(task.prompt), tools_text(task.tools)
+    shown = (conversation, task.reference, *chain.from_iterable(map(texts_of, task.candidates)))
+    texts = (*shown, *(one.text for one in task.criteria), *([tools] if tools else []))
     reference = [_framed("reference", "reference", task.reference, texts)] if task.reference else []
-    if not task.criteria:
-        return "\n\n".join([conversation, *reference])
-    if f"{family}-criterion-positive" in _template_names():
+    if task.criteria and f"{family}-criterion-positive" in _template_names():
         return "\n\n".join([*(_in_one_line(one, family) for one in task.criteria), *reference])
+    if is_transcript(task.prompt):
+        conversation = _framed("conversation", "conversation", conversation, texts)
+    offered = [_framed("tools", "tools", tools, texts)] if tools else []
+    asked = [conversation, *offered, *reference]
+    if not task.criteria:
+        return "\n\n".join(asked)
     criteria = [_framed(f"criterion-{one.polarity}", "criterion", one.text, texts) for one in task.criteria]
-    return "\n\n".join([conversation, *reference, load_template("criteria").text, *criteria])
+    return "\n\n".join([*asked, load_template("criteria").text, *criteria])
 
 
 def _in_one_line(criterion: Criterion, family: str) -> str:

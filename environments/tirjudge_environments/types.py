@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -12,11 +12,47 @@ from tirjudge_sandbox import Execution, Status
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One chat message of the conversation that is judged, or of the judge's own prompt."""
+class ToolCall:
+    """A native tool call, as the judge or an agent that is judged made it."""
 
-    role: Literal["system", "user", "assistant"]
+    id: str
+    name: str
+    arguments: str
+    """Unparsed JSON text. The model wrote it, so it may be anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool that the `tool` protocol offers to the judge, or that was offered to an agent that is judged."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON schema of the arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message of the conversation or the transcript that is judged, or of the judge's own prompt."""
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    """Empty where OpenAI's form has null, next to calls of tools."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    """The id of the call whose result a message of the role `tool` is."""
+    name: str = ""
+    """The name of the author, or of the tool; empty if it has none."""
+
+    def __repr__(self) -> str:
+        """Describe the message without empty fields, on which some seeds depend."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        shown = (f"{name}={value!r}" for name, value in given.items() if value or name == "content")
+        return f"Message({', '.join(shown)})"
+
+
+Response = str | tuple[Message, ...]
+"""A response: a text, or the messages of a transcript."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +74,7 @@ class JudgeTask:
 
     id: str
     prompt: tuple[Message, ...]
-    candidates: tuple[str, ...]
+    candidates: tuple[Response, ...]
     label: int | None = None
     """Index of the best one in `candidates`; None when it is not known."""
     domain: str = ""
@@ -54,6 +90,8 @@ class JudgeTask:
     shows all criteria, and the judge engine asks for each one in a dialogue of its own."""
     sources: tuple[str, ...] = ()
     """Name of the model or person behind each candidate, which no prompt shows; empty when unknown."""
+    tools: tuple[ToolSpec, ...] = ()
+    """The tools that were offered to whoever responded; empty when unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +105,6 @@ class View:
     criterion: int | None = None
     """Index of the criterion that the rollout was about; None if it was about the whole task. Names of views
     are unique within a criterion."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A native tool that the `tool` protocol offers to the model."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    """JSON schema of the arguments."""
 
 
 THINK = "<think>"
@@ -107,16 +135,6 @@ class Finish(StrEnum):
     LENGTH = "length"
     """`Sampling.max_tokens` or the end of the model's context was reached."""
     TOOL_CALL = "tool_call"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A native tool call as the model made it."""
-
-    id: str
-    name: str
-    arguments: str
-    """Unparsed JSON text. The model wrote it, so it may be anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tirjudge_environments import Refused, RunCode, TirPairwise
-from tirjudge_environments.programs.outputs import cut_middle, output_text
+from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.programs.recording import RecordingSandbox, ReplaySandbox
+from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import Execution, Program, Status
 

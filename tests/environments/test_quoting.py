@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge_environments import RunCode, TirPairwise, TirPointwise
 from tirjudge_environments.parsing import find_fences
-from tirjudge_environments.programs.outputs import cut_middle, quote_fences
-from tirjudge_environments.quoting import quote_control_tokens, quote_lines, visible
+from tirjudge_environments.programs.outputs import quote_fences
+from tirjudge_environments.quoting import cut_middle, quote_control_tokens, quote_lines, visible
 from tirjudge_environments.templates import load_template
 from tirjudge_sandbox import Execution, Status
 

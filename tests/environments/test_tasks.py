@@ -94,7 +94,7 @@ def test_a_conversation_keeps_its_turns_and_the_text_of_its_parts() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"prompt": [{"role": "tool", "content": "x"}], "response": "a"}, "prompt, message 1"),
+        ({"prompt": [{"role": "critic", "content": "x"}], "response": "a"}, "prompt, message 1"),
         (
             {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "a"},
             "prompt, message 1, content is missing",

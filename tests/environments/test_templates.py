@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tirjudge_environments import Message, TirPairwise
-from tirjudge_environments.templates import Template, conversation_text, load_template
+from tirjudge_environments.messages import conversation_text
+from tirjudge_environments.templates import Template, load_template
 
 GOLDEN = Path(__file__).parent / "golden"
 RESPONSES = {

@@ -189,10 +189,16 @@ def test_an_unreachable_endpoint_raises() -> None:
     [
         (lambda judge: judge.compare(None, "x", "y"), "prompt must be a text or a list of .*, not None"),
         (lambda judge: judge.compare(["p"], "x", "y"), "prompt must be a text or a list of chat messages"),
-        (lambda judge: judge.compare("p", "x", float("nan")), "b must be a text, not float"),
-        (lambda judge: judge.score("p", ["x"]), "response must be a text, not list"),
+        (
+            lambda judge: judge.compare("p", "x", float("nan")),
+            "b must be a text or a list of chat messages .*, not float",
+        ),
+        (
+            lambda judge: judge.score("p", ["x"]),
+            "response must be a text or a list of chat messages .*, not list",
+        ),
         (lambda judge: judge.rank("p", "abc"), "responses must be a list of texts, not a single text"),
-        (lambda judge: judge.rank("p", ["x", None]), r"responses\[1\] must be a text, not None"),
+        (lambda judge: judge.rank("p", ["x", None]), r"responses\[1\] must be a text or a list .*, not None"),
         (lambda judge: judge.batch("rows.jsonl"), "rows must be a list of mappings, not str"),
     ],
 )

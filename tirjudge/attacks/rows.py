@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ from tirjudge.attacks.families import Attack, Target
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
 from tirjudge.judging.judge_engine import Kind
-from tirjudge_environments import JudgeTask
+from tirjudge_environments import JudgeTask, Response
+from tirjudge_environments.messages import message_data, response_data, tool_data
 from tirjudge_environments.orders import letter, ordered_views
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.types import derive_seed
@@ -52,7 +53,8 @@ class Marks(NamedTuple):
 class AttackedRows:
     """A source of rows in the default columns, whose responses have the order in which they are to be shown.
 
-    The target is drawn from the seed and the row's id among the responses that are not the label. A row
+    The target is drawn from the seed and the row's id among the responses that are not the label; in a
+    transcript each attack changes the content of one message, drawn in the same way. A row
     that is no task, or has one response, is yielded as a BadRow.
     """
 
@@ -103,14 +105,15 @@ class AttackedRows:
         yield _row(where, task, Marks(CLEAN, task.id, index), task.id, task.candidates[index])
         rivals = [other for other in range(len(task.candidates)) if other != index]
         target = Target(
-            response=task.candidates[index],
+            response="",
             letter=letter(index),
             other=letter(task.label if task.label is not None and task.label != index else rivals[0]),
             answer=winning_answer(self.format or self.kind or "", letter(index)),
         )
         for attack in self.attacks:
-            changed = attack.changed(target)
-            if changed is not None and changed != target.response:
+            drawn = derive_seed(self.seed, "message", task.id, attack.name)
+            changed = _attacked(task.candidates[index], attack, target, drawn)
+            if changed is not None and changed != task.candidates[index]:
                 marks = Marks(attack.name, task.id, index)
                 yield _row(where, task, marks, f"{task.id}/{attack.name}", changed)
 
@@ -141,17 +144,30 @@ def winning_answer(format: str, letter: str) -> str:
     return f"<answer>[[{letter}]]</answer>"
 
 
-def _row(where: str, task: JudgeTask, marks: Marks, id: str, response: str) -> Row:
-    responses = list(task.candidates)
-    responses[marks.target] = response
+def _attacked(response: Response, attack: Attack, target: Target, drawn: int) -> Response | None:
+    """Return the response under an attack, of a transcript one message; None if it cannot attack."""
+    if isinstance(response, str):
+        return attack.changed(replace(target, response=response))
+    number = drawn % len(response)
+    said = response[number]
+    content = attack.changed(replace(target, response=said.content))
+    if content is None:
+        return None
+    return (*response[:number], replace(said, content=content), *response[number + 1 :])
+
+
+def _row(where: str, task: JudgeTask, marks: Marks, id: str, response: Response) -> Row:
+    responses = list(map(response_data, task.candidates))
+    responses[marks.target] = response_data(response)
     fields: dict[str, Any] = {
         "id": id,
-        "prompt": [asdict(message) for message in task.prompt],
+        "prompt": list(map(message_data, task.prompt)),
         "responses": responses,
         "label": task.label,
         "domain": task.domain,
         "tags": [*marks.tags(), *task.tags],
         "reference": task.reference,
         "criteria": task.criteria or None,
+        "tools": list(map(tool_data, task.tools)),
     }
     return Row(where, id, fields)

@@ -12,6 +12,7 @@ from typing import Any
 
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
+from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns, RowError, read_task
 
@@ -102,7 +103,7 @@ class RowInspection:
         except RowError as error:
             self._note_error(row, str(error))
             return
-        texts = [text.strip() for text in task.candidates]
+        texts = [whole_text(response).strip() for response in task.candidates]
         self._note("empty", row, any(not text for text in texts))
         self._note("words", row, any(text.lower() in _MISSING_WORDS for text in texts))
         self._note("identical", row, self._alike and len(set(texts)) < len(texts) and any(texts))

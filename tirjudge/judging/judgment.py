@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -18,6 +18,7 @@ from tirjudge.records.judged_row import (
     verdict_credit,
 )
 from tirjudge_environments import Episode, Refused, Score, StopReason, Trajectory, Usage
+from tirjudge_environments.messages import message_data, response_data, tool_data
 from tirjudge_environments.orders import letter
 
 
@@ -141,8 +142,9 @@ class Judgment:
         refused = sum(isinstance(call.outcome, Refused) for call in calls)
         given: dict[str, Any] = {
             "checklist": list(task.gold.get("checklist", ())),
-            "prompt": [RecordedMessage(**asdict(message)) for message in task.prompt] if texts else [],
-            "responses": list(task.candidates) if texts else [],
+            "prompt": [RecordedMessage(**message_data(message)) for message in task.prompt] if texts else [],
+            "responses": list(map(response_data, task.candidates)) if texts else [],
+            "tools": list(map(tool_data, task.tools)) if texts else [],
             "sources": list(task.sources) if len(task.sources) == len(task.candidates) else [],
             "reference": task.reference if texts else "",
             "criteria": [one if texts else one.without_text() for one in self.criteria],

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from tirjudge_environments import Criterion, JudgeTask
-from tirjudge_environments.programs.outputs import cut_middle
+from tirjudge_environments.messages import whole_text, with_short_contents
+from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.types import derive_seed
 
@@ -18,20 +19,23 @@ Criteria = Sequence[str | Mapping[str, Any] | Criterion]
 
 
 def question(
-    prompt: Conversation, responses: Mapping[str, str], criteria: Criteria | None, reference: str
+    prompt: Conversation, responses: Mapping[str, Conversation], criteria: Criteria | None, reference: str
 ) -> JudgeTask:
     """Return the question on responses, which have the names that messages use.
 
     Raises TypeError for arguments that are no texts, and ValueError for an invalid prompt or criterion.
     """
-    row: dict[str, Any] = {"prompt": _conversation(prompt)}
-    *row["responses"], row["reference"] = _texts({**responses, "reference": reference})
+    row: dict[str, Any] = {"prompt": _conversation(prompt, "prompt")}
+    row["responses"] = [_conversation(response, name) for name, response in responses.items()]
+    if not isinstance(reference, str):
+        raise TypeError(f"reference must be a text, not {_named(reference)}")
+    row["reference"] = reference
     if criteria is not None:
         row["criteria"] = _listed(criteria)
     return read_question(row)
 
 
-def numbered(responses: Sequence[str], name: str = "responses") -> dict[str, str]:
+def numbered(responses: Sequence[Conversation], name: str = "responses") -> dict[str, Conversation]:
     """Return the responses by the names that messages use; raises TypeError for a single text."""
     if isinstance(responses, str | bytes | Mapping) or not isinstance(responses, Iterable):
         raise TypeError(f"{name} must be a list of texts, not {_named(responses)}")
@@ -51,28 +55,31 @@ def read_question(
     task = read_task(row, default_id="", columns=columns, labels=labels)
     prompt = columns.find(row, "prompt")
     asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-    return task if task.id else replace(task, id=f"{derive_seed(repr(asked), *task.candidates):08x}")
+    if task.id:
+        return task
+    return replace(task, id=f"{derive_seed(repr(asked), *map(whole_text, task.candidates)):08x}")
 
 
 def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
     """Return the task with longer responses, and a longer reference, cut in the middle.
 
-    It is the task itself if none is longer.
+    In a transcript each content is cut. It is the task itself if none is longer.
     """
-    if limit is None or all(len(text) <= limit for text in (*task.candidates, task.reference)):
+    if limit is None:
         return task
-    shortened = tuple(cut_middle(text, limit) for text in task.candidates)
-    return replace(task, candidates=shortened, reference=cut_middle(task.reference, limit))
+    shortened = tuple(with_short_contents(response, limit) for response in task.candidates)
+    short = replace(task, candidates=shortened, reference=cut_middle(task.reference, limit))
+    return task if short == task else short
 
 
-def _conversation(prompt: Conversation) -> str | list[dict[str, Any]]:
-    """Return the prompt; raises TypeError for anything but a text and a list of messages."""
-    if isinstance(prompt, str):
-        return prompt
-    messages = [message for message in prompt if isinstance(message, Mapping)] if _is_list(prompt) else []
-    if not messages or len(messages) < len(prompt):
+def _conversation(said: Conversation, name: str) -> str | list[dict[str, Any]]:
+    """Return a prompt or a response; raises TypeError for anything but a text and a list of messages."""
+    if isinstance(said, str):
+        return said
+    messages = [message for message in said if isinstance(message, Mapping)] if _is_list(said) else []
+    if not messages or len(messages) < len(said):
         raise TypeError(
-            f"prompt must be a text or a list of chat messages with role and content, not {_named(prompt)}"
+            f"{name} must be a text or a list of chat messages with role and content, not {_named(said)}"
         )
     return [dict(message) for message in messages]
 
@@ -86,13 +93,6 @@ def _listed(criteria: Criteria) -> list[Any]:
     if isinstance(criteria, str | bytes | Mapping) or not isinstance(criteria, Iterable):
         raise TypeError(f"criteria must be a list of texts or mappings, not {_named(criteria)}")
     return list(criteria)
-
-
-def _texts(responses: Mapping[str, str]) -> Iterable[str]:
-    for name, response in responses.items():
-        if not isinstance(response, str):
-            raise TypeError(f"{name} must be a text, not {_named(response)}")
-        yield response
 
 
 def _named(value: object) -> str:

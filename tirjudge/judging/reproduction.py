@@ -45,7 +45,8 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.orders import letter
-from tirjudge_environments.programs.outputs import cut_middle, output_text, quote_fences
+from tirjudge_environments.programs.outputs import output_text, quote_fences
+from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.registry import environment_names, environment_options, open_environment
 from tirjudge_environments.types import THINK
 from tirjudge_sandbox import (

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from tirjudge.records.judged_row import Dialogue, JudgedCriterion, encodable, passages
 from tirjudge_environments import Refused, Trajectory
 from tirjudge_environments.orders import letter, letters
-from tirjudge_environments.programs.outputs import cut_middle, output_text
+from tirjudge_environments.programs.outputs import output_text
+from tirjudge_environments.quoting import cut_middle
 from tirjudge_sandbox import Status
 
 _LONGEST_OUTPUT = 2000

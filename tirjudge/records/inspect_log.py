@@ -25,9 +25,10 @@ from tirjudge.records.judged_row import (
     encodable,
     read_result_rows,
 )
-from tirjudge.records.text import view_name
+from tirjudge.records.text import prompt_parts, view_name
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge.storage.run_folder import JsonObject
+from tirjudge_environments.messages import conversation_text, is_transcript, response_text
 from tirjudge_environments.orders import letter
 
 TOOL = "python"
@@ -160,14 +161,15 @@ class Dialogue:
         row = self.row
         if row.prompt is None or row.responses is None:
             return "(the prompt and the responses are not in the result file)"
-        parts = [f"[{message.role}]\n{message.content}" for message in row.prompt]
+        parts = [f"[{heading.removeprefix('prompt, ')}]\n{text}" for heading, text in prompt_parts(row)]
         parts += [f"[reference]\n{row.reference}"] if row.reference else []
         number = self.view.criterion
         if number is not None and number < len(row.criteria):
             parts.append(f"[criterion]\n{row.criteria[number].text}")
         names = [f" {name}" for name in letters_of(self.view.order)] or [""]
         for name, index in zip(names, self.view.order, strict=True):
-            response = row.responses[index] if index < len(row.responses) else "(not in the result file)"
+            given = row.shown_responses[index : index + 1]
+            response = response_text(given[0]) if given else "(not in the result file)"
             parts.append(f"[response{name}]\n{response}")
         return "\n\n".join(parts)
 
@@ -293,12 +295,13 @@ def _sample(row: RecordedRow, created: str) -> JsonObject:
         )
     answers = [message for message in messages if message["role"] == "assistant"][-1:]
     choices = [{"message": message, "stop_reason": "stop"} for message in answers]
-    prompt = [{"role": one.role, "content": one.content} for one in row.prompt or ()]
+    plain = [{"role": one.role, "content": one.content} for one in row.prompt or ()]
+    prompt = conversation_text(row.conversation) if is_transcript(row.conversation) else plain
     return {
         "id": row.id,
         "epoch": 1,
         "input": prompt or "(the prompt is not in the result file)",
-        "choices": row.responses,
+        "choices": None if row.responses is None else list(map(response_text, row.shown_responses)),
         "target": target,
         "messages": messages,
         "output": {"model": model, "choices": choices},

@@ -20,16 +20,18 @@ from tirjudge_environments import (
     JudgeTask,
     Message,
     Refused,
+    Response,
     Score,
     Segment,
+    ToolCall,
     Trajectory,
     Unscored,
     Verdict,
 )
+from tirjudge_environments.messages import conversation_data, response_data, tool_data
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import LARGEST_WEIGHT
-from tirjudge_environments.templates import conversation_text
 from tirjudge_sandbox import Execution, Status
 
 Confidence = Literal["vote-share", "margin"]
@@ -41,8 +43,8 @@ Number = int | float
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Seconds = Annotated[float, Field(ge=0, lt=1e9)]
 
-_PROMPT, _REFERENCE = "prompt", "reference"
-"""In a program's variables, the text of the row's prompt and its reference answer."""
+_PROMPT, _REFERENCE, _TOOLS = "prompt", "reference", "tools"
+"""In a program's variables, the row's prompt, its reference answer and its tools."""
 _EXECUTION = TypeAdapter(Execution)
 _OUTCOME = {"status", "exit_code", "signal", "stdout", "stderr", "truncated", "wall_seconds", "cpu_seconds"}
 """Fields of an execution that a record has, in the order of `Execution`."""
@@ -56,11 +58,42 @@ class _Recorded(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class RecordedMessage(_Recorded):
-    """One chat message of the row's prompt."""
+class RecordedFunction(_Recorded):
+    """The name and the arguments of a call."""
 
-    role: Literal["system", "user", "assistant"]
+    name: Text
+    arguments: Text
+
+
+class RecordedCall(_Recorded):
+    """A call of a tool, in OpenAI's form."""
+
+    id: Text
+    type: Literal["function"] = "function"
+    function: RecordedFunction
+
+
+class RecordedMessage(_Recorded):
+    """One chat message of the row's prompt or of a transcript, in OpenAI's form."""
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: Text
+    tool_calls: list[RecordedCall] = Field(default_factory=list)
+    tool_call_id: Text = ""
+    name: Text = ""
+
+    @property
+    def message(self) -> Message:
+        """The message, as tasks have it."""
+        calls = (ToolCall(one.id, one.function.name, one.function.arguments) for one in self.tool_calls)
+        return Message(self.role, self.content, tuple(calls), self.tool_call_id, self.name)
+
+
+class RecordedTool(_Recorded):
+    """A tool that was offered for the responses, in OpenAI's form."""
+
+    type: Literal["function"] = "function"
+    function: dict[Text, Any]
 
 
 class RecordedPassage(_Recorded):
@@ -292,7 +325,9 @@ class RecordedRow(_Recorded):
     tags: list[Text] = Field(default_factory=list)
     prompt: list[RecordedMessage] | None = None
     """None, like `responses`, in rows that were written with `--no-texts`."""
-    responses: list[Text] | None = None
+    responses: list[Text | list[RecordedMessage]] | None = None
+    """Texts, and transcripts as lists of messages."""
+    tools: list[RecordedTool] = Field(default_factory=list)
     sources: list[Text] = Field(default_factory=list)
     """Name of the source of each response; empty if nobody named them."""
     reference: Text = ""
@@ -320,6 +355,19 @@ class RecordedRow(_Recorded):
     def candidates(self) -> int:
         """Number of responses, also where their texts are not in the file."""
         return 1 + max((index for view in self.views for index in view.order), default=0)
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """The prompt, as tasks have it; empty if it is not in the file."""
+        return tuple(one.message for one in self.prompt or ())
+
+    @property
+    def shown_responses(self) -> tuple[Response, ...]:
+        """The responses, as tasks have them; empty if they are not in the file."""
+        return tuple(
+            one if isinstance(one, str) else tuple(said.message for said in one)
+            for one in self.responses or ()
+        )
 
     @property
     def named_verdict(self) -> Text:
@@ -357,16 +405,19 @@ class RecordedRow(_Recorded):
                 raise ValueError("the reference is not in the file")
             return self.reference
         if reference == _PROMPT:
-            return conversation_text([Message(one.role, one.content) for one in self.prompt])
+            return conversation_data(self.conversation)
+        if reference == _TOOLS:
+            return [tool.model_dump() for tool in self.tools]
+        shown = self.shown_responses
         if isinstance(reference, list):
-            return [self._response(one, self.responses) for one in reference]
-        return self._response(reference, self.responses)
+            return [self._response(one, shown) for one in reference]
+        return self._response(reference, shown)
 
     @staticmethod
-    def _response(index: Any, responses: Sequence[str]) -> str:
+    def _response(index: Any, responses: Sequence[Response]) -> Any:
         if not isinstance(index, int) or not 0 <= index < len(responses):
             raise ValueError("one of its variables refers to a response that the row does not have")
-        return responses[index]
+        return response_data(responses[index])
 
 
 def verdict_credit(best: Sequence[int], label: int) -> float:
@@ -407,20 +458,27 @@ def is_truncated(path: Path) -> bool:
 def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) -> dict[str, Any] | None:
     """Return a program's variables, with references in place of the row's texts.
 
-    A reference is `"prompt"`, `"reference"`, the index of a response, or a list of indices; any other value
-    is `{"value": ...}`. None if there are such values and `texts` are left out.
+    A reference is `"prompt"`, `"reference"`, `"tools"`, the index of a response, or a list of indices; any
+    other value is `{"value": ...}`. None if there are such values and `texts` are left out.
     """
-    prompt, index = conversation_text(task.prompt), {text: n for n, text in enumerate(task.candidates)}
+    prompt, tools = conversation_data(task.prompt), list(map(tool_data, task.tools))
+    responses = list(map(response_data, task.candidates))
+
+    def place(value: Any) -> int:
+        return max(index for index, response in enumerate(responses) if response == value)
+
     references: dict[str, Any] = {}
     for name, value in bindings.items():
-        if isinstance(value, str) and value in index:
-            references[name] = index[value]
+        if value in responses:
+            references[name] = place(value)
         elif value == prompt:
             references[name] = _PROMPT
         elif task.reference and value == task.reference:
             references[name] = _REFERENCE
-        elif isinstance(value, list) and all(isinstance(one, str) and one in index for one in value):
-            references[name] = [index[one] for one in value]
+        elif tools and value == tools:
+            references[name] = _TOOLS
+        elif isinstance(value, list) and all(one in responses for one in value):
+            references[name] = list(map(place, value))
         elif texts:
             references[name] = {"value": value}
         else:

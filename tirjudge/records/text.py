@@ -6,6 +6,7 @@ Captions escape untrusted names; the texts of rows, models and programs are left
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -15,6 +16,8 @@ from rich.text import Text
 
 from tirjudge.console_text import printable, printable_text
 from tirjudge.records.judged_row import JudgedCriterion, RecordedPassage, RecordedRow, RecordedView
+from tirjudge_environments import Response
+from tirjudge_environments.messages import is_transcript, response_text, transcript_parts
 from tirjudge_environments.orders import letter, letters
 
 _LONGEST_LINE = 160
@@ -307,16 +310,23 @@ def _heading(row: RecordedRow) -> Text:
     return line
 
 
+def prompt_parts(row: RecordedRow) -> list[tuple[str, str]]:
+    """Return the messages of a row's prompt, of a transcript its parts, each with a heading in one line."""
+    if is_transcript(row.conversation):
+        return [(f"prompt, {heading}", text) for _, heading, text in transcript_parts(row.conversation)]
+    return [(f"prompt, {message.role}", message.content) for message in row.conversation]
+
+
 def _print_question(console: Console, row: RecordedRow) -> None:
     if row.prompt is None or row.responses is None:
         console.print("\nThe prompt and the responses are not in the file.", style="dim")
         return
-    for message in row.prompt:
-        console.print(f"\nprompt, {message.role}:", style="bold")
-        console.print(Text(printable_text(message.content)))
+    for heading, text in prompt_parts(row):
+        console.print(Text(f"\n{heading}:", "bold"))
+        console.print(Text(printable_text(text)))
     console.print()
     headings = [response_heading(row, index) for index in range(len(row.responses))]
-    texts = [Text(printable_text(text)) for text in row.responses]
+    texts = [_response(one) for one in row.shown_responses]
     for pair in _side_by_side(headings, texts, console.width // _NARROWEST):
         console.print(pair)
     if row.cut:
@@ -324,6 +334,14 @@ def _print_question(console: Console, row: RecordedRow) -> None:
     if row.reference:
         console.print("\nreference:", style="bold")
         console.print(Text(printable_text(row.reference)))
+
+
+def _response(response: Response) -> Text:
+    """Return a response whole, the headings of a transcript in bold."""
+    text = Text(printable_text(response_text(response, sys.maxsize)))
+    if not isinstance(response, str):
+        text.highlight_regex(r"(?m)^\[message .*\]$", "bold")
+    return text
 
 
 def _print_criteria(console: Console, row: RecordedRow) -> None:

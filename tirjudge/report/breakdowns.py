@@ -17,6 +17,7 @@ from tirjudge.generation.spending import Price
 from tirjudge.records.judged_row import RecordedRow
 from tirjudge.statistics import Credits, Proportion
 from tirjudge_environments import Usage
+from tirjudge_environments.messages import whole_text
 
 _MOST_GROUPS = 40
 """Groups of a breakdown that a page lists; tags may be as many as rows."""
@@ -60,7 +61,9 @@ class RowFacts:
             prompt=repr(row.prompt) if row.prompt else "",
             domain=row.domain,
             tags=tuple(row.tags),
-            length=sum(map(len, row.responses or ())) if has_texts else row.prompt_tokens,
+            length=sum(len(whole_text(one)) for one in row.shown_responses)
+            if has_texts
+            else row.prompt_tokens,
             in_characters=has_texts,
             calls=len(programs),
             failed=row.programs_failed,

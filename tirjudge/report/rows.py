@@ -18,6 +18,7 @@ from tirjudge.records.text import (
     deciding_lines,
     outcome_text,
     program_outputs,
+    prompt_parts,
     response_heading,
     reward_text,
     variable_notes,
@@ -26,6 +27,8 @@ from tirjudge.records.text import (
     view_passages,
     view_verdict,
 )
+from tirjudge_environments import Response
+from tirjudge_environments.messages import transcript_parts
 from tirjudge_environments.orders import letter
 
 Texts = Literal["all", "wrong", "none"]
@@ -152,7 +155,7 @@ class TableBuilder:
         table.programs.append(sum(one.kind == "program" for view in row.views for one in view.segments))
         table.tokens.append(row.completion_tokens)
         table.seconds.append(round(row.seconds, 2))
-        prompt = row.prompt[-1].content if shown and row.prompt else ""
+        prompt = next((one.content for one in reversed(row.prompt or ()) if one.content), "") if shown else ""
         table.prompts.append(printable(" ".join(prompt[: 4 * _LONGEST_PROMPT].split()), _LONGEST_PROMPT))
         table.reasons.append(deciding_lines(row) if shown else ("", ""))
         place = _WHERE.fullmatch(row.where)
@@ -196,9 +199,10 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
         "views": [_view_record(view) for view in row.views],
     }
     if row.prompt is not None and row.responses is not None:
-        record["prompt"] = [[message.role, message.content] for message in row.prompt]
+        record["prompt"] = prompt_parts(row)
         record["responses"] = [
-            [response_heading(row, index).removesuffix(":"), text] for index, text in enumerate(row.responses)
+            [response_heading(row, index).removesuffix(":"), _drawn(response)]
+            for index, response in enumerate(row.shown_responses)
         ]
     if row.reference:
         record["reference"] = row.reference
@@ -210,6 +214,13 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
     if row.cut:
         record["cut"] = "Long responses were cut before they were judged (--truncate)."
     return record
+
+
+def _drawn(response: Response) -> str | list[tuple[str, str]]:
+    """Return a response as the page draws it: a text, or the parts of a transcript under their headings."""
+    if isinstance(response, str):
+        return response
+    return [(heading, text) for _, heading, text in transcript_parts(response)]
 
 
 def _view_record(view: RecordedView) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tirjudge.selection.tournaments import BEST_OF_N, Knockout, RoundRobin
 from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import ResultFile, digest
 from tirjudge_environments import derive_seed
+from tirjudge_environments.messages import response_data
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.blocking import EventLoopThread
 
@@ -132,15 +133,15 @@ def majority(candidates: Sequence[int], answers: Sequence[int | None]) -> int:
 class AsyncJudge(Protocol):
     """The calls of a `Judge` that best-of-N needs."""
 
-    async def ascore(self, prompt: Conversation, response: str) -> Judgment: ...
+    async def ascore(self, prompt: Conversation, response: Conversation) -> Judgment: ...
 
-    async def arank(self, prompt: Conversation, responses: Sequence[str]) -> Judgment: ...
+    async def arank(self, prompt: Conversation, responses: Sequence[Conversation]) -> Judgment: ...
 
 
 def best_of(
     judge: AsyncJudge,
     prompt: Conversation,
-    candidates: Sequence[str],
+    candidates: Sequence[Conversation],
     method: str = "pairwise",
     *,
     answers: Sequence[int | None] | None = None,
@@ -165,7 +166,7 @@ def best_of(
 async def abest_of(
     judge: AsyncJudge,
     prompt: Conversation,
-    candidates: Sequence[str],
+    candidates: Sequence[Conversation],
     method: str = "pairwise",
     *,
     answers: Sequence[int | None] | None = None,
@@ -178,7 +179,7 @@ async def abest_of(
     same = tuple(map(task.candidates.index, task.candidates)) if answers is None else tuple(answers)
     if len(same) != len(task.candidates):
         raise ValueError(f"{len(same)} answers for {len(task.candidates)} candidates")
-    referee = _JudgeReferee(judge, prompt, task.candidates)
+    referee = _JudgeReferee(judge, prompt, candidates)
     return await selecting.select(CandidateSet(task, where=""), Grade(None, same), referee)
 
 
@@ -188,7 +189,7 @@ class _JudgeReferee:
 
     judge: AsyncJudge
     prompt: Conversation
-    candidates: Sequence[str]
+    candidates: Sequence[Conversation]
 
     async def score(self, candidate: int) -> float | None:
         return (await _scored(self.judge.ascore(self.prompt, self.candidates[candidate]))).score
@@ -349,7 +350,7 @@ class Picked:
                 name: {
                     "choice": one.choice,
                     **({"source": sources[one.choice]} if sources else {}),
-                    "response": self.question.task.candidates[one.choice],
+                    "response": response_data(self.question.task.candidates[one.choice]),
                     "solved": None if solved is None else solved[one.choice],
                     "judgments": one.judgments,
                     "undecided": one.undecided,

@@ -20,8 +20,10 @@ from tirjudge.judging.questions import truncated
 from tirjudge.storage.run_folder import JsonLines, read_lines
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.instruction_checks import followed, verifiers_of
+from tirjudge_environments.messages import final_text, response_data, whole_text
 from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
+from tirjudge_environments.types import Response
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
 CheckName = Literal["auto", "instructions", "tests", "math", "recorded", "label", "none"]
@@ -214,9 +216,9 @@ def same_answers(keys: Iterable[Hashable]) -> tuple[int, ...]:
     return tuple(first.setdefault(key, place) for place, key in enumerate(keys))
 
 
-def same_texts(candidates: Iterable[str]) -> tuple[int, ...]:
+def same_texts(candidates: Iterable[Response]) -> tuple[int, ...]:
     """Number answers for `Grade.answers`: candidates are equal if they differ only in white space."""
-    return same_answers(" ".join(text.split()) for text in candidates)
+    return same_answers(" ".join(whole_text(response).split()) for response in candidates)
 
 
 class Recorded:
@@ -238,7 +240,7 @@ class Instructions:
     async def grade(self, question: CandidateSet) -> Grade:
         verifiers = verifiers_of(question.task.gold["instructions"])
         candidates = question.task.candidates
-        solved = tuple(float(all(followed(verifiers, text).strict)) for text in candidates)
+        solved = tuple(float(all(followed(verifiers, final_text(one)).strict)) for one in candidates)
         return Grade(solved, same_texts(candidates))
 
 
@@ -277,7 +279,7 @@ class Mathematics:
         """Compare these candidates in the sandbox. Raises RefereeUnavailable if the sandbox failed."""
         bound = {
             "gold": question.task.gold["answer"],
-            "responses": [question.task.candidates[index] for index in candidates],
+            "responses": [final_text(question.task.candidates[index]) for index in candidates],
         }
         source = (
             f"from __future__ import annotations\n\n{inspect.getsource(show_grades)}\n"
@@ -359,7 +361,7 @@ class UnitTests:
         self._sandbox, self._limits = sandbox, limits
 
     async def grade(self, question: CandidateSet) -> Grade:
-        programs = [code_of(text) for text in question.task.candidates]
+        programs = [code_of(final_text(response)) for response in question.task.candidates]
         solved = await asyncio.gather(*(self._passes(program, question) for program in programs))
         return Grade(tuple(map(float, solved)), same_answers(map(_bare, programs)))
 
@@ -453,7 +455,9 @@ class Grades:
 
 def _key(question: CandidateSet) -> str:
     """Hash everything that a grade depends on, so that an edited row is graded again."""
-    text = json.dumps([question.task.id, question.task.candidates, dict(question.task.gold)])
+    text = json.dumps(
+        [question.task.id, list(map(response_data, question.task.candidates)), dict(question.task.gold)]
+    )
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -20,6 +20,7 @@ from tirjudge.rollout import all_or_none
 from tirjudge.selection.strengths import TIE, Comparison, Members
 from tirjudge.selection.tournaments import Tournament, check_method, open_tournament
 from tirjudge_environments import JudgeTask, StopReason, derive_seed
+from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import Order
 from tirjudge_sandbox import SandboxUnavailable
 
@@ -190,7 +191,7 @@ class GroupJudge:
     ) -> tuple[list[Comparison], int]:
         """Compare the pairs of all rounds; return the comparisons, and how many were known."""
         # Another bracket for every group, which is a function of its texts alone.
-        drawn = derive_seed(seed, "group", repr(task.prompt), *task.candidates)
+        drawn = derive_seed(seed, "group", repr(task.prompt), *map(whole_text, task.candidates))
         size, known = len(task.candidates), 0
         played: list[Comparison] = []
         while pairs := method.following(size, most, drawn, played):
@@ -223,14 +224,13 @@ class GroupJudge:
 
     async def _ask(self, task: JudgeTask, members: Members, order: Order | None) -> tuple[_Answer, bool]:
         """Return the judge's answer, by places in the group, and True if the question was asked before."""
-        texts = task.candidates
+        texts = [whole_text(response) for response in task.candidates]
         # One question for a set of texts, whichever way round a bracket puts them. The position that a text
         # is shown at does not depend on anything that can be read in it.
         shown = sorted(members, key=lambda member: (derive_seed("shown", texts[member]), texts[member]))
-        asked = truncated(
-            replace(task, id="", candidates=tuple(texts[member] for member in shown)), self._truncate
-        )
-        named = f"{derive_seed(repr(asked.prompt), *asked.candidates):08x}"
+        candidates = tuple(task.candidates[member] for member in shown)
+        asked = truncated(replace(task, id="", candidates=candidates), self._truncate)
+        named = f"{derive_seed(repr(asked.prompt), *map(whole_text, asked.candidates)):08x}"
         answer, was_known = await self._answer(replace(asked, id=named), order)
         scores = answer.scores
         if scores is not None:

@@ -16,6 +16,7 @@ from typing import Any, Self
 from tirjudge.storage.resume import refuse_other_settings
 from tirjudge.storage.run_folder import JsonLines, JsonObject, encode_line, read_lines, write_atomically
 from tirjudge_environments import JudgeTask
+from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
 
 _KEPT = 100
 """Rows that a ResultStream keeps in memory."""
@@ -183,12 +184,15 @@ class ResultStream:
 
 
 def digest(task: JudgeTask) -> str:
-    """Return 16 hexadecimal digits that identify a task's prompt, candidates, label, reference and criteria.
+    """Return 16 hexadecimal digits that identify a task: all that judges see, and its label.
 
     A row that was edited since it was judged has another digest.
     """
-    turns = [(message.role, message.content) for message in task.prompt]
+    plain = [(message.role, message.content) for message in task.prompt]
+    turns = list(map(message_data, task.prompt)) if is_transcript(task.prompt) else plain
     criteria = [asdict(one) for one in task.criteria]
-    further = [task.reference, criteria] if task.reference or criteria else []
-    text = json.dumps([turns, task.candidates, task.label, *further])
+    further: list[Any] = [task.reference, criteria] if task.reference or criteria else []
+    if task.tools:
+        further.append(list(map(tool_data, task.tools)))
+    text = json.dumps([turns, list(map(response_data, task.candidates)), task.label, *further])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.rewards import failed, incomparable, label_scores_highest
 from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.parsing import behind, behind_thinking, elements, tag_count
-from tirjudge_environments.rewards import failed, incomparable, label_scores_highest
 from tirjudge_environments.types import (
     Episode,
     JudgeTask,

@@ -11,10 +11,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.rewards import failed
 from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.parsing import behind_thinking, elements
-from tirjudge_environments.rewards import failed
 from tirjudge_environments.types import (
     THINK,
     By,

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.rewards import failed
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.orders import letter
 from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.rationales import Matching, matching_ask, read_assessment, read_matching
-from tirjudge_environments.rewards import failed
 from tirjudge_environments.types import (
     Episode,
     JudgeTask,

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.rewards import failed, unlabelled
 from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
 from tirjudge_environments.formats.text_only import TextPair, Wording, written
+from tirjudge_environments.messages import is_transcript, response_text
 from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.quoting import quote_lines, starts_with
-from tirjudge_environments.rewards import failed, unlabelled
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.types import (
     Episode,
@@ -64,14 +65,17 @@ class RmR1(TextPair):
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         """Return the prompt; a conversation of several messages is repeated for each chatbot.
 
-        With a reference or criteria it is not: they follow the conversation, and the responses follow them.
+        With tools, a reference or criteria it is not: they follow the conversation, and the responses follow
+        them.
         """
         prompt = super().prompt(task, view)
         if [message.role for message in task.prompt] == ["user"] or task.reference or task.criteria:
             return prompt
+        if task.tools or is_transcript(task.prompt):
+            return prompt
         template = load_template(self.wording.user.replace("pair", "conversation"))
         told = [
-            _conversation(task.prompt, task.candidates[candidate], chatbot)
+            _conversation(task.prompt, response_text(task.candidates[candidate]), chatbot)
             for chatbot, candidate in zip(CHATBOTS, view.order, strict=True)
         ]
         return replace(prompt, messages=(*prompt.messages[:-1], Message("user", template.fill("", told))))

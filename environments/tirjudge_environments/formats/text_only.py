@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge_environments.messages import response_text
 from tirjudge_environments.orders import Order, ordered_views, require_pair
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.types import (
@@ -72,7 +73,7 @@ class TextOnly(BaseModel, ABC):
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         user, system = self._messages()
-        shown = [task.candidates[index] for index in view.order]
+        shown = [response_text(task.candidates[index]) for index in view.order]
         text = user.fill(question_text(task), shown)
         instructed = (Message("system", system.text),) if system else ()
         return Prompt(messages=(*instructed, Message("user", text)), prefill=self.wording.prefill)

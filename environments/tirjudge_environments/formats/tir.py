@@ -10,12 +10,19 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS
+from tirjudge_environments.messages import (
+    conversation_data,
+    is_transcript,
+    response_data,
+    response_text,
+    tool_data,
+)
 from tirjudge_environments.orders import letter
 from tirjudge_environments.parsing import Turn, behind_thinking
-from tirjudge_environments.programs.outputs import cut_middle, output_text, quote_fences
+from tirjudge_environments.programs.outputs import output_text, quote_fences
 from tirjudge_environments.quoting import opens_an_output, quote_lines
-from tirjudge_environments.rewards import NO_TOOL_DOMAINS
-from tirjudge_environments.templates import Template, conversation_text, load_template, question_text
+from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.types import (
     THINK,
     By,
@@ -30,6 +37,7 @@ from tirjudge_environments.types import (
     Question,
     Reading,
     Refused,
+    Response,
     RunCode,
     StopReason,
     ToolCall,
@@ -45,6 +53,8 @@ STOP = ("\n```\n", "\n```output")
 
 _ISOLATED = "tir-isolated"
 """The prompt file that ends the prompt under the option `isolated`."""
+_TRANSCRIPTS = "tir-transcripts"
+"""The prompt file that says how programs find transcripts."""
 
 RUN_PYTHON = ToolSpec(
     name="run_python",
@@ -85,8 +95,8 @@ class TirFormat(BaseModel, ABC):
     """Maximum length of a shown output; a longer one is cut in the middle."""
     shown_chars: int | None = Field(default=None, ge=2)
     """Characters of a response, and of the reference, that the prompt shows, half of them from each end,
-    around a count of the characters left out; None shows all. Programs find them whole in either case.
-    Our own option."""
+    around a count of the characters left out; None shows all of a text, and 16,000 characters of a
+    transcript. Programs find them whole in either case. Our own option."""
 
     isolated: bool = False
     """Tell the judge how its programs run the code of a response as a separate program. Our own option; the
@@ -113,8 +123,9 @@ class TirFormat(BaseModel, ABC):
         responses = [self._excerpt(response) for response in _shown(task, view)]
         asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
         text = self._template(with_tools).fill(asked, responses)
-        if with_tools and self.isolated:
-            text = f"{text}\n{load_template(_ISOLATED).text}"
+        notes = [_TRANSCRIPTS] if with_tools and self._binds_transcripts(task) else []
+        for note in [*notes, *([_ISOLATED] if with_tools and self.isolated else [])]:
+            text = f"{text}\n{load_template(note).text}"
         native = self.protocol == "tool"
         return Prompt(
             messages=(Message("user", text),),
@@ -184,18 +195,23 @@ class TirFormat(BaseModel, ABC):
         variant = "-no-tools" if not with_tools else "-calls" if self.protocol == "tool" else ""
         return load_template(f"{self.prompts}-{self.kind}{variant}")
 
-    def _excerpt(self, response: str) -> str:
-        shown = response if self.shown_chars is None else cut_middle(response, self.shown_chars)
+    def _excerpt(self, response: Response) -> str:
         # Only the sandbox opens outputs, and endpoints show those in the same role as the prompt.
-        return quote_lines(shown, opens_an_output)
+        return quote_lines(response_text(response, self.shown_chars), opens_an_output)
+
+    def _binds_transcripts(self, task: JudgeTask) -> bool:
+        transcripts = any(not isinstance(response, str) for response in task.candidates)
+        return self.bindings and not self.exact and (transcripts or is_transcript(task.prompt))
 
     def _bindings(self, task: JudgeTask, view: View) -> dict[str, Any]:
         if self.exact or not self.bindings:
             return {}
-        responses = _shown(task, view)
-        bound: dict[str, Any] = {"prompt": conversation_text(task.prompt)}
+        responses = list(map(response_data, _shown(task, view)))
+        bound: dict[str, Any] = {"prompt": conversation_data(task.prompt)}
         if task.reference:
             bound["reference"] = task.reference
+        if task.tools:
+            bound["tools"] = list(map(tool_data, task.tools))
         if len(responses) == 1:
             return bound | {"response": responses[0]}
         named = {f"response_{letter(i).lower()}": response for i, response in enumerate(responses)}
@@ -240,7 +256,7 @@ class TirFormat(BaseModel, ABC):
         )
 
 
-def _shown(task: JudgeTask, view: View) -> list[str]:
+def _shown(task: JudgeTask, view: View) -> list[Response]:
     return [task.candidates[index] for index in view.order]
 
 

@@ -9,9 +9,15 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.rewards import (
+    NO_TOOL_DOMAINS,
+    failed,
+    tir_reward,
+    tools_in_order,
+    unlabelled,
+)
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import Order, letters, ordered_views, require_pair
-from tirjudge_environments.rewards import NO_TOOL_DOMAINS, failed, tir_reward, tools_in_order, unlabelled
 from tirjudge_environments.types import (
     Episode,
     Evidence,

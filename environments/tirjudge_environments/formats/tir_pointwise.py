@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.tir import TirFormat
-from tirjudge_environments.orders import single_views
-from tirjudge_environments.rewards import (
+from tirjudge_environments.formats.rewards import (
     failed,
     incomparable,
     label_scores_highest,
     tir_reward,
     tools_in_order,
 )
+from tirjudge_environments.formats.tir import TirFormat
+from tirjudge_environments.orders import single_views
 from tirjudge_environments.types import Episode, JudgeTask, Score, Unscored, Verdict, View
 
 _NUMBER = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from signal import Signals
 
-from tirjudge_environments.quoting import opens_or_closes_a_fence, quote_lines
+from tirjudge_environments.quoting import cut_middle, opens_or_closes_a_fence, quote_lines
 from tirjudge_environments.types import Refused
 from tirjudge_sandbox import Execution, Status
 
-_MARK = re.compile(r"\.\.\. ?[0-9,]+ characters left out ?\.\.\.")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _COUNT_LINE = re.compile(rf"[A-Z]+ ({_NUMBER.pattern})(?: of [0-9]+)?")
 _STOPPED = {
@@ -77,22 +76,6 @@ def printed_counts(output: str, responses: int) -> list[float] | None:
     if not counts and lines:
         counts = [float(number) for number in _NUMBER.findall(lines[-1])]
     return counts if counts and len(counts) == responses else None
-
-
-def cut_middle(text: str, limit: int) -> str:
-    """Return the text, or its first and last `limit` / 2 characters around a count of those left out.
-
-    In a text that is cut, a line that reads like this count is quoted: there is one real one.
-    """
-    if len(text) <= limit:
-        return text
-    head, tail = text[: limit - limit // 2], text[len(text) - limit // 2 :]
-    mark = f"... {len(text) - limit} characters left out ..."
-    return f"{quote_lines(head, _is_mark)}\n{mark}\n{quote_lines(tail, _is_mark)}"
-
-
-def _is_mark(line: str) -> bool:
-    return _MARK.fullmatch(line) is not None
 
 
 def quote_fences(text: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests import transcripts
+from tests.transcripts import COMPARE
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import By, Completion, Finish, Reward, StopReason, ToolCall, Trajectory
@@ -53,10 +55,12 @@ class Script:
     name: str
     turns: tuple[Turn, ...]
     domain: str = ""
+    given: Mapping[str, Any] = field(default_factory=lambda: ROW)
 
     @property
     def row(self) -> dict[str, Any]:
-        return ROW | {"id": self.name, "prompt": f"{ROW['prompt']} ({self.name})", "domain": self.domain}
+        prompt = f"{self.given['prompt']} ({self.name})"
+        return {**self.given, "id": self.name, "prompt": prompt, "domain": self.domain}
 
 
 ASK = Turn("Let me count.", (COUNT,))
@@ -73,6 +77,7 @@ SCRIPTS = (
     Script("a program where none belongs", (ASK, Turn(A)), domain="safety"),
     Script("an output that looks like markup", (Turn("", ("print('<|im_end|>```')\n",)), Turn(A))),
     Script("turns without end", (ASK,) * 8),
+    Script("transcripts of agents", (Turn("", (COMPARE,)), Turn(A)), given=transcripts.ROW),
 )
 
 

@@ -109,7 +109,8 @@ def trainer(folder: Path, rewards: Any, **changes: Any) -> GRPOTrainer:
         model=tiny_qwen3(len(words), max_position_embeddings=4 * LENGTH),
         environment_factory=partial(JudgeEnv, SETTINGS),
         reward_funcs=rewards,
-        train_dataset=Dataset.from_list([row(script) for script in SCRIPTS]),
+        # A column of a data set holds texts or transcripts.
+        train_dataset=Dataset.from_list([row(script) for script in SCRIPTS if script.given is ROW]),
         processing_class=words,
         args=GRPOConfig(**options | changes),
     )

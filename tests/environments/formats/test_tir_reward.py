@@ -20,7 +20,7 @@ from tirjudge_environments import (
     ToolCall,
     Unscored,
 )
-from tirjudge_environments.rewards import tir_reward
+from tirjudge_environments.formats.rewards import tir_reward
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import Execution, Status
 

@@ -223,7 +223,7 @@ def test_a_format_that_does_not_show_criteria_or_a_reference_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tirjudge_environments.formats import text_only
-    from tirjudge_environments.templates import conversation_text
+    from tirjudge_environments.messages import conversation_text
 
     monkeypatch.setattr(text_only, "question_text", lambda task: conversation_text(task.prompt))
     with judge(lambda _: "<answer>[[A]]</answer>", format="rm-r1") as judging:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -311,7 +312,12 @@ def _sources(row: Record, candidates: int) -> dict[str, Any]:
     if not all(isinstance(one, str) for one in sources) or len(sources) != candidates:
         raise ValueError(f"sources is {shown(sources)}, not {candidates} names")
     known = isinstance(responses, list) and len(responses) == candidates
-    return {SOURCES: tuple(sources)} | ({LENGTHS: tuple(map(len, responses or ()))} if known else {})
+    return {SOURCES: tuple(sources)} | ({LENGTHS: tuple(map(_length, responses or ()))} if known else {})
+
+
+def _length(response: Any) -> int:
+    """Return the characters of a response, of a transcript those of its JSON."""
+    return len(response if isinstance(response, str) else json.dumps(response))
 
 
 def _programs(views: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -62,7 +62,7 @@ async function textsOf(run, at) {
 }
 
 const wordsOf = (record) => [
-  ...(record.prompt ?? []).map((message) => message[1]), ...(record.responses ?? []).map((one) => one[1]),
+  ...(record.prompt ?? []).map((message) => message[1]), ...(record.responses ?? []).flatMap((one) => [one[1]].flat(2)),
   record.reference ?? "", ...(record.criteria ?? []).map((one) => one[1]),
   ...record.facts.map((fact) => fact[1]), ...record.views.flatMap((view) => view.parts.map((part) => part.text)),
 ].join("\n").toLowerCase();
@@ -170,7 +170,11 @@ function drawFilters() {
 }
 
 const block = (level, kind, heading, text, ...more) => make("div", { class: `part ${kind}` },
-  make(level, { class: "caption" }, visible(heading)), make("pre", { tabIndex: 0 }, visible(text) || "(empty)"), ...more);
+  make(level, { class: "caption" }, visible(heading)), ...body(text), ...more);
+
+// A text, or the parts of a transcript, each under its heading.
+const body = (text) => typeof text === "string" ? [make("pre", { tabIndex: 0 }, visible(text) || "(empty)")]
+  : text.flatMap(([heading, part]) => [make("p", { class: "message" }, visible(heading)), ...body(part)]);
 
 function drawRecord(record, run, at) {
   const outcome = coded(run.outcomes, at);
@@ -186,7 +190,7 @@ function drawRecord(record, run, at) {
   body.append(make("dl", { class: "facts" }, ...record.facts.map(([name, fact]) =>
     make("div", {}, make("dt", {}, name), make("dd", {}, visible(fact))))));
   if (record.prompt) {
-    body.append(make("div", { class: "texts" }, ...record.prompt.map(([role, text]) => block("h3", "prompt", `prompt, ${role}`, text))));
+    body.append(make("div", { class: "texts" }, ...record.prompt.map(([heading, text]) => block("h3", "prompt", heading, text))));
     body.append(make("div", { class: "texts responses" }, ...record.responses.map(([heading, text]) => block("h3", "response", heading, text))));
     if (record.cut) body.append(make("p", { class: "note" }, record.cut));
   } else body.append(make("p", { class: "note" }, "The prompt and the responses are not in the file."));

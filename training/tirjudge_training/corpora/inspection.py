@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tirjudge.data.rows import BadRow, Row
 from tirjudge_environments import JudgeTask
+from tirjudge_environments.messages import whole_text
 from tirjudge_environments.tasks import RowError, read_task
 from tirjudge_training.corpora.base import KINDS
 
@@ -84,5 +85,5 @@ class Inspection:
     def _count(self, task: JudgeTask) -> None:
         self.domains[task.domain or "-"] += 1
         self.places[len(task.candidates), NO_LABEL if task.label is None else str(task.label)] += 1
-        texts = (*(message.content for message in task.prompt), *task.candidates)
+        texts = (*(message.content for message in task.prompt), *map(whole_text, task.candidates))
         self.words.append(sum(len(text.split()) for text in texts))

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments import Environment, JudgeTask, derive_seed, open_environment
+from tirjudge_environments.messages import whole_text
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import TaskSource
 
@@ -176,7 +177,7 @@ def tool_variants(tasks: Iterable[FormattedTask], no_tools: float) -> list[Forma
 
 def row_seed(task: JudgeTask) -> int:
     """Return a hash of the prompt and of the responses in any order, for splits of rows on one prompt."""
-    return derive_seed("row", prompt_seed(task), *sorted(task.candidates))
+    return derive_seed("row", prompt_seed(task), *sorted(map(whole_text, task.candidates)))
 
 
 def prompt_seed(task: JudgeTask) -> int:

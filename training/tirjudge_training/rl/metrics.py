@@ -16,6 +16,7 @@ from tirjudge.records.episodes import episode_record
 from tirjudge.records.judged_row import failed
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import Evidence, JudgeTask, Reward, Score, Trajectory, Transcript
+from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.outputs import most_counted
 from tirjudge_sandbox import Execution
@@ -358,7 +359,7 @@ def _task(task: JudgeTask) -> dict[str, Any]:
         "id": _utf8(task.id),
         "domain": _utf8(task.domain),
         "prompt": [{"role": message.role, "content": _utf8(message.content)} for message in task.prompt],
-        "responses": [_utf8(response) for response in task.candidates],
+        "responses": [_utf8(whole_text(response)) for response in task.candidates],
         "label": None if task.label is None else letter(task.label),
     }
 
