@@ -523,10 +523,11 @@ def cluster_codes(digests: array[int]) -> NDArray[np.intp] | None:
     import numpy as np
 
     found = np.frombuffer(digests, dtype=np.uint64)
-    kinds, codes, counts = np.unique(found, return_inverse=True, return_counts=True)
-    alone = found == 0
-    if not len(found) or (counts[kinds != 0] < 2).all():
+    ordered = np.sort(found)
+    if not (ordered[1:][ordered[1:] == ordered[:-1]] != 0).any():
         return None
+    kinds, codes = np.unique(found, return_inverse=True)
+    alone = found == 0
     codes = codes.astype(np.intp)
     codes[alone] = len(kinds) + np.arange(int(alone.sum()))
     return np.unique(codes, return_inverse=True)[1].astype(np.intp)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.calibration import CalibratedRow, cluster_codes
+from tirjudge.evaluation.calibration import CalibratedRow, clusters_of
 from tirjudge.evaluation.people import NO_VERDICT
 from tirjudge.statistics import Proportion, below, false_discoveries
 
@@ -45,7 +45,7 @@ def alternative_test(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -
     A missing verdict agrees with nobody. Raises ValueError, in one line, without scipy.
     """
     kept = [row for row in rows if sum(one is not None for one in row.people) > 1]
-    clusters = cluster_codes(kept)
+    clusters = clusters_of(kept)
     wins, losses, given = (np.zeros((len(annotators), len(kept))) for _ in range(3))
     for place, row in enumerate(kept):
         for number, own in enumerate(row.people):

@@ -7,6 +7,7 @@ Risk is the share of wrong verdicts among the kept verdicts, coverage the share 
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from tirjudge.evaluation.raters import alpha
 from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
 from tirjudge.judging.abstention import margin, vote_share
 from tirjudge.records.judged_row import Confidence
-from tirjudge.statistics import Mean, OfTable, Proportion
+from tirjudge.statistics import Mean, OfTable, Proportion, cluster_codes, cluster_digest
 from tirjudge_environments.types import derive_seed
 
 Interval = tuple[float, float]
@@ -132,11 +133,9 @@ def _calibrated(row: JudgedRow, people: tuple[int | None, ...], confidence: Conf
     )
 
 
-def cluster_codes(rows: Sequence[CalibratedRow]) -> NDArray[np.intp] | None:
+def clusters_of(rows: Sequence[CalibratedRow]) -> NDArray[np.intp] | None:
     """Return the cluster of each row, numbered from 0; None if no two rows belong together."""
-    names = [(row.cluster and f"in {row.cluster}") or f"alone {place}" for place, row in enumerate(rows)]
-    kinds, codes = np.unique(np.array(names), return_inverse=True) if names else ((), np.zeros(0))
-    return codes.astype(np.intp) if len(kinds) < len(names) else None
+    return cluster_codes(array("Q", (cluster_digest(row.cluster) for row in rows)))
 
 
 def _confidence(row: JudgedRow, best: Sequence[int], name: Confidence) -> float | None:
@@ -195,7 +194,7 @@ def alphas(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> dict[str
     """Return Krippendorff's alpha of the annotators, without and with the judge, and its interval."""
     people = np.array([[math.nan if one is None else one for one in row.people] for row in rows], np.float64)
     judge = np.array([row.decision for row in rows], np.float64)
-    clusters = cluster_codes(rows)
+    clusters = clusters_of(rows)
     raters = {"the judge and the annotators": np.vstack([judge, people.T])}
     if len(annotators) > 1:
         raters["the annotators"] = people.T
@@ -482,7 +481,7 @@ def reliability(rows: Sequence[CalibratedRow]) -> Reliability:
     right = 1 - wrong
     bins = np.searchsorted(np.linspace(0, 1, _BINS + 1)[1:-1], confidence)
     gaps = np.bincount(bins, weights=confidence - right, minlength=_BINS)
-    clusters = cluster_codes([row for row in rows if _is_ordered(row)])
+    clusters = clusters_of([row for row in rows if _is_ordered(row)])
     brier = Mean((confidence - right) ** 2, is_share=False)
     units = len(right) if clusters is None else clusters.max() + 1
     interval = brier.interval(len(right), clusters) if units >= LEAST_SCORED else (math.nan, math.nan)

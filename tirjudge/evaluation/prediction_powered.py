@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.calibration import CalibratedRow, cluster_codes
+from tirjudge.evaluation.calibration import CalibratedRow, clusters_of
 from tirjudge.evaluation.people import NO_VERDICT, TIE, class_name
 from tirjudge.statistics import Mean, normal_interval, quantile
 
@@ -56,7 +56,7 @@ def corrected(labelled: Sequence[CalibratedRow], others: Sequence[CalibratedRow]
     """
     if not others or not labelled:
         return []
-    clusters = cluster_codes([*labelled, *others])
+    clusters = clusters_of([*labelled, *others])
     gold = [NO_VERDICT if row.gold is None else row.gold for row in labelled]
     said = [row.decision for row in labelled]
     rest = [row.decision for row in others]

@@ -69,7 +69,7 @@ class WinRate:
 
     def _preferred(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
-        models = set()
+        models: list[str] = []
         for row in rows:
             if PREFERENCE not in row.extras:
                 raise Unscorable(
@@ -84,15 +84,17 @@ class WinRate:
             if win == 0.5:
                 builder.counts["tie"] += 1
             model = row.tag(MODEL) or ""
-            models.add(model)
+            if model not in models:
+                models.append(model)
             discrete = 1.0 if win > 0.5 else 0.5 * (win == 0.5)
-            builder.add(_unit(row.id, model), model, win, discrete, cluster=row.cluster)
+            id = row.id if model == models[0] else _unit(row.id, model)
+            builder.add(id, model, win, discrete, cluster=row.cluster)
         units = builder.build()
-        if len(models) > 1:
-            return units
-        (model,) = models
-        ids = Ids(id.removesuffix(_unit("", model)) for id in units.ids)
-        return replace(units, ids=ids, sections={"": np.arange(len(ids))})
+        if len(models) == 1:
+            return replace(units, sections={"": np.arange(len(units.ids))})
+        first = set(units.sections[models[0]].tolist())
+        ids = Ids(_unit(id, models[0]) if place in first else id for place, id in enumerate(units.ids))
+        return replace(units, ids=ids)
 
     def figures(self, units: Units) -> Figures:
         if units.names:
