@@ -23,6 +23,8 @@ _POWER = 0.8416212335729143
 """The quantile of the normal distribution behind a power of 80 %."""
 LEAST_ROWS = 10
 """A section with fewer rows gives no interval to the mean that it is part of."""
+LEAST_CLUSTERS = 20
+"""Clusters below which no number has an interval: simulated, it would be far too narrow or too wide."""
 LEAST_OF_CLASS = 20
 """A class with fewer rows gives no interval to F1, kappa and other numbers of a table of classes."""
 
@@ -105,18 +107,25 @@ class Proportion:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval, as (low, high)."""
+        """Wilson's 95 % interval, as (low, high); nan for too few clusters."""
         if self.effective is None or not self.n:
             return wilson_interval(self.successes, self.n)
+        if _too_few(self.clusters):
+            return math.nan, math.nan
         z = quantile(self.clusters)
         return wilson_interval(min(1.0, self.rate) * self.effective, self.effective, z)
+
+    @property
+    def bounds(self) -> list[float] | None:
+        """The interval as a JSON value; None for too few clusters."""
+        return None if _too_few(self.clusters) else list(self.interval)
 
     def __str__(self) -> str:
         if not self.n:
             return "n = 0"
-        low, high = self.interval
+        shown = "" if self.bounds is None else " [{:.1%}, {:.1%}]".format(*self.bounds)
         clusters = "" if self.clusters is None else f" in {self.clusters} clusters"
-        return f"{self.rate:.1%} [{low:.1%}, {high:.1%}], n = {self.n}{clusters}"
+        return f"{self.rate:.1%}{shown}, n = {self.n}{clusters}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +191,8 @@ class Mean:
         own = clusters if self.places is None else clusters[self.places]
         trials = np.ones(len(self.credits)) if self.trials is None else self.trials
         kinds, codes = np.unique(own, return_inverse=True)
+        if len(kinds) == len(own):
+            return Proportion.of_rows(self.credits, self.trials)
         right, total = (np.bincount(codes, weights=one) for one in (self.credits, trials))
         # One right and one wrong row are added, as in `of_rows`, so that no variance is 0.
         rate = (right.sum() + 1) / (total.sum() + 2)
@@ -250,7 +261,7 @@ class SectionMean:
             together, count = _clustered(found, clusters)
             z = quantile(count)
             variance *= together / alone if alone else 1.0
-        if self.fault or not variance:
+        if self.fault or not variance or _too_few(None if clusters is None else count):
             return math.nan, math.nan
         effective = rate * (1 - rate) / variance
         return wilson_interval(min(1.0, self.value) * effective, effective, z)
@@ -338,18 +349,31 @@ class Fitted:
 Estimator = Mean | SectionMean | OfTable | Fitted
 
 
-def fault_of(*figures: object) -> str:
+def fault_of(*figures: object, clusters: NDArray[np.intp] | None = None) -> str:
     """Return why a number, or the difference of several, has no interval; empty if it has one."""
     kinds = SectionMean | OfTable | Fitted | Statistic
-    return next((one.fault for one in figures if isinstance(one, kinds) and one.fault), "")
+    fault = next((one.fault for one in figures if isinstance(one, kinds) and one.fault), "")
+    if fault or clusters is None:
+        return fault
+    import numpy as np
+
+    places = [one.places for one in figures if isinstance(one, Mean) and one.places is not None]
+    owned = [clusters[own] for own in places] or [clusters]
+    counts = [(len(np.unique(own)), len(own)) for own in owned]
+    few = any(kinds < min(LEAST_CLUSTERS, rows) for kinds, rows in counts)
+    return f"fewer than {LEAST_CLUSTERS} clusters of rows" if few else ""
+
+
+def _too_few(clusters: int | None) -> bool:
+    return clusters is not None and clusters < LEAST_CLUSTERS
 
 
 def normal_interval(
     value: float, influence: NDArray[np.float64], clusters: NDArray[np.intp] | None = None
 ) -> tuple[float, float]:
-    """Return value plus and minus the quantile times the standard error; nan for a single row."""
+    """Return value plus and minus the quantile times the standard error; nan for a row or few clusters."""
     variance, count = _clustered(influence, clusters)
-    if count is None and len(influence) < 2:
+    if _too_few(count) or len(influence) < 2:
         return math.nan, math.nan
     spread = quantile(count) * math.sqrt(variance)
     return value - spread, value + spread
@@ -392,7 +416,7 @@ def _difference(
 ) -> tuple[float, float, int | None]:
     """Return the centre of the interval of a difference, its standard error, and the number of clusters."""
     value = second.value - first.value
-    if fault_of(first, second):
+    if fault_of(first, second, clusters=clusters):
         return value, math.nan, None
     errors = second.influence(size) - first.influence(size)
     variance, count = _clustered(errors, clusters)

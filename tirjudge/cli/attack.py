@@ -176,7 +176,7 @@ def _print_flips(
                 "for_target": tally.for_target,
                 "labelled": tally.labelled,
                 "accuracy": tally.accuracy.rate if tally.labelled else None,
-                "interval": list(tally.accuracy.interval) if tally.labelled else None,
+                "interval": tally.accuracy.bounds if tally.labelled else None,
             },
             "attacks": [
                 {"family": family, "attack": name, **flips.record()} for family, name, flips in found

@@ -364,7 +364,7 @@ def _point(one: Point) -> dict[str, Any]:
 
 
 def _estimate(one: Proportion) -> dict[str, Any]:
-    low, high = one.interval
+    low, high = one.bounds or (None, None)
     return {"value": one.rate if one.n else None, "low": low, "high": high, "n": one.n}
 
 

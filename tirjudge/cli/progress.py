@@ -259,7 +259,7 @@ class Summary:
             "labelled": tally.labelled,
             "protocol": "verdict",
             "accuracy": tally.accuracy.rate if tally.labelled else None,
-            "interval": list(tally.accuracy.interval) if tally.labelled else None,
+            "interval": tally.accuracy.bounds if tally.labelled else None,
             "programs": tally.programs,
             "programs_failed": tally.programs_failed,
             "programs_refused": tally.programs_refused,

@@ -181,12 +181,13 @@ def agreements(rows: Sequence[CalibratedRow], annotators: Sequence[str]) -> list
     found = []
     for first, second in pairs:
         both = [
-            pair
-            for pair in zip(raters[first], raters[second], strict=True)
-            if pair[0] is not None and pair[1] is not None
+            (one, other, row)
+            for one, other, row in zip(raters[first], raters[second], rows, strict=True)
+            if one is not None and other is not None
         ]
         if both:
-            found.append(_agreement(first, second, np.array(both, dtype=np.float64)))
+            one, other, rated = zip(*both, strict=True)
+            found.append(_agreement(first, second, np.array([one, other], np.float64), clusters_of(rated)))
     return found
 
 
@@ -224,18 +225,20 @@ def _place(number: int) -> tuple[bool, int]:
     return number < 0, abs(number)
 
 
-def _agreement(first: str, second: str, both: NDArray[np.float64]) -> Agreement:
-    one, other = both.T
+def _agreement(
+    first: str, second: str, both: NDArray[np.float64], clusters: NDArray[np.intp] | None
+) -> Agreement:
+    one, other = both
     kappa = OfTable(cohen_kappa, *confusion(one, other))
-    shares = kappa.table / len(both)
-    agreed = (one == other) & (one != NO_VERDICT)
+    shares = kappa.table / len(one)
+    agreed = ((one == other) & (one != NO_VERDICT)).astype(np.float64)
     return Agreement(
         first=first,
         second=second,
-        agreement=Proportion(float(agreed.sum()), len(both)),
+        agreement=Mean(agreed).proportion(clusters),
         by_chance=float(shares.sum(axis=1) @ shares.sum(axis=0)),
         kappa=kappa.value,
-        interval=kappa.interval(len(both)),
+        interval=kappa.interval(len(one), clusters),
     )
 
 
@@ -274,21 +277,27 @@ def variances(rows: Sequence[CalibratedRow]) -> list[Variance]:
 
 
 def _variance(over: str, repeated: Iterable[tuple[CalibratedRow, Sequence[int]]]) -> Variance | None:
-    kept = [(row.gold, classes) for row, classes in repeated if len(classes) > 1]
+    kept = [(row, classes) for row, classes in repeated if len(classes) > 1]
     if not kept:
         return None
     count = max(len(classes) for _, classes in kept)
-    right = [[one == gold for one in classes] for gold, classes in kept]
-    accuracies = []
-    for place in range(count):
-        column = [one[place] for one in right if len(one) > place]
-        accuracies.append(Proportion(sum(column), len(column)))
+    right = [[one == row.gold for one in classes] for row, classes in kept]
+    accuracies = [
+        _rate([(row, one[place]) for (row, _), one in zip(kept, right, strict=True) if len(one) > place])
+        for place in range(count)
+    ]
     return Variance(
         over=over,
         accuracies=tuple(accuracies),
-        changed=Proportion(sum(len(set(classes)) > 1 for _, classes in kept), len(kept)),
+        changed=_rate([(row, len(set(classes)) > 1) for row, classes in kept]),
         within_rows=float(np.mean([np.var(one, ddof=1) for one in right])),
     )
+
+
+def _rate(outcomes: Sequence[tuple[CalibratedRow, bool]]) -> Proportion:
+    """Return the share of rows with this outcome, with the interval of their clusters."""
+    found = np.array([one for _, one in outcomes], dtype=np.float64)
+    return Mean(found).proportion(clusters_of([row for row, _ in outcomes]))
 
 
 def _by_sample(row: CalibratedRow) -> list[int]:

@@ -16,7 +16,7 @@ from tirjudge.evaluation.people import NO_VERDICT
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
 from tirjudge.evaluation.raters import alpha
 from tirjudge.evaluation.scoring import Estimate
-from tirjudge.statistics import Fitted, Mean, OfTable, cluster_codes, cluster_digest
+from tirjudge.statistics import Fitted, Mean, OfTable, cluster_codes, cluster_digest, fault_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,9 @@ def judges_agreement(runs: Sequence[Iterable[JudgedRow]]) -> JudgesAgreement | N
     codes = cluster_codes(array("Q", (cluster_digest(clusters[key]) for key in kept)))
 
     def estimate(figure: Mean | OfTable | Fitted) -> Estimate:
-        fault = "" if isinstance(figure, Mean) else figure.fault
         bounds = figure.interval(len(kept), codes)
-        return Estimate(
-            figure.value, *bounds, n=len(kept), no_interval=fault if math.isnan(bounds[0]) else ""
-        )
+        fault = fault_of(figure, clusters=codes) if math.isnan(bounds[0]) else ""
+        return Estimate(figure.value, *bounds, n=len(kept), no_interval=fault)
 
     return JudgesAgreement(
         alpha=estimate(alpha(classes, "nominal")),

@@ -311,7 +311,8 @@ def score(
     estimates = {}
     for name, figure in figures.items():
         value, n = _value(figure), _size(figure, units)
-        if not protocol.card.intervals or fault_of(figure):
+        fault = fault_of(figure, clusters=units.clusters)
+        if not protocol.card.intervals or fault:
             bounds = math.nan, math.nan
         elif isinstance(figure, Proportion):
             bounds = figure.interval
@@ -319,7 +320,7 @@ def score(
             bounds = central_interval(drawn[name])
         else:
             bounds = figure.interval(size, units.clusters)
-        estimates[name] = Estimate(value, *bounds, n=n, no_interval=fault_of(figure))
+        estimates[name] = Estimate(value, *bounds, n=n, no_interval=fault)
     return Score(protocol.card, estimates, units)
 
 
@@ -352,7 +353,8 @@ def compare(
         before, after = figures[0][name], figures[1][name]
         value = _value(after) - _value(before)
         n = _smaller(_size(before, one), _size(after, other))
-        if not protocol.card.intervals or fault_of(before, after):
+        fault = fault_of(before, after, clusters=one.clusters if paired else None)
+        if not protocol.card.intervals or fault:
             bounds = math.nan, math.nan
         elif name in drawn_names or not (isinstance(before, Estimator) and isinstance(after, Estimator)):
             bounds = central_interval(drawn[1][name] - drawn[0][name])
@@ -361,7 +363,7 @@ def compare(
             detectable[name] = detectable_difference(before, after, len(one.ids), one.clusters)
         else:
             bounds = unpaired_interval(before, after, (len(one.ids), len(other.ids)))
-        differences[name] = Estimate(value, *bounds, n=n, no_interval=fault_of(before, after))
+        differences[name] = Estimate(value, *bounds, n=n, no_interval=fault)
     return Comparison(
         card=protocol.card,
         differences=differences,

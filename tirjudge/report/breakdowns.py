@@ -81,7 +81,7 @@ class RowFacts:
 
 def proportion(found: Proportion) -> dict[str, Any]:
     """Return a proportion with its interval as JSON values."""
-    low, high = found.interval
+    low, high = found.bounds or (None, None)
     return {"value": found.rate if found.n else None, "low": low, "high": high, "n": found.n}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from tirjudge.evaluation.runs import (
     LabelCheck,
     comparison_record,
     default_protocols,
+    estimate_record,
     fitting,
     published_record,
     score_record,
@@ -108,15 +108,8 @@ def _headline(facts: Sequence[RowFacts], scores: Sequence[Score], benchmark: str
         scored = scores[0]
         found = scored.estimates[scored.headline]
         about = f"{scored.card.about}; ties {scored.card.ties}; rows without a verdict {scored.card.failures}"
-        value = None if math.isnan(found.value) else found.value
-        return {
-            "name": f"{scored.headline}, protocol {scored.card.name}",
-            "about": about,
-            "value": value,
-            "low": found.low,
-            "high": found.high,
-            "n": found.n,
-        }
+        name = f"{scored.headline}, protocol {scored.card.name}"
+        return {"name": name, "about": about} | estimate_record(found)
     verdicts = sum(one.stop == "verdict" for one in facts)
     about = "share of rows with a verdict; no row has a label"
     return {"name": "verdicts", "about": about, **proportion(Proportion(verdicts, len(facts)))}

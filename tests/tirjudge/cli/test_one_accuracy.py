@@ -13,11 +13,11 @@ import pytest
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, through, write_rows
 
-KINDS = ("right",) * 5 + ("wavers",) * 3 + ("first",) * 4 + ("wrong",) * 3
+KINDS = ("right",) * 15 + ("wavers",) * 9 + ("first",) * 12 + ("wrong",) * 9
 """The judge is right, is right in two of three answers, names the place shown first, or is wrong."""
 RUNS = [
     # A row whose orders disagree is a tie of two responses and worth a half. The majority of three samples
-    # is right where the judge wavers; without samples it is wrong about the third such row.
+    # is right where the judge wavers; without samples it is wrong about every third such row.
     pytest.param(((), (5 + 2 + 4 / 2) / 15), id="both orders"),
     pytest.param((("--samples", "3"), (5 + 3 + 4 / 2) / 15), id="samples"),
 ]
@@ -74,15 +74,15 @@ def test_five_commands_find_the_same_accuracy(
     (scored, *_) = json.loads(invoke("score", "before.jsonl", "--json", folder=tmp_path).stdout)
     found = scored["figures"]["accuracy"]
     assert (scored["protocol"], found["value"]) == ("verdict", pytest.approx(before))
-    assert scored["clusters"] == 9
+    assert scored["clusters"] == 24
     assert [found["low"], found["high"]] == pytest.approx(runs[0]["interval"]), "clustered in both"
     line = invoke("score", "before.jsonl", folder=tmp_path).stdout.splitlines()[0]
     interval = f"[{100 * found['low']:.2f}, {100 * found['high']:.2f}]"
-    assert line == f"accuracy {first} % {interval}, protocol verdict, n = 15 in 9 clusters (before.jsonl)"
+    assert line == f"accuracy {first} % {interval}, protocol verdict, n = 45 in 24 clusters (before.jsonl)"
 
     compared = invoke("compare", "before.jsonl", "after.jsonl", folder=tmp_path).stdout.splitlines()[0]
     assert compared.startswith("accuracy +20.00 points")
-    assert f"from {first} (before.jsonl) to {second} (after.jsonl), protocol verdict, n = 15" in compared
+    assert f"from {first} (before.jsonl) to {second} (after.jsonl), protocol verdict, n = 45" in compared
 
     assert invoke("show", "before.jsonl", folder=tmp_path).stdout.splitlines()[-1] == line
 

@@ -24,7 +24,7 @@ from tirjudge.evaluation.base import LENGTHS, SOURCES, JudgedRow, Unscorable, Vo
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.scoring import score
 
-HABITS = ("long",) * 7 + ("short",) * 3 + ("first",) * 2
+HABITS = ("long",) * 28 + ("short",) * 12 + ("first",) * 8
 """The longer response wins, the shorter one, or the one shown first, which is a tie over both orders."""
 COLUMNS = ("--column", "prompt=question", "--column", "responses=gpt_answer,claude_answer")
 
@@ -40,7 +40,7 @@ def choosing(body: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def judged(tmp_path: Path, endpoint: EndpointServer) -> dict[str, Any]:
-    """Judge twelve unlabelled rows in both orders, two rows for each prompt; return the summary."""
+    """Judge 48 unlabelled rows in both orders, two rows for each prompt; return the summary."""
     endpoint.script = choosing
     rows = [
         {"question": f"{n // 2}. Prefer {habit}", "gpt_answer": "a long answer", "claude_answer": "brief"}
@@ -56,23 +56,23 @@ def judged(tmp_path: Path, endpoint: EndpointServer) -> dict[str, Any]:
 
 
 def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_path: Path) -> None:
-    """gpt_answer is longer: it wins 7 rows of 12, loses 3 and shares 2, so that its win rate is 8 / 12.
+    """gpt_answer is longer: it wins 28 rows of 48, loses 12 and shares 8, so that its win rate is 8 / 12.
 
-    In a decided row one of the two verdicts names the first place, in a tie both do: 10 + 4 of 24.
+    In a decided row one of the two verdicts names the first place, in a tie both do: 40 + 16 of 96.
     """
     first, second = judged["sources"]
-    assert (first["name"], first["wins"], first["losses"], first["ties"]) == ("gpt_answer", 7, 3, 2)
-    assert (second["name"], second["wins"], second["losses"], second["ties"]) == ("claude_answer", 3, 7, 2)
+    assert (first["name"], first["wins"], first["losses"], first["ties"]) == ("gpt_answer", 28, 12, 8)
+    assert (second["name"], second["wins"], second["losses"], second["ties"]) == ("claude_answer", 12, 28, 8)
     assert (first["win_rate"]["value"], second["win_rate"]["value"]) == pytest.approx((8 / 12, 4 / 12))
     assert first["win_rate"]["low"] == pytest.approx(1 - second["win_rate"]["high"])
     assert first["bradley_terry"] is None
     assert judged["first_shown_wins"]["value"] == pytest.approx(14 / 24)
     assert judged["first_shown_by_chance"] == 0.5
-    assert (judged["longer_wins"]["value"], judged["longer_wins"]["n"]) == (pytest.approx(0.7), 10)
+    assert (judged["longer_wins"]["value"], judged["longer_wins"]["n"]) == (pytest.approx(0.7), 40)
     long, short = len("a long answer"), len("brief")
     assert judged["winner_characters"] == pytest.approx((7 * long + 3 * short) / 10)
     assert judged["loser_characters"] == pytest.approx((3 * long + 7 * short) / 10)
-    assert judged["clusters"] == 7
+    assert judged["clusters"] == 24
 
     scored = next(
         one
@@ -80,7 +80,7 @@ def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_pa
         if one["protocol"] == "win-rate"
     )
     assert scored["who_won"] == judged
-    line = re.escape("gpt_answer 66.7% [") + r"[^\n]* of 12 rows \(7 won, 3 lost, 2 tied\)\n"
+    line = re.escape("gpt_answer 66.7% [") + r"[^\n]* of 48 rows \(28 won, 12 lost, 8 tied\)\n"
     for words in ("score", "out.jsonl"), ("show", "out.jsonl"):
         done = invoke(*words, folder=tmp_path)
         assert re.search(rf"^who won   {line}", done.stdout, re.MULTILINE), done.stdout

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import norm, t
+from statsmodels.stats.inter_rater import cohens_kappa
 
 from benchmarks import coverage
 from tests.tirjudge.cli.test_eval import command, write
@@ -17,7 +18,7 @@ from tests.tirjudge.judged_pairs import pair, sampled
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import compare, score
-from tirjudge.statistics import clustered_mcnemar, quantile
+from tirjudge.statistics import Credits, clustered_mcnemar, quantile
 
 COLUMNS = ("--column", "prediction=p", "--column", "label=l")
 
@@ -89,6 +90,52 @@ def test_a_column_names_what_rows_have_in_common(tmp_path: Path) -> None:
     done = command("score", run, *COLUMNS, "--cluster", "team")
     assert done.exit_code == 2
     assert "run.jsonl:1: no value in the column 'team' of --cluster" in done.stderr
+
+
+@pytest.mark.parametrize("users", [1, 19])
+def test_few_clusters_give_no_interval_and_say_so(tmp_path: Path, users: int) -> None:
+    rows = [{"id": n, "user": n % users, "p": "AB"[n % 3 == 0], "l": "A"} for n in range(60)]
+    other = [one | {"p": "AB"[n % 4 == 0]} for n, one in enumerate(rows)]
+    runs = [write(tmp_path / f"{name}.jsonl", found) for name, found in (("one", rows), ("other", other))]
+    words = (*COLUMNS, "--cluster", "user", "--protocol", "tir")
+    shown = f"n = 60 in {users} clusters (no interval: fewer than 20 clusters of rows)"
+    for done in (command("score", runs[0], *words), command("compare", *runs, *words)):
+        assert shown in done.stdout
+        assert "[" not in done.stdout
+    (record,) = json.loads(command("compare", *runs, *words, "--json").stdout)
+    assert record["differences"]["accuracy"]["low"] is None
+    assert record["differences"]["accuracy"]["detectable"] is None
+    summed = Credits()
+    for n in range(60):
+        summed.add(float(n % 3 > 0), f"user {n % users}")
+    assert str(summed.mean) == f"66.7%, n = 60 in {users} clusters"
+    assert summed.mean.bounds is None
+
+
+def test_calibration_takes_clusters_as_units(tmp_path: Path) -> None:
+    """Thirty rows, each ten times: the kappa of thirty rows, with Student's t, beside statsmodels."""
+    said, people = ([one[n % 4 == 0] for n in range(30)] for one in ("AB", "AB"))
+    people[1::7] = "BBBBB"
+    rows = [{"user": n % 30, "p": said[n % 30]} for n in range(300)]
+    run = write(tmp_path / "run.jsonl", rows)
+    labels = write(tmp_path / "labels.jsonl", [{"label": people[n % 30]} for n in range(300)])
+    words = ("score", run, "--column", "prediction=p", "--calibrate", labels, "--cluster", "user", "--json")
+    (found,) = json.loads(command(*words).stdout)["agreement"]
+    table = [[sum((s, p) == (a, b) for s, p in zip(said, people, strict=True)) for b in "AB"] for a in "AB"]
+    expected = cohens_kappa(table)
+    assert found["kappa"]["value"] == pytest.approx(expected.kappa)
+    half = t.ppf(0.975, 29) * expected.std_kappa * math.sqrt(30 / 29)
+    assert found["kappa"]["high"] - found["kappa"]["low"] == pytest.approx(2 * half, rel=0.01)
+    equal = sum(table[place][place] for place in (0, 1)) / 30
+    half = t.ppf(0.975, 29) * math.sqrt(equal * (1 - equal) / 29)
+    assert found["agreement"]["high"] - found["agreement"]["low"] == pytest.approx(2 * half, rel=0.08)
+
+
+def test_an_id_that_occurs_again_after_many_rows_is_found(tmp_path: Path) -> None:
+    rows = [{"id": n, "p": "A", "l": "A"} for n in (*range(25_000), 3)]
+    done = command("score", write(tmp_path / "run.jsonl", rows), *COLUMNS)
+    assert done.exit_code == 2
+    assert "run.jsonl:25001: two rows have the id '3'" in done.stderr
 
 
 def test_the_clustered_test_is_the_one_of_durkalski() -> None:
