@@ -175,6 +175,10 @@ class SandboxUnavailable(RuntimeError):
     """No sandbox with the requested properties can be opened; the message says why and what to do."""
 
 
+class PackageMissing(SandboxUnavailable):
+    """A package that the sandbox or a server needs is not installed; the message names its extra."""
+
+
 class Sandbox(Protocol):
     """A sandbox backend.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Self
 
-from tirjudge_sandbox.base import SandboxUnavailable
+from tirjudge_sandbox.base import PackageMissing
 
 _STANDARD_LIBRARY = """
 abc argparse array ast asyncio base64 binascii bisect builtins bz2 calendar cmath cmd codecs codeop
@@ -60,6 +60,6 @@ class ImportPolicy:
 
 
 def check_installed(policy: ImportPolicy | None) -> None:
-    """Raise SandboxUnavailable if there is a policy, but not the package that checks programs against it."""
+    """Raise PackageMissing if there is a policy, but not the package that checks programs against it."""
     if policy is not None and find_spec("RestrictedPython") is None:
-        raise SandboxUnavailable("an import policy needs RestrictedPython: pip install 'tirjudge[policy]'")
+        raise PackageMissing("an import policy needs RestrictedPython: pip install 'tirjudge[policy]'")

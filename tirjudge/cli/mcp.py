@@ -22,7 +22,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.options import takes_options
-from tirjudge.cli.output import NO_SANDBOX, UNREAD, examples, say, stop
+from tirjudge.cli.output import UNREAD, examples, no_sandbox, say
 from tirjudge.judge import Judge
 from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge.mcp.run_python import ReturnMode
@@ -65,8 +65,8 @@ def mcp(
 ) -> None:
     """Serve the tools `run_python_code` and `judge` over the Model Context Protocol.
 
-    Exit code 125 when there is no sandbox here or the extra `mcp` is missing, 2 for wrong usage and for an
-    address that is not available.
+    Exit code 125 when there is no sandbox here, 2 for wrong usage, for a missing extra and for an address
+    that is not available.
     """
     access = read_access(TOKEN, token_file, allow_host)
     listening = open_listening(host, port, access, TOKEN) if transport == "http" else None
@@ -74,7 +74,7 @@ def mcp(
     try:
         asyncio.run(_serving(options, limits, return_mode, listening, access))
     except SandboxUnavailable as error:
-        stop("mcp", error, NO_SANDBOX)
+        no_sandbox("mcp", error)
 
 
 async def _serving(

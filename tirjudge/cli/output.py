@@ -113,6 +113,13 @@ def stop(command: str, reason: object, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
+def no_sandbox(command: str, error: Exception) -> NoReturn:
+    """End the command because there is no sandbox; a missing package has the exit code of wrong usage."""
+    from tirjudge_sandbox import PackageMissing
+
+    stop(command, error, USAGE if isinstance(error, PackageMissing) else NO_SANDBOX)
+
+
 def say(line: str) -> None:
     """Print untrusted text as one line on standard error."""
     print(printable(line, _LONGEST_LINE), file=sys.stderr, flush=True)

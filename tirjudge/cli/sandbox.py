@@ -31,7 +31,16 @@ from tirjudge.cli.listening import (
     token_file_option,
     url_of,
 )
-from tirjudge.cli.output import NO_SANDBOX, USAGE, add_command, example_lines, examples, say, stop
+from tirjudge.cli.output import (
+    NO_SANDBOX,
+    USAGE,
+    add_command,
+    example_lines,
+    examples,
+    no_sandbox,
+    say,
+    stop,
+)
 from tirjudge.console_text import printable
 from tirjudge_sandbox import (
     Execution,
@@ -136,7 +145,7 @@ def run(
         }
         execution = asyncio.run(_execution(program, limits, options))
     except SandboxUnavailable as error:
-        stop("sandbox", error, NO_SANDBOX)
+        no_sandbox("sandbox", error)
     _show(execution.stdout, sys.stdout)
     _show(execution.stderr, sys.stderr)
     raise typer.Exit(_exit_code(execution, limits))
@@ -151,7 +160,7 @@ def build() -> None:
     try:
         found, built = client.call(lambda docker: image.build(docker, _say), _LONGEST_BUILD_STEP)
     except (client.EngineFailed, SandboxUnavailable) as error:
-        stop("sandbox", error, NO_SANDBOX)
+        no_sandbox("sandbox", error)
     _say(f"{'built' if built else 'already built:'} {image.TAG} {found}")
 
 
@@ -285,7 +294,7 @@ def serve(
     except ValueError as error:
         stop("sandbox", error, USAGE)
     except SandboxUnavailable as error:
-        stop("sandbox", error, NO_SANDBOX)
+        no_sandbox("sandbox", error)
 
 
 async def _serving(

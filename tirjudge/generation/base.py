@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from tirjudge.models.machine import LOCAL
 from tirjudge_environments import Completion, Context, Encoder
 from tirjudge_sandbox.registry import Plugins
 
@@ -21,6 +22,8 @@ GENERATORS = Plugins(
     },
 )
 """Each member is called with a model and the options of `open_generator`."""
+NEEDED = {"transformers": ("local", LOCAL), "vllm": ("vllm", ("vllm",))}
+"""By generator, the extra that installs it and modules of the extra."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Self
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.models import ModelUnavailable, resolve_model, weights_sha256
+from tirjudge.models.machine import TOKENIZER, require
 from tirjudge.models.resolve import read_note
 from tirjudge_environments.tokenization import ChatEncoder
 
@@ -97,9 +98,11 @@ def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncod
     repository is run. Raises GeneratorFailed, and ValueError for a chat template that cannot be used.
     """
     try:
-        from transformers import AutoTokenizer, GenerationConfig
-    except ImportError as error:
-        raise GeneratorFailed(f"a tokenizer needs `pip install tirjudge[local]`: {error}") from error
+        require("a tokenizer", TOKENIZER)
+    except ModelUnavailable as error:
+        raise GeneratorFailed(str(error)) from error
+    from transformers import AutoTokenizer, GenerationConfig
+
     try:
         path = tokenizer_of(resolve_model(path))
         loaded = AutoTokenizer.from_pretrained(path, trust_remote_code=False)

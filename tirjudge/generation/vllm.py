@@ -130,7 +130,7 @@ class VllmGenerator:
             from vllm.lora.request import LoRARequest
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
-            raise GeneratorFailed(f"vLLM needs `pip install tirjudge[vllm]`: {error}") from error
+            raise GeneratorFailed(f"vLLM needs pip install 'tirjudge[vllm]': {error}") from error
         try:
             folder = resolve_model(path)
         except ModelUnavailable as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, get_args
 
-from tirjudge.generation.base import GENERATORS, Generator, Sampling, open_generator
+from tirjudge.generation.base import GENERATORS, NEEDED, Generator, Sampling, open_generator
 from tirjudge.generation.cached import CachedGenerator, CompletionStore, cache_file
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
@@ -20,6 +20,7 @@ from tirjudge.judging.combining import by_criteria, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, endpoint_key
 from tirjudge.models import ModelUnavailable, resolve_model
+from tirjudge.models.machine import require
 from tirjudge.models.resolve import (
     NOTE_FILE,
     ModelNote,
@@ -464,6 +465,9 @@ def _check_model(options: JudgeOptions) -> None:
     if options.request_fields:
         raise ValueError("--request-field is sent to an endpoint: give --base-url")
     GENERATORS.entry(options.generator)
+    if options.generator in NEEDED:
+        extra, modules = NEEDED[options.generator]
+        require("a model in this process", modules, extra)
 
 
 def _thinking(options: JudgeOptions, note: ModelNote) -> bool | None:

@@ -11,7 +11,7 @@ from tirjudge.judge import Judge
 from tirjudge.mcp.run_python import ReturnMode, SandboxFailed, run_python_code
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.serve.messages import CriterionRequest
-from tirjudge_sandbox import Limits, Sandbox, SandboxUnavailable
+from tirjudge_sandbox import Limits, PackageMissing, Sandbox, SandboxUnavailable
 from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 
@@ -41,13 +41,14 @@ def create_server(
 ) -> Any:
     """Return the SDK's `MCPServer` around an open sandbox, whose `limits` apply to each program, and a judge.
 
-    The judge opens at the first question. Raises SandboxUnavailable if the extra `mcp` is not installed.
+    The judge opens at the first question. Raises PackageMissing without the extra `mcp`.
     """
     try:
+        import uvicorn  # noqa: F401
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
     except ImportError:
-        raise SandboxUnavailable("the MCP server needs the SDK: pip install 'tirjudge[mcp]'") from None
+        raise PackageMissing("the MCP server needs the SDK: pip install 'tirjudge[mcp]'") from None
 
     server = MCPServer("tirjudge", instructions=_INSTRUCTIONS, version=version, log_level="ERROR")
 

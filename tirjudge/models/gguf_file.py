@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tirjudge.console_text import first_line
-from tirjudge.models.machine import ModelUnavailable, cache_folder, check_disk, check_memory, gigabytes
+from tirjudge.models.machine import (
+    LOCAL,
+    ModelUnavailable,
+    cache_folder,
+    check_disk,
+    check_memory,
+    gigabytes,
+    require,
+)
 
 MAGIC = b"GGUF"
 SOURCE_FILE = "source.json"
@@ -70,6 +78,7 @@ def converted(file: Path, sha256: str, say: Callable[[str], None]) -> Path:
     folder = converted_folder(file.stem, sha256)
     if folder.is_dir():
         return folder
+    require(f"converting {file.name}", (*LOCAL, "gguf"))
     header = read_header(file)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -138,12 +147,10 @@ def _convert(file: Path, sha256: str, header: GgufHeader, folder: Path, say: Cal
 
 def _write(file: Path, header: GgufHeader, folder: Path, say: Callable[[str], None]) -> None:
     """Write the weights and the tokenizer of a GGUF file as transformers reads them."""
-    try:
-        import gguf  # transformers needs it, and reports its absence in many lines
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError as error:
-        raise ModelUnavailable(f"a GGUF file needs `pip install 'tirjudge[local]'`: {error}") from error
+    import gguf
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     named = {"gguf_file": file.name, "trust_remote_code": False}
     try:
         with _parsed_once(gguf):

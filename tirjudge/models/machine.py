@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from tirjudge_sandbox.workers.memory_group import Version, own_groups
@@ -13,6 +14,22 @@ from tirjudge_sandbox.workers.memory_group import Version, own_groups
 
 class ModelUnavailable(ValueError):
     """A model cannot be found, verified, converted or loaded; the message is one line with the remedy."""
+
+
+TOKENIZER = ("huggingface_hub", "safetensors", "tokenizers", "transformers")
+"""Modules of the extra `local` that read a tokenizer."""
+LOCAL = (*TOKENIZER, "torch")
+"""Modules of the extra `local` that run a model in this process."""
+
+
+def require(purpose: str, modules: tuple[str, ...] = LOCAL, extra: str = "local") -> None:
+    """Raise ModelUnavailable, in one line, if one of the extra's modules is missing; none is imported."""
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        raise ModelUnavailable(
+            f"{purpose} needs {', '.join(missing)}: pip install 'tirjudge[{extra}]', or give "
+            "--base-url, an endpoint"
+        )
 
 
 def cache_folder() -> Path:

@@ -23,7 +23,7 @@ from tirjudge.models.gguf_file import (
     is_gguf,
     remove_converted,
 )
-from tirjudge.models.machine import ModelUnavailable, cache_folder
+from tirjudge.models.machine import ModelUnavailable, cache_folder, require
 from tirjudge_environments.registry import first_fault
 
 logger = logging.getLogger(__name__)
@@ -166,12 +166,9 @@ def hub_files(repository: str, patterns: tuple[str, ...], **options: Any) -> str
 
     Raises OSError or ValueError, also ModelUnavailable, if they are neither in the cache nor reachable.
     """
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise ModelUnavailable(
-            f"a model of the hub needs `pip install 'tirjudge[local]'`: {error}"
-        ) from error
+    require("a model of the hub", ("huggingface_hub",))
+    from huggingface_hub import snapshot_download
+
     return str(snapshot_download(repository, allow_patterns=[*patterns], ignore_patterns=["*/*"], **options))
 
 

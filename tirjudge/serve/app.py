@@ -27,7 +27,7 @@ from tirjudge.serve.messages import (
     SampleRequest,
 )
 from tirjudge.serve.service import Down, JudgeMetrics, JudgeServerSettings, JudgeService
-from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox import PackageMissing
 from tirjudge_sandbox.server.app import REFUSALS, with_operations
 from tirjudge_sandbox.server.guard import App
 
@@ -71,14 +71,15 @@ def create_app(
 ) -> App:
     """Return the server of an open judge as an ASGI application; `truncate`: see `JudgeOptions`.
 
-    Raises SandboxUnavailable if the extra `serve` is not installed.
+    Raises PackageMissing without the extra `serve`.
     """
     try:
         import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
         from fastapi import FastAPI, HTTPException, Request, Response
         from fastapi.responses import JSONResponse
     except ImportError:
-        raise SandboxUnavailable("serving needs FastAPI and more: pip install 'tirjudge[serve]'") from None
+        raise PackageMissing("serving needs FastAPI and more: pip install 'tirjudge[serve]'") from None
 
     app = FastAPI(title="tirjudge", version=version, docs_url=None, redoc_url=None)
     metrics = JudgeMetrics(_PATHS)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, stop
 from tirjudge.storage.resume import OtherSettings
 from tirjudge.storage.run_folder import Locked
-from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox import PackageMissing, SandboxUnavailable
 from tirjudge_training.data.rows import MissingRows
 from tirjudge_training.distributed.processes import FirstFailed, Processes
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms, shipped
@@ -233,10 +233,10 @@ def one_line_errors(command: str) -> Iterator[None]:
         yield
     except FirstFailed:  # the first process prints the message
         raise typer.Exit(FAILED) from None
-    except (BadRecipe, MissingRows, OtherSettings) as error:
+    except (BadRecipe, MissingRows, OtherSettings, PackageMissing) as error:
         stop(command, error, USAGE)
     except ImportError as error:
-        stop(command, f"training needs `pip install tirjudge[train]`: {error}", FAILED)
+        stop(command, f"training needs `pip install 'tirjudge[train]'`: {error}", USAGE)
     except (Locked, MemoryError, OSError, RuntimeError, SandboxUnavailable) as error:
         stop(command, f"{error}{_ADVICE if _out_of_memory(error) else ''}", FAILED)
     except KeyboardInterrupt as interrupted:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from tirjudge_sandbox.base import SandboxUnavailable
+from tirjudge_sandbox.base import PackageMissing
 
 Result = TypeVar("Result")
 
@@ -36,14 +36,13 @@ def call(action: Callable[[Any], Result], seconds: int = _SECONDS) -> Result:
     """Call `action` with a `docker.DockerClient` that is configured by DOCKER_HOST and its related variables.
 
     The connection lives for this call alone, so a restart of the engine between two calls does no harm.
-    `seconds`: the longest wait for an answer. Raises EngineFailed, and SandboxUnavailable if the docker SDK
-    is not installed.
+    `seconds`: the longest wait for an answer. Raises EngineFailed, and PackageMissing without the docker SDK.
     """
     try:
         import docker
         import requests
     except ImportError:
-        raise SandboxUnavailable(
+        raise PackageMissing(
             "the docker sandbox needs the docker SDK: pip install 'tirjudge[docker]'"
         ) from None
     try:

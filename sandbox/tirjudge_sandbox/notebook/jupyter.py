@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
+from tirjudge_sandbox.base import Execution, Limits, PackageMissing, Program
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.notebook import kernel
@@ -46,7 +46,7 @@ class JupyterSandbox:
     """
 
     def __init__(self, *, inside: str = "local", preload: Sequence[str] = ("numpy", "sympy"), **options: Any):
-        """Raises ValueError for a bad option, SandboxUnavailable if a package is missing.
+        """Raises ValueError for a bad option, PackageMissing without the extra `jupyter`.
 
         `inside`: the backend whose workers are used, `local` or `docker`; `options` are passed to it.
         """
@@ -56,9 +56,7 @@ class JupyterSandbox:
         if inside not in _BACKENDS:
             raise ValueError(f"inside must be one of {', '.join(_BACKENDS)}, not {inside!r}")
         if inside == "local" and (missing := [name for name in _NEEDED if find_spec(name) is None]):
-            raise SandboxUnavailable(
-                f"notebooks need {' and '.join(missing)}: pip install 'tirjudge[jupyter]'"
-            )
+            raise PackageMissing(f"notebooks need {' and '.join(missing)}: pip install 'tirjudge[jupyter]'")
         modules = (*preload, *_KERNEL_MODULES)
         # Every notebook would count as a long program, so that more of them than `capacity` would be open.
         options.setdefault("spare", 0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Sandbox, SandboxUnavailable
+from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, PackageMissing, Program, Sandbox
 from tirjudge_sandbox.http.fusion import (
     PYTHON,
     RunCodeRequest,
@@ -54,14 +54,14 @@ def create_app(
     """Return an ASGI application that serves an open sandbox.
 
     `isolation`: the properties that hold where the programs run, reported by `/v1/info`. `notebooks`: None
-    means that requests to run cells are refused. Raises SandboxUnavailable if the extra `serve` is not
-    installed.
+    means that requests to run cells are refused. Raises PackageMissing without the extra `serve`.
     """
     try:
         import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
         from fastapi import FastAPI, Response
     except ImportError:
-        raise SandboxUnavailable(
+        raise PackageMissing(
             "serving needs FastAPI, uvicorn and prometheus_client: pip install 'tirjudge[serve]'"
         ) from None
 

@@ -48,5 +48,5 @@ def test_an_adapter_without_its_model_is_one_line(config: dict[str, Any], told: 
 
 def test_the_error_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(GeneratorFailed, match=r"is a LoRA adapter, which needs `pip install peft`$"):
+    with pytest.raises(GeneratorFailed, match=r"needs peft: pip install 'tirjudge\[local\]'"):
         TransformersGenerator.load(adapter(tmp_path, LORA | {"base_model_name_or_path": "owner/model"}))

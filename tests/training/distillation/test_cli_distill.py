@@ -152,7 +152,7 @@ def test_a_missing_extra_is_named_before_any_request(
 ) -> None:
     monkeypatch.setitem(sys.modules, "trl", None)
     result = distill(tmp_path / "run", server.url)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "tirjudge[train]" in result.stderr
     assert "trl" in result.stderr
     assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from tirjudge.console_text import first_line
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base, weights_bytes
 from tirjudge.models import ModelUnavailable, resolve_model
-from tirjudge.models.machine import bfloat16_gain, check_memory, has_bfloat16
+from tirjudge.models.machine import bfloat16_gain, check_memory, has_bfloat16, require
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +41,12 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
         # Checked before torch is imported, which takes seconds.
         _require_folder(path, path)
     try:
-        import torch
-        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-    except ImportError as error:
-        raise GeneratorFailed(f"a local model needs `pip install tirjudge[local]`: {error}") from error
+        require("a model in this process")
+    except ModelUnavailable as error:
+        raise GeneratorFailed(str(error)) from error
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         folder = resolve_model(path)
@@ -80,10 +82,7 @@ def _adapter(folder: str, path: str) -> Adapter | None:
     _require_folder(folder, path)
     adapter = Adapter.of(Path(folder))
     if adapter is not None:
-        try:
-            import peft  # noqa: F401
-        except ImportError as error:
-            raise GeneratorFailed(f"{path!r} is a LoRA adapter, which needs `pip install peft`") from error
+        require(f"the LoRA adapter {path!r}", ("peft",))
     return adapter
 
 

@@ -26,7 +26,7 @@ from tirjudge.console_text import printable, table
 from tirjudge.data.sources import open_rows
 from tirjudge.judging.meta_judge import NotAnswered
 from tirjudge.storage.run_folder import DiskFull, Locked, disk_full_errors
-from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox import PackageMissing, SandboxUnavailable
 from tirjudge_training.corpora.build import build as build_corpus
 from tirjudge_training.corpora.config import WORDS, CorpusConfig
 from tirjudge_training.corpora.decontamination import (
@@ -222,6 +222,8 @@ def one_line_errors() -> Iterator[None]:
     """Turn the errors that a user can cause into one line and an exit code."""
     try:
         yield
+    except PackageMissing as error:
+        stop("data", error, USAGE)
     except (
         BadRows,
         DiskFull,
@@ -232,9 +234,9 @@ def one_line_errors() -> Iterator[None]:
         SourceUnavailable,
     ) as error:
         stop("data", error, FAILED)
-    except (BadRecipe, BenchmarkUnavailable, ValueError) as error:
+    except (BadRecipe, BenchmarkUnavailable, ImportError, ValueError) as error:
         stop("data", error, USAGE)
-    except (ImportError, OSError) as error:
+    except OSError as error:
         stop("data", error, FAILED)
     except KeyboardInterrupt:
         stop("data", "interrupted; the same command resumes", INTERRUPTED)

@@ -48,7 +48,7 @@ _OLD_TRL = 1
 """verl imports a class of TRL, if TRL is there, that its version 1 has no more."""
 
 
-class VerlMissing(RuntimeError):
+class VerlMissing(BadRecipe):
     """verl cannot run here; the message is one line and says what to install."""
 
 

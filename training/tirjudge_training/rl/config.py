@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.health import HealthConfig
@@ -157,7 +158,7 @@ class RlConfig(RolloutConfig):
         return micro_batch, rows // (micro_batch * processes)
 
 
-class ReporterMissing(RuntimeError):
+class ReporterMissing(BadRecipe):
     """A reporter's package is not installed; the message says how to install it."""
 
 

@@ -45,16 +45,22 @@ class TooSmall(RuntimeError):
     """The machine lacks the memory or the disk space for the run. The message has both numbers."""
 
 
+def require_packages(recipe: Recipe) -> None:
+    """Raise BadRecipe, in one line, if a package that training needs is not installed; none is imported."""
+    if missing := [name for name in LIBRARIES if find_spec(name) is None]:
+        raise BadRecipe(f"training needs {', '.join(missing)}: pip install 'tirjudge[train]'")
+    require_reporters(recipe.rl.report_to)
+
+
 def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     """Refuse a run that would fail later. Writes nothing and loads no weights.
 
-    Raises ImportError if a library of the extra `train` is missing; BadRecipe for a model or an engine that
+    Raises ImportError if a library of the extra `train` is broken; BadRecipe for a model or an engine that
     is not available, a launch that cannot work, or a stage that would fail; TooSmall.
     """
     # Imported and not only looked up, since a broken installation shows up only then.
     for library in LIBRARIES:
         import_module(library)
-    require_reporters(recipe.rl.report_to)
     _check_launch()
     _check_gpus()
     _check_kernels(recipe)
@@ -159,7 +165,7 @@ def _check_engine(recipe: Recipe) -> None:
 
     if find_spec("vllm") is None:
         raise BadRecipe(
-            "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
+            "rl.generator: vLLM is not installed: pip install 'tirjudge[vllm]', or use transformers"
         )
     if recipe.rl.vllm.get("enable_sleep_mode") and not torch.cuda.is_available():
         raise BadRecipe(

@@ -31,7 +31,7 @@ from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.rl.run import CHECKPOINTS
 from tirjudge_training.run.model_size import model_errors, require_model
-from tirjudge_training.run.preflight import check
+from tirjudge_training.run.preflight import check, require_packages
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
 
@@ -121,6 +121,7 @@ def train(
     rows and shards of the others. Raises BadRecipe, OtherSettings for the folder of another recipe, Locked
     while another run is using it, TooSmall, ReporterMissing, and OtherTrainer for an RL stage of verl's.
     """
+    processes.first(lambda: require_packages(recipe))  # before a model is converted
     recipe = with_dtype(recipe, folder)
     # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
     processes.first(lambda: require_model(recipe.model.start))
