@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import email
+import inspect
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
@@ -312,3 +315,37 @@ def test_the_description_on_pypi_has_no_links_into_the_repository(wheel: zipfile
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     readme = re.sub(r"!\[[^]]*\]\((?!https?:)[^)\s]+\)\n*", "", readme)
     assert described.strip() == re.sub(r"\[([^]]+)\]\((?!https?:)[^)\s]+\)", r"\1", readme).strip()
+
+
+def public_classes() -> Iterator[type[Any]]:
+    for package in PACKAGES:
+        module = import_module(package)
+        yield from (
+            one for one in (getattr(module, name) for name in module.__all__) if isinstance(one, type)
+        )
+
+
+def test_help_of_a_public_class_names_each_of_its_fields() -> None:
+    unnamed = []
+    for one in public_classes():
+        fields = getattr(one, "__dataclass_fields__", None) or getattr(one, "model_fields", {})
+        about = inspect.getdoc(one) or ""
+        unnamed += [f"{one.__name__}.{name}" for name in fields if not re.search(rf"\b{name}\b", about)]
+    assert [name for name in unnamed if "._" not in name] == []
+
+
+def test_help_describes_each_public_method() -> None:
+    """Members of a family implement the methods that their contract describes."""
+    classes = [*public_classes()]
+    contracts = [one for one in classes if getattr(one, "_is_protocol", False)]
+    undescribed = [
+        f"{one.__name__}.{name}"
+        for one in classes
+        for name, method in vars(one).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(method) or isinstance(method, property | classmethod))
+        if not any(
+            inspect.getdoc(getattr(owner, name)) for owner in (one, *contracts) if hasattr(owner, name)
+        )
+    ]
+    assert undescribed == []

@@ -89,6 +89,7 @@ class JudgeSession:
 
     @property
     def done(self) -> bool:
+        """True once the dialogue has ended; `trajectory` then says how."""
         return self._trajectory is not None
 
     @property
@@ -299,6 +300,7 @@ class Transcript:
     """
 
     prompt_ids: tuple[int, ...]
+    """The ids of the prompt, its prefill included."""
     completion_ids: tuple[int, ...]
     """The ids of the model and the sandbox, in order."""
     mask: tuple[int, ...]

@@ -91,7 +91,9 @@ class Columns(ColumnPlaces):
     MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"reference", "criteria", "sources", "tools"})
 
     id: str = "id"
+    """The row's name in results; without it, rows are numbered."""
     prompt: str = "prompt"
+    """The question: a text, or a list of chat messages."""
     responses: str = "responses"
     response_a: str = "response_a"
     response_b: str = "response_b"
@@ -100,7 +102,9 @@ class Columns(ColumnPlaces):
     response: str = "response"
     label: str = "label"
     domain: str = "domain"
+    """`safety`, `helpfulness`, `math`, ...: some rewards and prompts depend on it."""
     tags: str = "tags"
+    """Free labels that result rows repeat."""
     checklist: str = "checklist"
     """People's reasons for the label, a list of texts."""
     gold_scores: str = "gold_scores"

@@ -16,7 +16,9 @@ class ToolCall:
     """A native tool call, as the judge or an agent that is judged made it."""
 
     id: str
+    """Given by the model's server; the result of the call repeats it."""
     name: str
+    """The tool that is called."""
     arguments: str
     """Unparsed JSON text. The model wrote it, so it may be anything."""
 
@@ -27,6 +29,7 @@ class ToolSpec:
 
     name: str
     description: str
+    """What the tool does, for the model that may call it by its `name`."""
     parameters: Mapping[str, Any]
     """JSON schema of the arguments."""
 
@@ -39,6 +42,7 @@ class Message:
     content: str
     """Empty where OpenAI's form has null, next to calls of tools."""
     tool_calls: tuple[ToolCall, ...] = ()
+    """The calls of tools that an assistant's message makes."""
     tool_call_id: str = ""
     """The id of the call whose result a message of the role `tool` is."""
     name: str = ""
@@ -60,6 +64,7 @@ class Criterion:
     """One thing that responses are judged by, apart from everything else."""
 
     text: str
+    """What is judged, such as "names the year"."""
     weight: float = 1.0
     """Its share of the aggregate, 0 or more."""
     polarity: Literal["positive", "negative"] = "positive"
@@ -73,6 +78,7 @@ class JudgeTask:
     """A prompt, its candidate responses and, when known, the index of the best response."""
 
     id: str
+    """Unique in a run: seeds and random orders are drawn from it."""
     prompt: tuple[Message, ...]
     candidates: tuple[Response, ...]
     label: int | None = None
@@ -139,7 +145,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one or more requests, as the generator reported them."""
+    """`prompt_tokens` and `completion_tokens` of one or more requests, as the generator reported them."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -156,6 +162,7 @@ class Completion:
 
     text: str
     finish: Finish
+    """Why the model stopped here."""
     token_ids: tuple[int, ...] | None = None
     """The ids as sampled, including an end-of-sequence token; None if the endpoint does not return them."""
     logprobs: tuple[float, ...] | None = None
@@ -163,7 +170,9 @@ class Completion:
     reasoning: str = ""
     """Thinking that the endpoint returned separately from the text."""
     tool_calls: tuple[ToolCall, ...] = ()
+    """Native calls of `run_python`, under the `tool` protocol."""
     usage: Usage = Usage()
+    """The tokens of this request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,7 @@ class RunCode:
     """A reading: the model asks for a program to be run."""
 
     source: str
+    """The program's Python source."""
     bindings: Mapping[str, Any] = field(default_factory=dict)
     """Variables of the program: the prompt and the responses of its view."""
     opened: bool = False
@@ -193,6 +203,7 @@ class Verdict:
     scores: Mapping[int, float] = field(default_factory=dict)
     """Candidate index to score."""
     tie: bool = False
+    """True if the judge said that no candidate is best."""
     parsed: Mapping[str, Any] = field(default_factory=dict)
     """Other parts of the answer as JSON values by name: a rubric, reasons; the choice ignores them."""
 
@@ -204,7 +215,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A reading: the turn ended without a program and without a readable verdict."""
+    """A reading: the turn ended with neither a program nor a readable verdict, for a `reason`."""
 
     reason: str
 
@@ -214,7 +225,7 @@ Reading = RunCode | Verdict | Continue | Malformed
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The outcome of a program that was requested but not run."""
+    """The outcome of a program that was requested but not run, for a `reason`."""
 
     reason: str
 
@@ -259,11 +270,15 @@ class Segment:
 
     by: By
     text: str
+    """What the author wrote; the prefill of a turn belongs to the prompt."""
     ids: tuple[int, ...] | None = None
+    """Its token ids, exactly as sampled; None if the generator returns none."""
     logprobs: tuple[float, ...] | None = None
     """One per id for segments of the model; None for segments of the sandbox."""
     reasoning: str = ""
+    """Thinking that the endpoint returned separately from the text."""
     tool_calls: tuple[ToolCall, ...] = ()
+    """Native calls that the model made in this segment."""
     call_id: str | None = None
     """Id of the native call that a sandbox segment answers."""
 
@@ -319,7 +334,9 @@ class Trajectory:
     sample: int
     prompt: Prompt
     prompt_ids: tuple[int, ...] | None
+    """The prompt as token ids; None if the generator returns none."""
     segments: tuple[Segment, ...]
+    """What followed the prompt, by the model and the sandbox in turn."""
     calls: tuple[Call, ...]
     """In the order of the requests, including refused ones and those whose sandbox failed."""
     stop: StopReason
@@ -328,7 +345,9 @@ class Trajectory:
     detail: str = ""
     """For any other stop than VERDICT, a description of the problem in one line."""
     usage: Usage = Usage()
+    """The tokens of all its requests together."""
     seconds: float = 0.0
+    """Wall-clock time from the first request to the end."""
 
     @property
     def decisive(self) -> Call | None:
@@ -368,7 +387,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """The reward of a trajectory and the named parts that it was computed from."""
+    """The reward of a trajectory: its `total`, and the named `parts` that it was computed from."""
 
     total: float
     parts: Mapping[str, float]
@@ -376,7 +395,7 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """The absence of a reward: the sandbox or the generator failed, or the task has no label."""
+    """No reward, for a `reason`: the sandbox or the generator failed, or the task has no label."""
 
     reason: str
 
@@ -391,6 +410,7 @@ class Question:
     key: str
     """A function of the question, so that a cached answer can be reused."""
     prompt: Prompt
+    """What the other model is asked."""
     readable: Callable[[str], bool] = field(default=lambda answer: True, compare=False)
     """True for an answer that the reward can read; the question is asked again otherwise."""
 

@@ -112,9 +112,13 @@ class Isolation:
     placement: str
     """Name of the mechanism that isolates the worker: `root`, `userns`, ..."""
     host_files_hidden: bool
+    """Programs cannot open files of the host."""
     network_cut: bool
+    """Programs cannot open sockets."""
     processes_contained: bool
+    """Programs reach no other process, and leave none behind."""
     calls_filtered: bool
+    """System calls that programs do not need are refused."""
     notes: tuple[str, ...] = ()
     """One entry per property that does not hold: its name, the reason and, where known, a remedy."""
 

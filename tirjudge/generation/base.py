@@ -33,6 +33,7 @@ class Sampling:
     temperature: float = 0.0
     """0 is greedy."""
     top_p: float = 1.0
+    """Nucleus sampling: the probability mass that is kept."""
     max_tokens: int = 4096
     """New tokens of this turn."""
     seed: int = 0

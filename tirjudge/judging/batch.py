@@ -392,6 +392,7 @@ class BatchResult(Sequence[Judgment | Failure]):
 
     @property
     def failures(self) -> tuple[Failure, ...]:
+        """The rows that could not be judged, each with the reason."""
         return tuple(row for row in self.rows if isinstance(row, Failure))
 
     @property

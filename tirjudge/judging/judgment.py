@@ -99,6 +99,7 @@ class Judgment:
 
     @property
     def usage(self) -> Usage:
+        """The tokens of all its dialogues together."""
         return sum((trajectory.usage for trajectory in self.trajectories), Usage())
 
     @property

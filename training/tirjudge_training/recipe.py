@@ -145,6 +145,7 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str = ""
+    """What `tirjudge train --list` says about the recipe."""
     run: Literal["never"] | None = None
     """`never` marks a recipe that nobody has run; its values are those of a paper."""
     method: Annotated[str, AfterValidator(_known_method)] = "rl"
@@ -158,7 +159,9 @@ class Recipe(BaseModel):
     threads: int = Field(default=1, gt=0)
     """CPU threads of torch. More slow down a small model, most of all on a busy machine."""
     model: ModelConfig
+    """The model that is trained, and whether as a whole or under an adapter."""
     data: DataConfig
+    """The files of rows: for training, demonstrations and held-out measurements."""
     environments: Mapping[str, EnvironmentConfig] = Field(default_factory=dict)
     """The judges of the rows, by a name of your choice; by default TIR-Judge's for pairs and lists."""
     meta_judge: MetaJudgeConfig | None = None
@@ -168,7 +171,9 @@ class Recipe(BaseModel):
     demonstrations: DemonstrationsConfig = DemonstrationsConfig()
     """The dialogues of a base model's warm-up, if `data.demonstrations` names rows."""
     rl: RlConfig
+    """The RL stages: batches, groups, loss, learning rate and sampling."""
     rejection: RejectionConfig = RejectionConfig()
+    """Rejection sampling: how many samples are drawn and which right ones are kept."""
     teacher: TeacherConfig = TeacherConfig()
     """The teacher of the method `distill`."""
     answers: AnswersConfig = AnswersConfig()
@@ -176,8 +181,11 @@ class Recipe(BaseModel):
     sft: SftConfig = SftConfig()
     """SFT in every method; the warm-up has its own settings."""
     iterate: IterateConfig = IterateConfig()
+    """The rounds of the method `iterative`."""
     validation: ValidationConfig = ValidationConfig()
+    """The choice among the steps of an RL stage, on rows that are not trained on."""
     heldout: HeldoutConfig = HeldoutConfig()
+    """The tasks and limits of a held-out measurement, which `data.heldout` turns on."""
     rates: Rates = Rates()
     """The lengths and speeds that `--plan` assumes."""
 
