@@ -107,8 +107,8 @@ def _headline(facts: Sequence[RowFacts], scores: Sequence[Score], benchmark: str
     if scores and (benchmark or scores[0].card.name in (VERDICT.card.name, WIN_RATE.card.name)):
         scored = scores[0]
         found = scored.estimates[scored.headline]
-        about = f"{scored.card.about}; ties {scored.card.ties}; rows without a verdict {scored.card.failures}"
-        name = f"{scored.headline}, protocol {scored.card.name}"
+        name, card = f"{scored.headline}, protocol {scored.card.name}", scored.card
+        about = f"{card.about}; ties: {card.ties}; rows without a verdict: {card.failures}"
         return {"name": name, "about": about} | estimate_record(found)
     verdicts = sum(one.stop == "verdict" for one in facts)
     about = "share of rows with a verdict; no row has a label"

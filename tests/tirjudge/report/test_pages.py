@@ -90,6 +90,7 @@ def test_rows_are_filtered_searched_and_paged(chromium: Any, url: str) -> None:
     with opened(chromium, url) as page:
         # 40 right, 40 wrong, and 40 ties that are worth a half: 50 %.
         assert page.locator(".headline .value").inner_text().startswith("50.0")
+        assert "samples; ties: a tie of k is worth 1/k" in page.locator(".headline").inner_text()
         count(page, f"{ROWS} of {ROWS} rows")
         assert len(ids(page)) == 50
         page.locator("#next-page").click()
@@ -227,6 +228,11 @@ def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_pa
         page.locator("#list a.id").first.click()
         page.wait_for_selector("#row-body .view")
         assert page.locator("#row-body .record").count() == 2
+        page.keyboard.press("Escape")
+        verdict = page.locator("#list td.verdict").first
+        assert verdict.inner_text().startswith("A ")
+        page.set_viewport_size({"width": 400, "height": 900})
+        assert verdict.inner_text().startswith("out.jsonl\nA ")
 
 
 def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: Path) -> None:

@@ -106,8 +106,10 @@ function cells(entry) {
     if (at < 0) return [make("td", { class: "verdict quiet" }, "not in this run")];
     const outcome = coded(run.outcomes, at);
     const mark = outcome === "right" ? "✓ right" : outcome === "wrong" ? "✗ wrong" : outcome;
+    // Narrow pages show no headings, which name the runs elsewhere.
+    const named = data.runs.length > 1 ? [make("div", { class: "narrow quiet" }, visible(run.name))] : [];
     return [
-      make("td", { class: "verdict" }, visible(coded(run.verdicts, at)), " ", make("span", { class: `outcome ${outcome}` }, mark)),
+      make("td", { class: "verdict" }, ...named, visible(coded(run.verdicts, at)), " ", make("span", { class: `outcome ${outcome}` }, mark)),
       make("td", { class: "why" }, ...why(run, at)),
     ];
   });
@@ -117,7 +119,7 @@ function cells(entry) {
     ...cellsOfRuns,
     make("td", { class: "wide n" }, String(run.programs[entry])),
     make("td", { class: "wide n" }, run.tokens[entry].toLocaleString("en")),
-    make("td", { class: "wide n" }, run.seconds[entry].toLocaleString("en")),
+    make("td", { class: "wide n" }, run.seconds[entry].toLocaleString("en", { minimumFractionDigits: 2 })),
   ];
 }
 
