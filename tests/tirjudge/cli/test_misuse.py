@@ -257,9 +257,7 @@ def test_misuse_is_refused_in_one_line(command: str, folder: Path, url: str) -> 
     if not said[-1].startswith("Error: "):  # Typer's own errors come with the usage
         assert said[-1].startswith(f"tirjudge {command.split()[0]}")
         assert len(said) == 1
-    for file in folder.iterdir():
-        if file.is_file():
-            assert file.read_bytes() == given[file], file
+    assert {file: file.read_bytes() for file in folder.iterdir() if file.is_file()} == given
 
 
 @pytest.mark.parametrize("command", FAILED)
