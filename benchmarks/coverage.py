@@ -25,19 +25,8 @@ from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
 from tirjudge.evaluation.protocols.win_rate import bradley_terry
 from tirjudge.evaluation.raters import ORDINAL, alpha, correlation
-from tirjudge.statistics import (
-    Estimator,
-    Fitted,
-    Mean,
-    OfTable,
-    Proportion,
-    SectionMean,
-    below,
-    clustered_mcnemar,
-    difference_interval,
-    false_discoveries,
-    mcnemar,
-)
+from tirjudge.evaluation.significance import below, clustered_mcnemar, false_discoveries, mcnemar
+from tirjudge.statistics import Estimator, Fitted, Mean, OfTable, Proportion, SectionMean, difference_interval
 
 Values = NDArray[np.float64]
 Interval = tuple[float, float]

@@ -95,7 +95,7 @@ class Proportion:
         As in `of_rows`, one right and one wrong row are added, so that no variance is 0.
         """
         rows = len(influence)
-        variance, count = _clustered(influence, clusters)
+        variance, count = clustered_variance(influence, clusters)
         smoothed = (rate * rows + 1) / (rows + 2)
         variance = (variance * rows**2 + (1 - smoothed) ** 2 + smoothed**2) / (rows + 2) ** 2
         return cls(rate * rows, rows, smoothed * (1 - smoothed) / variance, count)
@@ -258,7 +258,7 @@ class SectionMean:
         if clusters is not None:
             found = self.influence(size)
             alone = float(found @ found)
-            together, count = _clustered(found, clusters)
+            together, count = clustered_variance(found, clusters)
             z = quantile(count)
             variance *= together / alone if alone else 1.0
         if self.fault or not variance or _too_few(None if clusters is None else count):
@@ -372,7 +372,7 @@ def normal_interval(
     value: float, influence: NDArray[np.float64], clusters: NDArray[np.intp] | None = None
 ) -> tuple[float, float]:
     """Return value plus and minus the quantile times the standard error; nan for a row or few clusters."""
-    variance, count = _clustered(influence, clusters)
+    variance, count = clustered_variance(influence, clusters)
     if _too_few(count) or len(influence) < 2:
         return math.nan, math.nan
     spread = quantile(count) * math.sqrt(variance)
@@ -419,7 +419,7 @@ def _difference(
     if fault_of(first, second, clusters=clusters):
         return value, math.nan, None
     errors = second.influence(size) - first.influence(size)
-    variance, count = _clustered(errors, clusters)
+    variance, count = clustered_variance(errors, clusters)
     if _is_unbounded(first):
         known = errors.any() and (count is not None or size > 1)
         return value, math.sqrt(variance) if known else math.nan, count
@@ -439,81 +439,6 @@ def unpaired_interval(first: Estimator, second: Estimator, sizes: tuple[int, int
     down = math.hypot(second.value - least, high - first.value)
     up = math.hypot(most - second.value, first.value - low)
     return value - down, value + up
-
-
-def mcnemar(gained: int, lost: int) -> float:
-    """Return McNemar's two-sided mid-p value of these discordant pairs (Fagerland et al. 2013).
-
-    Raises ValueError, in one line, without scipy.
-    """
-    if not gained + lost:
-        return 1.0
-    try:
-        # `scipy.stats` takes 45 MiB more.
-        from scipy.special import bdtr
-    except ModuleNotFoundError:
-        raise ValueError("McNemar's test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
-    fewer, pairs = min(gained, lost), gained + lost
-    # Half of the probability of as few counts: the mean of P(X <= fewer) and P(X < fewer).
-    less = bdtr(fewer - 1, pairs, 0.5) if fewer else 0.0
-    return float(min(1.0, bdtr(fewer, pairs, 0.5) + less))
-
-
-def clustered_mcnemar(changes: NDArray[np.float64], clusters: NDArray[np.intp]) -> float:
-    """Return the two-sided p value of changes (1 gained, -1 lost, 0) that depend on each other in clusters.
-
-    It is the test of Durkalski et al. 2003, whose statistic is the sum of the changes divided by the root of
-    the sum of the clusters' squared changes, with Student's t for the clusters that have a change.
-
-    Raises ValueError, in one line, without scipy.
-    """
-    import numpy as np
-
-    sums = np.bincount(clusters, weights=changes)
-    squares, changed = float(sums @ sums), int((sums != 0).sum())
-    if not squares:
-        return 1.0
-    try:
-        from scipy.special import stdtr
-    except ModuleNotFoundError:
-        raise ValueError("a clustered test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
-    return float(2 * stdtr(max(1, changed - 1), -abs(float(sums.sum())) / math.sqrt(squares)))
-
-
-def below(values: NDArray[np.float64], limit: float, clusters: NDArray[np.intp] | None = None) -> float:
-    """Return the p value of Student's test that the mean of the values is below a limit, by cluster if any.
-
-    Raises ValueError, in one line, without scipy.
-    """
-    try:
-        from scipy.special import stdtr
-    except ModuleNotFoundError:
-        raise ValueError("a test of means needs the extra `eval`: pip install 'tirjudge[eval]'") from None
-    import numpy as np
-
-    own = np.arange(len(values)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
-    mean = float(values.mean())
-    variance, count = _clustered((values - mean) / len(values), own.astype(np.intp))
-    if not variance or count is None or count < 2:
-        return 0.0 if not variance and mean < limit and len(values) > 1 else 1.0
-    return float(stdtr(count - 1, (mean - limit) / math.sqrt(variance)))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return the p values of several tests, corrected for their number (Holm 1979)."""
-    found, largest = [1.0] * len(p_values), 0.0
-    for place, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, p_values[number] * (len(p_values) - place))
-        found[number] = min(1.0, largest)
-    return found
-
-
-def false_discoveries(p_values: Sequence[float], rate: float = 0.05) -> list[bool]:
-    """Return which nulls are rejected at a rate of false discoveries (Benjamini and Yekutieli 2001)."""
-    ranked, count = sorted(p_values), len(p_values)
-    least = rate / sum(1 / rank for rank in range(1, count + 1)) / count
-    rejected = [one for rank, one in enumerate(ranked, 1) if one <= rank * least]
-    return [bool(rejected) and one <= rejected[-1] for one in p_values]
 
 
 def quantile(clusters: int | None = None) -> float:
@@ -583,7 +508,9 @@ class Credits:
         return Mean(np.array(self._credits)).proportion(cluster_codes(self._clusters))
 
 
-def _clustered(influence: NDArray[np.float64], clusters: NDArray[np.intp] | None) -> tuple[float, int | None]:
+def clustered_variance(
+    influence: NDArray[np.float64], clusters: NDArray[np.intp] | None
+) -> tuple[float, int | None]:
     """Return the variance, and the number of clusters; None for independent rows."""
     if clusters is None:
         return float(influence @ influence), None

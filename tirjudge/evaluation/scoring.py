@@ -24,6 +24,7 @@ from tirjudge.evaluation.base import (
     Unscorable,
     Vote,
 )
+from tirjudge.evaluation.significance import clustered_mcnemar, holm, mcnemar
 from tirjudge.records.judged_row import verdict_credit
 from tirjudge.statistics import (
     Estimator,
@@ -32,12 +33,9 @@ from tirjudge.statistics import (
     Statistic,
     cluster_codes,
     cluster_digest,
-    clustered_mcnemar,
     detectable_difference,
     difference_interval,
     fault_of,
-    holm,
-    mcnemar,
     unpaired_interval,
 )
 from tirjudge_environments.types import derive_seed

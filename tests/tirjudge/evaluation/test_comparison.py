@@ -22,7 +22,7 @@ from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import Comparison, compare
-from tirjudge.statistics import mcnemar
+from tirjudge.evaluation.significance import mcnemar
 
 PROTOCOLS = ("tir", "one-order", "every-order", "both-orders", "three-class", "kappa", "position")
 NAMES = "abcdefghijkl"

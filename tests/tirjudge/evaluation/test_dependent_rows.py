@@ -18,7 +18,8 @@ from tests.tirjudge.judged_pairs import pair, sampled
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import compare, score
-from tirjudge.statistics import Credits, clustered_mcnemar, quantile
+from tirjudge.evaluation.significance import clustered_mcnemar
+from tirjudge.statistics import Credits, quantile
 
 COLUMNS = ("--column", "prediction=p", "--column", "label=l")
 

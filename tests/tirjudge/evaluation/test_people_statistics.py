@@ -21,8 +21,8 @@ from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_calibrate import calibration, command
 from tirjudge.evaluation.calibration import CalibratedRow
 from tirjudge.evaluation.prediction_powered import corrected
+from tirjudge.evaluation.significance import below, false_discoveries, holm
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.statistics import below, false_discoveries, holm
 
 PEOPLE, JUDGE = "pandalm/testset-v1.json", "judgelrm/results_judgelrm3b.json"
 WIN = {"0": 0.5, "1": 1.0, "2": 0.0}

@@ -16,8 +16,9 @@ from statsmodels.stats.power import TTestPower
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_calibrate import command
 from tests.tirjudge.judge_command import write_rows
+from tirjudge.evaluation.significance import mcnemar
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.statistics import Mean, detectable_difference, mcnemar
+from tirjudge.statistics import Mean, detectable_difference
 
 PEOPLE = "pandalm/testset-v1.json"
 JUDGES = {
