@@ -28,7 +28,7 @@ _LONGEST_REASONING = 4000
 class JudgedProgram(BaseModel):
     """A program that the judge ran, and the output that it was shown."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     source: str
     output: str
@@ -43,7 +43,7 @@ class JudgedProgram(BaseModel):
 class JudgedView(Dialogue):
     """One dialogue of a judgment: the order that the judge saw, its verdict and its reasoning."""
 
-    model_config = ConfigDict(strict=False)
+    model_config = ConfigDict(strict=False, use_attribute_docstrings=True)
 
     verdict: str | None
     """The view's verdict in the letters of the row (the first response is A), `tie`, or None."""
@@ -60,7 +60,7 @@ class JudgedView(Dialogue):
 class JudgeAnswer(BaseModel):
     """A verdict, or why there is none."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     id: str
     format: str

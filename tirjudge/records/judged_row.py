@@ -55,7 +55,7 @@ _CUT = {"kept_bytes", "cut_bytes"}
 class _Recorded(BaseModel):
     """A part of a row. Fields of other programs are ignored."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
 
 class RecordedFunction(_Recorded):

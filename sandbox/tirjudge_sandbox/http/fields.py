@@ -24,7 +24,7 @@ MOST_FILES = 1000
 class Message(BaseModel):
     """A request or an answer. Unknown fields are ignored, as in SandboxFusion."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
 def _encodable(text: str) -> str:

@@ -78,6 +78,13 @@ async def test_tools_over_standard_input_and_output() -> None:
             "Tool to execute Python code and return stdout, stderr, and return value."
         )
         assert run.input_schema["required"] == ["python_code"]
+        answer = tools["judge"].output_schema
+        assert answer["properties"]["scores"]["description"].startswith(
+            "One score per response in the format"
+        )
+        view = answer["$defs"]["JudgedView"]["properties"]
+        assert "Index of a response to its score" in view["scores"]["description"]
+        assert "in the letters of the row" in view["verdict"]["description"]
         for arguments, answer in ANSWERS:
             assert await text_of(client, **arguments) == answer
 

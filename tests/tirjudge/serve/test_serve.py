@@ -329,3 +329,10 @@ def test_judgments_are_counted() -> None:
     assert counts['tirjudge_judgments_total{format="pointwise",stop="generator_down"}'] == "1.0"
     assert counts["tirjudge_judge_programs_total"] == "1.0"
     assert counts["tirjudge_judgment_seconds_count"] == "3.0"
+
+
+def test_the_schema_describes_the_fields_of_requests_and_answers(served: JudgeServer) -> None:
+    schemas = served.get("/openapi.json").json()["components"]["schemas"]
+    asked, answered = (schemas[name]["properties"] for name in ("JudgeRequest", "JudgeAnswer"))
+    assert asked["reference"]["description"] == "A reference answer that the judge is shown."
+    assert answered["choice"]["description"].startswith("Index of the best response, from 0; null for a tie")
