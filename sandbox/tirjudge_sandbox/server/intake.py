@@ -30,7 +30,20 @@ _MOST_DRAINED = 8
 """Part of an oversized body that is read before it is refused, in multiples of the largest body.
 
 A caller that is still sending would not see the answer."""
-_VALUE_MARKS = (b"[", b"{", b",")
+_KINDS = bytes.maketrans(b"[{:123456789", b",,,000000000")
+"""Makes one mark of all that begin a value, and one digit of all."""
+_PART = 1 << 20
+"""Bytes of a body that are counted at once."""
+_MOST_DIGITS = 1000
+"""Digits of one number: reading and writing an integer takes time that grows with their square."""
+_DIGITS, _BYTES = 10, 256
+"""Digits, and bytes, that take as long to parse as one value."""
+_VALUE_SECONDS = 4e-6
+"""Time for each value of a body after which the next body of the same caller is parsed.
+
+It is about twice as long as parsing a value, checking it and passing it on take."""
+_FEW = 1000
+"""Values up to which a body is parsed at once."""
 
 
 class IntakeLimits(BaseModel):
@@ -49,9 +62,9 @@ class IntakeLimits(BaseModel):
     """Size of all bodies held, as far as they have arrived; one caller's may take three quarters."""
     body_seconds: PositiveFloat = 30.0
     """Time in which a body must arrive."""
-    body_values: PositiveInt = 500_000
-    """Values in one body, of JSON: each takes about a microsecond and up to a hundred bytes to parse, so that
-    a large body of small ones would hold up all other requests."""
+    body_values: PositiveInt = 100_000
+    """Values, keys and tens of digits in one body, of JSON: parsing a large body of small ones would hold up
+    all other requests."""
 
 
 class Intake:
@@ -66,6 +79,8 @@ class Intake:
         self._app = app
         self._limits = limits
         self._held = _Held(limits)
+        self._parsing: dict[str, float] = {}
+        """Maps a caller to the time of the event loop at which its next body may be parsed."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # These have no body and run no program, so metrics and probes answer under overload too.
@@ -77,7 +92,7 @@ class Intake:
                 await self._length(scope, receive)
                 place.check()
                 body = await self._body(receive, place)
-                self._check_values(body)
+                values = await self._values(body) + len(body) // _BYTES
                 # Only now: a caller that declares a body and does not send it keeps nobody out.
                 place.take()
             except Refused as refused:
@@ -85,8 +100,13 @@ class Intake:
                 return
             writing: Writing | None = scope.get("extensions", {}).get(WRITING)
             answer = _Answer(send, place, writing)
+
+            async def served(once: _Once) -> None:
+                await self._turn(values)
+                await self._app(scope, once, answer)
+
             try:
-                await _while_connected(self._app(scope, _Once(body, receive), answer), receive)
+                await _while_connected(served(_Once(body, receive)), receive)
             finally:
                 if writing is not None and answer.ended:
                     # The application's copies of the answer are gone by now; what is not read yet remains.
@@ -118,18 +138,37 @@ class Intake:
             raise Refused(408, f"the body did not arrive within {seconds:g} s", _CLOSE) from None
         return b"".join(parts)
 
-    def _check_values(self, body: bytes) -> None:
-        """Raise Refused for a body of too many values, which are counted without parsing it."""
+    async def _values(self, body: bytes) -> int:
+        """Return about how many values a body has, without parsing it. Raises Refused for too many."""
         most = self._limits.body_values
-        # Marks inside texts count too at first, which is wrong only for a body with very many of them.
-        if _marks(body) <= most:
-            return
+        # What is inside texts counts too at first, which is wrong only for a body with very much of it.
+        values, long = await _counted(body)
+        if values <= most and not long:
+            return values
         # Without escapes, every quote begins or ends a text.
         body = body.replace(rb"\\", b"").replace(rb"\"", b"")
         texts = body.count(b'"') // 2
         # A value has at most two texts, itself and its key, and cutting out more would take seconds.
-        if texts > 2 * most or _marks(b"".join(body.split(b'"')[::2])) > most:
+        if texts <= 2 * most:
+            values, long = await _counted(b"".join(body.split(b'"')[::2]))
+        if long:
+            raise Refused(413, f"a number may have {_MOST_DIGITS} digits", _CLOSE)
+        if values > most:
             raise Refused(413, f"a body may have {most} values", _CLOSE)
+        return values
+
+    async def _turn(self, values: int) -> None:
+        """Wait until a body of so many values may be parsed.
+
+        The bodies of one caller take turns, with as much time between them for others.
+        """
+        if values <= _FEW:
+            return
+        loop, caller = asyncio.get_running_loop(), CALLER.get()
+        self._parsing = {one: until for one, until in self._parsing.items() if until > loop.time()}
+        begin = self._parsing.get(caller, loop.time())
+        self._parsing[caller] = begin + values * _VALUE_SECONDS
+        await asyncio.sleep(begin - loop.time())
 
     async def _drain(self, receive: Receive) -> None:
         """Read and discard part of the body: a caller that is still sending does not see an answer."""
@@ -142,9 +181,20 @@ class Intake:
                         return
 
 
-def _marks(body: bytes) -> int:
-    """Count the marks of which every list, every object and every further member of one has at least one."""
-    return sum(map(body.count, _VALUE_MARKS))
+async def _counted(body: bytes) -> tuple[int, bool]:
+    """Return about how many values a body has, and whether one of its numbers is too long.
+
+    Every list and object, and every key and further member of one, has at least one of the marks.
+    """
+    values, long = 0, False
+    for start in range(0, len(body), _PART):
+        if start:
+            # Others are served between the parts.
+            await asyncio.sleep(0)
+        part = body[start : start + _PART + _MOST_DIGITS].translate(_KINDS)
+        values += part.count(b",") + part.count(b"0") // _DIGITS
+        long = long or b"0" * (_MOST_DIGITS + 1) in part
+    return values, long
 
 
 class _Held:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -103,10 +102,18 @@ def check_program(
 
 def _encodable(value: Any) -> bool:
     """Return True unless a text somewhere in a JSON value holds half a character."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Mapping):
+            parts += [*part, *part.values()]
+        elif isinstance(part, list | tuple):
+            parts += part
+        elif isinstance(part, str):
+            try:
+                part.encode()
+            except UnicodeEncodeError:
+                return False
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -14,8 +15,8 @@ import httpx
 import pytest
 
 from tests.sandbox.serving import Served, serving, until
-from tirjudge_sandbox.server.guard import Access
-from tirjudge_sandbox.server.intake import IntakeLimits
+from tirjudge_sandbox.server.guard import CALLER, Access, Event, Receive, Scope, Send
+from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 from tirjudge_sandbox.server.settings import ServerSettings
 
 TOKEN = "0123456789abcdef"
@@ -94,6 +95,9 @@ CROWDED = {
     "numbers": b'{"code": [' + b"1," * (3 * MIB) + b"1]}",
     "texts": b'{"code": [' + b'"",' * (4 * MIB) + b'""]}',
     "texts that end in a backslash": b'{"code": [' + rb'"\\",' * MIB + b'""]}',
+    "keys": b'{"code": {' + b",".join(b'"%d":1' % number for number in range(60_000)) + b"}}",
+    "long numbers": b'{"code": [' + b",".join([b"9" * 1000] * 1010) + b"]}",
+    "a very long number": b'{"code": [' + b"9" * 1001 + b"]}",
     "an endless string": b'{"code": "' + b"[" * (5 * MIB),
 }
 
@@ -108,8 +112,32 @@ def test_a_body_of_many_values_holds_nobody_up() -> None:
             assert answer.status_code == (422 if "string" in name else 413), name
             assert time.monotonic() - begun < 5, name
         # A text of many marks is one value, also if they look as if they were outside of it.
-        for many in ("[,{" * 400_000, '"[,' * 600_000, '\\"[,' * 600_000 + "\\"):
+        for many in ("[,{" * 400_000, '"[,' * 600_000, '\\"[,' * 600_000 + "\\", "9" * 2_000_000):
             assert served.run("print(len(input()))", stdin=many)["run_result"]["stdout"] == f"{len(many)}\n"
+
+
+async def test_large_bodies_of_one_caller_take_turns() -> None:
+    """Between them there is time for others, whose bodies do not wait for them."""
+    served: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        served.append(CALLER.get())
+
+    async def ask(caller: str) -> None:
+        CALLER.set(caller)
+        events = asyncio.Queue[Event]()
+        events.put_nowait({"type": "http.request", "body": b"[" + b"0," * 90_000 + b"0]"})
+        await intake({"type": "http", "method": "POST", "headers": []}, events.get, sent)
+
+    async def sent(event: Event) -> None:
+        raise AssertionError(event)
+
+    intake = Intake(app, IntakeLimits())
+    begun = time.monotonic()
+    await asyncio.gather(*map(ask, ["first"] * 4 + ["other"]))
+    assert served == ["first", "other", "first", "first", "first"]
+    # Three of them wait for 90,000 times four microseconds.
+    assert time.monotonic() - begun > 3 * 0.36
 
 
 def test_a_chunked_body_is_refused(served: Served) -> None:
