@@ -4,10 +4,11 @@
 
 For each attack a new `tirjudge sandbox serve` is started. One honest caller opens a connection, runs
 `print(1)`, closes it and starts again; an attacker in a process of its own does the same thing all the time,
-without a token where none is needed. The table has the honest latencies, the honest requests that failed or
-took more than 30 s, the peak memory of the server, and its time to end after SIGTERM under the attack
-(`--grace` is 5 s). `--server` and `--one-token` measure an earlier version: with one token for both, the
-attacker comes from another address.
+without a token where none is needed. The table has the honest latencies, the server's share of them (without
+the time in which the program waited for its turn and ran), the honest requests that failed or took more than
+30 s, the peak memory of the server, and its time to end after SIGTERM under the attack (`--grace` is 5 s).
+`--server` and `--one-token` measure an earlier version: with one token for both, the attacker comes from
+another address.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ import os
 import re
 import secrets
 import signal
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.http_load import HEAD, Latencies
+from benchmarks.http_load import Latencies
 from benchmarks.peers import cpus
 
 MIB = 1 << 20
@@ -38,7 +41,7 @@ PATIENCE = 30.0
 PAUSE = 0.5
 """Seconds until an attacker's connection that ended is opened again."""
 ATTACKER_ADDRESS = "127.0.0.2"
-IDLE, DECLARED, UNREAD, SENDERS, PLACES = 1260, 16, 10, 2, 256
+IDLE, DECLARED, UNREAD, SENDERS, PLACES = 1260, 16, 30, 2, 256
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -60,22 +63,21 @@ class Caller:
         finally:
             writer.transport.abort()
 
-    def head(self, length: int) -> bytes:
+    def head(self, length: int, path: str = "/v1/run") -> bytes:
         """Return the head of a request to run a program."""
-        lines = ("POST /v1/run HTTP/1.1", "host: localhost", "content-type: application/json")
-        return "\r\n".join(
-            (*lines, f"authorization: Bearer {self._token}", f"content-length: {length}", "", "")
-        ).encode()
+        lines = (f"POST {path} HTTP/1.1", "host: localhost", "content-type: application/json")
+        lines += (f"authorization: Bearer {self._token}", f"content-length: {length}", "connection: close")
+        return "\r\n".join((*lines, "", "")).encode()
 
-    async def run(self, program: object) -> int:
-        """Run a program on a new connection and return the status of the answer."""
+    async def run(self, program: object) -> dict[str, Any]:
+        """Run a program on a new connection and return the answer; empty unless its status is 200."""
         body = json.dumps(program).encode()
         async with self.connected() as (reader, writer):
             writer.write(self.head(len(body)) + body)
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             length = re.search(r"content-length: (\d+)", head)
-            await reader.readexactly(int(length[1]) if length else 0)
-            return int(head.split()[1])
+            answer = await reader.readexactly(int(length[1]) if length else 0)
+            return json.loads(answer) if int(head.split()[1]) == 200 else {}
 
 
 async def idle(caller: Caller, _: int) -> None:
@@ -110,6 +112,60 @@ async def values(caller: Caller, _: int) -> None:
         await reader.read(1)
 
 
+async def _send(caller: Caller, body: bytes, path: str = "/v1/run") -> None:
+    """Send a body, and wait for the whole answer."""
+    async with caller.connected() as (reader, writer):
+        writer.write(caller.head(len(body), path) + body)
+        await reader.read()
+
+
+async def numbers(caller: Caller, _: int) -> None:
+    """Send 15 MiB of integers of as many digits as Python reads."""
+    digits = b"[" + b",".join([b"9" * 4300] * 3600) + b"]"
+    await _send(caller, b'{"source": "", "bindings": {"x": ' + digits + b"}}")
+
+
+async def digits(caller: Caller, _: int) -> None:
+    """Send as many long integers as are accepted."""
+    values = b",".join([b"9" * 1000] * 980)
+    await _send(caller, b'{"source": "", "bindings": {"x": [' + values + b"]}}")
+
+
+async def mistakes(caller: Caller, _: int) -> None:
+    """Send a list of 90,000 values, each of which is wrong."""
+    await _send(caller, json.dumps({"source": "", "fetch": [1] * 90_000}).encode())
+
+
+async def keys(caller: Caller, _: int) -> None:
+    """Send an object of 240,000 members."""
+    members = ",".join(f'"k{number}":1' for number in range(240_000))
+    await _send(caller, b'{"source": "", "bindings": {' + members.encode() + b"}}")
+
+
+async def floats(caller: Caller, _: int) -> None:
+    """Send as many numbers as are accepted."""
+    values = b",".join([b"0.12345678901234567"] * 35_000)
+    await _send(caller, b'{"source": "", "bindings": {"x": [' + values + b"]}}")
+
+
+async def texts(caller: Caller, _: int) -> None:
+    """Send 15 MiB of text, all of it in escapes."""
+    await _send(caller, b'{"source": "", "stdin": "' + rb"\u00e9" * (15 * MIB // 6) + b'"}')
+
+
+async def outputs(caller: Caller, _: int) -> None:
+    """Have 8 MiB of output made that takes six times as much in JSON."""
+    program = {"source": "print('\\0' * (8 << 20), end='')", "limits": {"output_bytes": 8 * MIB}}
+    await _send(caller, json.dumps(program).encode())
+
+
+async def fetched(caller: Caller, _: int) -> None:
+    """Have an answer of 20 MiB made for SandboxFusion's route."""
+    source = "open('f', 'wb').write(bytes(15 << 20))"
+    program = {"language": "python", "code": source, "fetch_files": ["f"]}
+    await _send(caller, json.dumps(program).encode(), "/run_code")
+
+
 async def places(caller: Caller, _: int) -> None:
     """Run a program of 0.1 s."""
     await caller.run({"source": "import time; time.sleep(0.1)"})
@@ -129,6 +185,14 @@ ATTACKS: dict[str, tuple[int, Callable[[Caller, int], Awaitable[None]]]] = {
     "idle": (IDLE, idle),
     "unread": (UNREAD, unread),
     "values": (SENDERS, values),
+    "numbers": (SENDERS, numbers),
+    "digits": (SENDERS, digits),
+    "mistakes": (SENDERS, mistakes),
+    "keys": (SENDERS, keys),
+    "floats": (SENDERS, floats),
+    "texts": (SENDERS, texts),
+    "outputs": (SENDERS, outputs),
+    "fetched": (SENDERS, fetched),
     "declared": (DECLARED, declared),
     "places": (PLACES, places),
     "names": (PLACES, names),
@@ -151,23 +215,25 @@ async def attack(name: str, url: str, token: str, address: str) -> None:
     await asyncio.gather(*map(again, range(count)))
 
 
-async def honest(caller: Caller, seconds: float) -> tuple[Latencies, int]:
-    """Return the latencies of requests that were served, and the number of the others."""
-    found, failed = Latencies(), 0
+async def honest(caller: Caller, seconds: float) -> tuple[Latencies, Latencies, int]:
+    """Return the latencies of requests that were served, their server's share, and the number of the others.
+
+    The server's share is what is left without the time that the program waited for its turn and ran.
+    """
+    found, shares, failed = Latencies(), Latencies(), 0
     started = time.perf_counter()
     while (sent := time.perf_counter()) < started + seconds:
-        try:
+        answer: dict[str, Any] = {}
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             async with asyncio.timeout(PATIENCE):
-                served = await caller.run({"source": "print(1)"}) == 200
-        except (OSError, asyncio.IncompleteReadError):
-            served = False
-        if served:
+                answer = await caller.run({"source": "print(1)"})
+        if answer:
             found.each.append(time.perf_counter() - sent)
+            shares.each.append(found.each[-1] - answer["queued_seconds"] - answer["wall_seconds"])
         else:
             failed += 1
             await asyncio.sleep(0.05)
-    found.took = time.perf_counter() - started
-    return found, failed
+    return found, shares, failed
 
 
 async def measured(name: str, seconds: float, server: str, one_token: bool) -> list[str]:
@@ -196,7 +262,7 @@ async def measured(name: str, seconds: float, server: str, one_token: bool) -> l
                     "--attack", name, url, tokens[-1], ATTACKER_ADDRESS,
                 )  # fmt: skip
                 await asyncio.sleep(min(5.0, seconds))
-            found, failed = await honest(caller, seconds)
+            found, shares, failed = await honest(caller, seconds)
             peak = _peak_mib(process.pid)
             process.send_signal(signal.SIGTERM)
             begun = time.perf_counter()
@@ -209,7 +275,10 @@ async def measured(name: str, seconds: float, server: str, one_token: bool) -> l
                     one.kill()
                     await one.wait()
             await logs
-    cells = found.cells[:4] if found.each else ["0", "-", "-", "-"]
+    cells = ["0", *"-" * 4]
+    if found.each:
+        times = (time for each in (found.each, shares.each) for time in (statistics.median(each), max(each)))
+        cells = [str(len(found.each)), *(f"{1000 * time:.1f}" for time in times)]
     return [name or "none", *cells, str(failed), str(peak), ended]
 
 
@@ -232,12 +301,22 @@ async def main() -> int:
         return 0
     title = f"an honest caller under attack, {cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
     table = Table(title=title, title_justify="left")
-    for column in ("attack", *HEAD[:4], "failed", "peak MiB", "SIGTERM s"):
+    for column in (
+        "attack",
+        "n",
+        "median ms",
+        "max ms",
+        "server's",
+        "max",
+        "failed",
+        "peak MiB",
+        "SIGTERM s",
+    ):
         table.add_column(column, justify="left" if column == "attack" else "right")
     failures = 0
     for name in given.only:
         row = await measured(name.replace("none", ""), given.seconds, given.server, given.one_token)
-        failures += int(row[5]) + (row[1] == "0")
+        failures += int(row[6]) + (row[1] == "0")
         table.add_row(*row)
     Console(width=100).print(table)
     return 1 if failures else 0

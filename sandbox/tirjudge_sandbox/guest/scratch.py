@@ -40,17 +40,18 @@ def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:
                 out.write(_LENGTH.pack(len(content)) + content)
 
 
-def fetched(paths: tuple[str, ...], record: bytes) -> dict[str, bytes]:
-    """Parse a record of `fetch`; missing files are left out. Raises ValueError if it is malformed."""
-    files, offset = {}, 0
+def fetched(paths: tuple[str, ...], descriptor: int) -> dict[str, bytes]:
+    """Read what `fetch` wrote; missing files are left out. Raises ValueError if it is malformed."""
+    files, offset, size = {}, 0, os.fstat(descriptor).st_size
     for path in paths:
         start = offset + _LENGTH.size
-        length = int.from_bytes(record[offset:start], sys.byteorder, signed=True)
+        length = int.from_bytes(os.pread(descriptor, _LENGTH.size, offset), sys.byteorder, signed=True)
         offset = start + max(length, 0)
-        if length < _MISSING or offset > len(record):
+        if length < _MISSING or offset > size:
             raise ValueError(f"it ends within {path!r}")
         if length != _MISSING:
-            files[path] = record[start:offset]
+            # Read at once into its own memory: other threads run meanwhile.
+            files[path] = os.pread(descriptor, length, start)
     return files
 
 

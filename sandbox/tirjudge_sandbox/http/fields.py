@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import Annotated
+import json
+from collections.abc import Iterator, Mapping, Sized
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +20,9 @@ from pydantic import (
 
 MOST_FILES = 1000
 """Files that a request may send at most, and that it may fetch at most."""
+
+_PIECE = 3 << 14
+"""Characters, or bytes, that are encoded at once; divisible by 3, so that base64 has no padding inside."""
 
 
 class Message(BaseModel):
@@ -35,9 +39,17 @@ def _encodable(text: str) -> str:
     return text
 
 
+def _few(given: object) -> object:
+    """Return what was given. Raises ValueError if it is too much, before every part of it is reported."""
+    if isinstance(given, Sized) and len(given) > MOST_FILES:
+        raise ValueError(f"holds {len(given)}, at most {MOST_FILES} are accepted")
+    return given
+
+
 def _without_nulls(files: object) -> object:
     if not isinstance(files, Mapping):
         return files
+    _few(files)
     return {path: content for path, content in files.items() if content is not None}
 
 
@@ -49,6 +61,36 @@ def decoded(content: object) -> bytes:
     except (binascii.Error, ValueError):
         pass
     raise ValueError("must be base64")
+
+
+def json_pieces(value: Any) -> Iterator[bytes]:
+    """Yield a JSON value in pieces that each take at most a few milliseconds to encode; bytes become base64.
+
+    Raises UnicodeEncodeError for half a character.
+    """
+    if isinstance(value, dict | list | tuple):
+        keyed = isinstance(value, dict)
+        yield b"{" if keyed else b"["
+        for number, key in enumerate(value):
+            yield (b"," if number else b"") + (json.dumps(key).encode() + b":" if keyed else b"")
+            yield from json_pieces(value[key] if keyed else key)
+        yield b"}" if keyed else b"]"
+    elif isinstance(value, str | bytes):
+        yield b'"'
+        for start in range(0, len(value), _PIECE):
+            piece = value[start : start + _PIECE]
+            if isinstance(piece, str):
+                yield json.dumps(piece, ensure_ascii=False)[1:-1].encode()
+            else:
+                yield base64.b64encode(piece)
+        yield b'"'
+    else:
+        yield json.dumps(value).encode()
+
+
+def message_to_json(message: Message) -> Iterator[bytes]:
+    """Yield an answer as JSON in pieces."""
+    return json_pieces(message.model_dump())
 
 
 def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
@@ -63,11 +105,17 @@ _Base64 = Annotated[
     bytes, BeforeValidator(decoded), WithJsonSchema({"type": "string", "contentEncoding": "base64"})
 ]
 
+Content = Annotated[str | bytes, WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
+"""Content of a file in an answer: a text in base64, or the bytes that `json_pieces` encodes."""
+
 Files = Annotated[dict[str, _Base64], BeforeValidator(_without_nulls), Field(max_length=MOST_FILES)]
 """Maps a path to its content; a file with null is left out, as in SandboxFusion."""
 
 Paths = Annotated[
-    tuple[str, ...], Field(max_length=MOST_FILES), AfterValidator(lambda paths: tuple(dict.fromkeys(paths)))
+    tuple[str, ...],
+    BeforeValidator(_few),
+    Field(max_length=MOST_FILES),
+    AfterValidator(lambda paths: tuple(dict.fromkeys(paths))),
 ]
 """Paths without repetition."""
 

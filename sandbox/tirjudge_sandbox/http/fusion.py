@@ -12,7 +12,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Status
-from tirjudge_sandbox.http.fields import Files, Message, Paths, Seconds, Text, decoded, encoded, one_line
+from tirjudge_sandbox.http.fields import (
+    Content,
+    Files,
+    Message,
+    Paths,
+    Seconds,
+    Text,
+    decoded,
+    encoded,
+    one_line,
+)
 
 PYTHON = "python"
 Language = Literal[
@@ -139,8 +149,8 @@ class RunCodeResponse(Message):
     compile_result: CommandResult | None = None
     run_result: CommandResult | None = None
     executor_pod_name: str | None = None
-    files: dict[str, str] = Field(default_factory=dict)
-    """Maps a path to base64, for those of `fetch_files` that exist."""
+    files: dict[str, Content] = Field(default_factory=dict)
+    """Maps a path to its content, for those of `fetch_files` that exist."""
 
     @classmethod
     def of(cls, execution: Execution, limits: Limits) -> RunCodeResponse:
@@ -154,7 +164,7 @@ class RunCodeResponse(Message):
             status=RunStatus.SUCCESS if execution.status is Status.OK else RunStatus.FAILED,
             message=_LIMITS.get(execution.status, "").format(limits, execution),
             run_result=_command(execution),
-            files=encoded(execution.files),
+            files=dict(execution.files),
         )
 
     @classmethod
@@ -197,7 +207,7 @@ class RunJupyterResponse(Message):
     cells: list[CellResult] = Field(default_factory=list)
     """The cells that were run."""
     executor_pod_name: str | None = None
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, Content] = Field(default_factory=dict)
 
     @classmethod
     def failed(cls, reason: str) -> RunJupyterResponse:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program
-from tirjudge_sandbox.http.fields import Files, Message, Paths, decoded, encoded, one_line
+from tirjudge_sandbox.http.fields import Files, Message, Paths, decoded, encoded, json_pieces, one_line
 
 _LIMITS = TypeAdapter(Limits)
 _EXECUTION = TypeAdapter(Execution)
 _SomeLimits = Annotated[dict[str, Any], WithJsonSchema(_LIMITS.json_schema())]
-
-_PIECE = 3 << 16
-"""Bytes that are encoded at once; divisible by 3, so that base64 has no padding between pieces."""
 
 NAME = "tirjudge"
 """Value of `Info.server`, by which a client recognises this server."""
@@ -55,18 +51,14 @@ class Info(Message):
     """The largest limits that a program may request."""
 
 
-def execution_to_json(execution: Execution) -> bytes:
-    """Return an execution as JSON, with its files in base64.
-
-    Files are encoded piece by piece, so that other threads can run during the encoding of large ones.
-    """
-    parts = [_EXECUTION.dump_json(execution, exclude={"files"})[:-1], b',"files":{']
-    for number, (path, content) in enumerate(execution.files.items()):
-        parts.append(f'{"," if number else ""}{json.dumps(path)}:"'.encode())
-        for start in range(0, len(content), _PIECE):
-            parts.append(base64.b64encode(content[start : start + _PIECE]))
-        parts.append(b'"')
-    return b"".join([*parts, b"}}"])
+def execution_to_json(execution: Execution) -> Iterator[bytes]:
+    """Yield an execution as JSON in pieces, with its files in base64."""
+    large = {"stdout": execution.stdout, "stderr": execution.stderr, "files": dict(execution.files)}
+    yield _EXECUTION.dump_json(execution, exclude=set(large))[:-1]
+    for name, value in large.items():
+        yield f',"{name}":'.encode()
+        yield from json_pieces(value)
+    yield b"}"
 
 
 def to_request(program: Program, limits: Limits) -> dict[str, Any]:

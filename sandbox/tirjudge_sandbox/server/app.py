@@ -2,11 +2,13 @@
 
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, PackageMissing, Program, Sandbox
+from tirjudge_sandbox.base import Execution, Isolation, Limits, PackageMissing, Program, Sandbox
+from tirjudge_sandbox.http.fields import message_to_json
 from tirjudge_sandbox.http.fusion import (
     PYTHON,
     RunCodeRequest,
@@ -28,7 +30,7 @@ from tirjudge_sandbox.server.settings import (
 )
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from fastapi import FastAPI, Response
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is not JSON."},
@@ -41,6 +43,9 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     429: {"description": "Too many requests at once: try again after Retry-After seconds."},
 }
 """The answers of the guard and the intake, for the documentation of a route."""
+
+_SMALL, _MANY = 1 << 12, 1000
+"""Bytes of a piece, and number of pieces, beyond which what was encoded is sent."""
 
 
 def create_app(
@@ -68,7 +73,6 @@ def create_app(
     app = FastAPI(title="tirjudge sandbox", version=version, docs_url=None, redoc_url=None)
     paths = frozenset({"/run_code", "/run_jupyter", "/v1/run", "/v1/info", "/v1/ping", "/metrics"})
     metrics = Metrics(box, paths)
-    encoding = asyncio.Lock()
 
     async def executed(program: Program, limits: Limits, names: Mapping[str, str]) -> Execution:
         check_program(program, limits, settings, names)
@@ -76,24 +80,27 @@ def create_app(
         metrics.ended(execution)
         return execution
 
-    @app.post("/run_code", responses=REFUSALS, tags=["SandboxFusion"])
-    async def run_code(body: RunCodeRequest) -> RunCodeResponse:
+    @app.post("/run_code", responses=REFUSALS, tags=["SandboxFusion"], response_model=RunCodeResponse)
+    async def run_code(body: RunCodeRequest) -> Response:
         """Run one program."""
         if body.language != PYTHON:
-            return RunCodeResponse.failed(f"this server runs {PYTHON}, not {body.language}")
+            refusal = f"this server runs {PYTHON}, not {body.language}"
+            return await _answer(partial(message_to_json, RunCodeResponse.failed(refusal)))
         limits = body.limits(settings.defaults)
         names = {"source": "code", "fetch": "fetch_files", "wall_seconds": "run_timeout"}
         names |= {"cpu_seconds": "run_timeout", "memory_bytes": "memory_limit_MB"}
-        return RunCodeResponse.of(await executed(body.program(CALLER.get()), limits, names), limits)
+        execution = await executed(body.program(CALLER.get()), limits, names)
+        return await _answer(partial(message_to_json, RunCodeResponse.of(execution, limits)))
 
-    @app.post("/run_jupyter", responses=REFUSALS, tags=["SandboxFusion"])
-    async def run_jupyter(body: RunJupyterRequest) -> RunJupyterResponse:
+    @app.post("/run_jupyter", responses=REFUSALS, tags=["SandboxFusion"], response_model=RunJupyterResponse)
+    async def run_jupyter(body: RunJupyterRequest) -> Response:
         """Run cells one after another in one kernel."""
         if notebooks is None:
-            return RunJupyterResponse.failed("this server runs no notebooks: start it with --notebooks")
+            refusal = "this server runs no notebooks: start it with --notebooks"
+            return await _answer(partial(message_to_json, RunJupyterResponse.failed(refusal)))
         answer = await run_cells(notebooks, body, settings, CALLER.get())
         metrics.closed(answer.status)
-        return answer
+        return await _answer(partial(message_to_json, answer))
 
     @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"], response_model=Execution)
     async def run(body: RunRequest) -> Response:
@@ -101,14 +108,7 @@ def create_app(
         limits = limits_of(body.limits, settings)
         client = f"{CALLER.get()}/{body.client}" if body.client else CALLER.get()
         execution = await executed(replace(body, client=client), limits, {})
-        if sum(map(len, execution.files.values())) < MIB:
-            content = execution_to_json(execution)
-        else:
-            # Files of many MiB would hold up all other callers while they are encoded. One answer at a time,
-            # because each takes several times its size.
-            async with encoding:
-                content = await asyncio.to_thread(execution_to_json, execution)
-        return Response(content, media_type="application/json")
+        return await _answer(partial(execution_to_json, execution))
 
     @app.get("/v1/info", tags=["tirjudge"])
     async def info() -> Info:
@@ -123,6 +123,37 @@ def create_app(
         return "pong"
 
     return with_operations(app, metrics, settings.access, settings.intake)
+
+
+async def _answer(pieces: Callable[[], Iterator[bytes]]) -> "Response":
+    """Return an answer. A large one is encoded in parts while it is sent, between which others are served.
+
+    The memory that it takes is then that of its content, however slowly the caller reads. `pieces` returns
+    the answer in pieces, each time from the beginning.
+    """
+    from fastapi.responses import Response, StreamingResponse
+
+    def parts() -> Iterator[bytes]:
+        gathered: list[bytes] = []
+        for piece in pieces():
+            gathered.append(piece)
+            if len(piece) > _SMALL or len(gathered) > _MANY:
+                yield b"".join(gathered)
+                gathered.clear()
+        yield b"".join(gathered)
+
+    async def paced() -> AsyncIterator[bytes]:
+        for part in parts():
+            yield part
+            await asyncio.sleep(0)
+
+    first, size = b"", 0
+    async for part in paced():
+        first, size = first or part, size + len(part)
+    if size == len(first):
+        return Response(first, media_type="application/json")
+    headers = {"content-length": str(size)}
+    return StreamingResponse(paced(), headers=headers, media_type="application/json")
 
 
 def with_operations(app: "FastAPI", metrics: RequestMetrics, access: Access, intake: IntakeLimits) -> App:

@@ -40,7 +40,7 @@ class ConnectionLimits(BaseModel):
     write_seconds: PositiveFloat = 30.0
     """Time in which a caller must read its answer, plus one second for each MiB of it."""
     unwritten_bytes: PositiveInt = 256 * _MIB
-    """Bytes that wait to be written, of all connections."""
+    """Bytes of answers that have begun and are not written yet, of all connections."""
     grace_seconds: PositiveFloat = 25.0
     """Time after SIGTERM in which accepted requests may end. Service managers usually kill after 30 s."""
 
@@ -114,15 +114,19 @@ class Connections:
         The longest unread one of the address with most of these bytes is closed first.
         """
         while True:
-            waiting = {
-                address: {one: size for one in members if (size := one.unwritten)}
-                for address, members in self._owing.items()
-            }
-            sums = {address: sum(sizes.values()) for address, sizes in waiting.items()}
+            sums = {address: sum(one.unwritten for one in members) for address, members in self._open.items()}
             if sum(sums.values()) <= self.limits.unwritten_bytes:
                 return
             # Not the largest one, which may just have been written to a caller that reads.
-            self._close(next(iter(waiting[max(sums, key=sums.__getitem__)])))
+            unread = (
+                one
+                for address in sorted(sums, key=sums.__getitem__, reverse=True)
+                for one in self._owing.get(address, ())
+                if one.unwritten
+            )
+            if (longest := next(unread, None)) is None:
+                return
+            self._close(longest)
 
     def close_all(self) -> None:
         """Close every connection, whatever it is doing."""
@@ -152,7 +156,7 @@ class BoundedConnection(Protocol):
 
     @property
     def unwritten(self) -> int:
-        """Bytes that wait to be written."""
+        """Bytes of the answer that are not written yet."""
 
     def abort(self) -> None:
         """Close the connection and drop what waits to be written."""
@@ -161,7 +165,7 @@ class BoundedConnection(Protocol):
 def protocol_class(connections: Connections) -> type[H11Protocol]:
     """Return uvicorn's protocol of HTTP/1.1 with the limits of `connections`."""
     # Imported here because uvicorn belongs to an extra.
-    from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, Scope
+    from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     limits = connections.limits
@@ -172,6 +176,8 @@ def protocol_class(connections: Connections) -> type[H11Protocol]:
         address = ""
         _head: asyncio.TimerHandle | None = None
         _write: asyncio.TimerHandle | None = None
+        _unsent = 0
+        """Bytes of the answer, of those that its head announces, that the application has not sent yet."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -183,7 +189,15 @@ def protocol_class(connections: Connections) -> type[H11Protocol]:
             async def with_writing(
                 scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable
             ) -> None:
-                await app({**scope, "extensions": {WRITING: self.flow}}, receive, send)
+                async def watched(event: ASGISendEvent) -> None:
+                    if event["type"] == "http.response.start":
+                        self._unsent = int(dict(event["headers"]).get(b"content-length", 0))
+                    elif event["type"] == "http.response.body":
+                        left = max(0, self._unsent - len(event["body"]))
+                        self._unsent = left if event.get("more_body") else 0
+                    await send(event)
+
+                await app({**scope, "extensions": {WRITING: self.flow}}, receive, watched)
 
             self.app = with_writing
             if connections.add(self):
@@ -203,18 +217,20 @@ def protocol_class(connections: Connections) -> type[H11Protocol]:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            seconds = limits.write_seconds + self.unwritten / _MIB
-            self._write = self.loop.call_later(seconds, self.abort)
             connections.update(self)
-            connections.limit_unwritten()
+            if self._write is None:
+                seconds = limits.write_seconds + self.unwritten / _MIB
+                self._write = self.loop.call_later(seconds, self.abort)
+                connections.limit_unwritten()
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            self._end_write()
+            self._check_written()
             connections.update(self)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
+            self._check_written()
             if self.conn.trailing_data[0]:
                 # The next request has begun to arrive; otherwise the connection is idle.
                 self._changed()
@@ -226,7 +242,7 @@ def protocol_class(connections: Connections) -> type[H11Protocol]:
 
         @property
         def unwritten(self) -> int:
-            return self.transport.get_write_buffer_size()
+            return self._unsent + self.transport.get_write_buffer_size()
 
         def abort(self) -> None:
             connection = self.transport.get_extra_info("socket")
@@ -251,6 +267,11 @@ def protocol_class(connections: Connections) -> type[H11Protocol]:
             if self._head is not None:
                 self._head.cancel()
             self._head = None
+
+        def _check_written(self) -> None:
+            # An answer that is sent in parts has one deadline.
+            if not self.unwritten:
+                self._end_write()
 
         def _end_write(self) -> None:
             if self._write is not None:

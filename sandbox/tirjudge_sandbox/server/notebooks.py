@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from tirjudge_sandbox.base import MIB, Program, SandboxUnavailable
-from tirjudge_sandbox.http.fields import encoded
 from tirjudge_sandbox.http.fusion import (
     CellResult,
     CommandResult,
@@ -57,7 +56,7 @@ async def run_cells(
             ended = await notebook.close()
     except SandboxUnavailable as error:
         return RunJupyterResponse.failed(str(error))
-    return _response(ran, encoded(ended.files))
+    return _response(ran, ended.files)
 
 
 def _limits(request: RunJupyterRequest, settings: ServerSettings) -> NotebookLimits:
@@ -89,7 +88,7 @@ def _limits(request: RunJupyterRequest, settings: ServerSettings) -> NotebookLim
     )
 
 
-def _response(ran: list[CellRun], files: dict[str, str]) -> RunJupyterResponse:
+def _response(ran: list[CellRun], files: Mapping[str, bytes]) -> RunJupyterResponse:
     stopped = ran[-1] if ran and ran[-1].status not in _GOES_ON else None
     if stopped is not None and stopped.status is CellStatus.SANDBOX_FAILED:
         return RunJupyterResponse.failed(stopped.detail)
@@ -105,7 +104,7 @@ def _response(ran: list[CellRun], files: dict[str, str]) -> RunJupyterResponse:
             stderr="",
         ),
         cells=[_cell(cell) for cell in ran],
-        files=files,
+        files=dict(files),
     )
 
 

@@ -103,7 +103,11 @@ class Worker:
             capture.start(on_full=self._cancel)
             ending = await self._ending(limits.wall_seconds + _GRACE_SECONDS)
             stdout, stderr = capture.finish()
-            files = _fetched(program, limits, fetched)
+            files = {}
+            if fetched is not None:
+                # In a thread, which has a descriptor of its own and goes on if this call is cancelled.
+                reading = asyncio.to_thread(_fetched, program, limits, os.dup(fetched))
+                files = await asyncio.shield(reading)
         except (OSError, WorkerFailed) as error:
             await self.kill()
             return Execution(status=Status.SANDBOX_FAILED, isolation=self.isolation, detail=str(error))
@@ -219,16 +223,17 @@ class Worker:
         return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
 
 
-def _fetched(program: Program, limits: Limits, descriptor: int | None) -> dict[str, bytes]:
-    if descriptor is None:
-        return {}
-    size = os.fstat(descriptor).st_size
-    if size > scratch.most_fetched_bytes(program.fetch, limits.disk_bytes):
-        raise WorkerFailed(f"the worker sent {size} bytes of files, more than the limit")
+def _fetched(program: Program, limits: Limits, descriptor: int) -> dict[str, bytes]:
+    """Read the files that the worker sent, and close the descriptor."""
     try:
-        return scratch.fetched(program.fetch, os.pread(descriptor, size, 0))
+        size = os.fstat(descriptor).st_size
+        if size > scratch.most_fetched_bytes(program.fetch, limits.disk_bytes):
+            raise WorkerFailed(f"the worker sent {size} bytes of files, more than the limit")
+        return scratch.fetched(program.fetch, descriptor)
     except ValueError as error:
         raise WorkerFailed(f"the worker's record of files cannot be read: {error}") from None
+    finally:
+        os.close(descriptor)
 
 
 def _status(ending: wire.Ending, limits: Limits, *, output_full: bool) -> Status:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tirjudge_sandbox import Isolation, Limits, Program, Status
 from tirjudge_sandbox.guest import scratch, wire
-from tirjudge_sandbox.guest.wire import Ending, Payload
+from tirjudge_sandbox.guest.wire import Ending, Payload, sealed
 from tirjudge_sandbox.workers.worker import Worker
 
 quick = settings(
@@ -90,10 +90,13 @@ def test_a_payload_arrives_as_it_was_sent(source, bindings, files, fetch, seed):
 @quick
 @given(st.lists(texts, max_size=5).map(tuple), st.binary(max_size=200))
 def test_a_record_of_files_gives_no_more_than_it_holds(paths, record):
+    descriptor = sealed(record)
     try:
-        files = scratch.fetched(paths, record)
+        files = scratch.fetched(paths, descriptor)
     except ValueError:
         return
+    finally:
+        os.close(descriptor)
     assert sum(map(len, files.values())) <= len(record)
     assert set(files) <= set(paths)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import socket
@@ -153,6 +154,49 @@ def test_answers_that_nobody_reads_are_dropped_beyond_a_bound() -> None:
         assert resident() - before < 200 * MIB
         # A caller that reads gets all of its answer, although others do not.
         assert len(httpx.get(f"{url}/10").content) == 10 * MIB
+
+
+async def answers_in_parts(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that sends as many MiB as the path says, in parts of 64 KiB."""
+    size = int(scope["path"][1:]) * MIB
+    headers = [(b"content-length", str(size).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for left in range(size - (1 << 16), -1, -1 << 16):
+        await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": left > 0})
+
+
+def test_answers_that_are_sent_in_parts_count_as_a_whole() -> None:
+    app: App = answers_in_parts
+    limits = ConnectionLimits(unwritten_bytes=100 * MIB, write_seconds=120)
+    with loopback(contextlib.nullcontext(app), limits=limits) as url, closing() as opened:
+        port = int(url.rpartition(":")[2])
+        unread = [opened(port, b"GET /40 HTTP/1.1\r\nhost: localhost\r\n\r\n") for _ in range(8)]
+        until(lambda: sum(is_reset(one) for one in unread) >= 6)
+        assert len(httpx.get(f"{url}/10").content) == 10 * MIB
+    # A caller that reads a little at a time has no more time: 0.2 s, and 1 s for each MiB that waits.
+    limits = ConnectionLimits(write_seconds=0.2)
+    with loopback(contextlib.nullcontext(app), limits=limits) as url, closing() as opened:
+        port = int(url.rpartition(":")[2])
+        slow, begun = opened(port, b"GET /4 HTTP/1.1\r\nhost: localhost\r\n\r\n"), time.monotonic()
+        with contextlib.suppress(OSError):
+            while slow.recv(4096) and time.monotonic() < begun + 20:
+                time.sleep(0.05)
+        assert 1 < time.monotonic() - begun < 10
+
+
+def test_a_large_answer_arrives_whole() -> None:
+    """It is encoded in parts while it is sent: by itself, each kind of text and file is longer than one."""
+    code = "import sys; print('\\0\u20ac' * 300_000, end=''); sys.stderr.write('\"' * 300_000)\n"
+    code += "open('f', 'wb').write(bytes(range(256)) * 1000)"
+    limits = {"output_bytes": 8 * MIB}
+    with serving() as served:
+        own = served.post("/v1/run", {"source": code, "fetch": ["f"], "limits": limits})
+        fusion = served.run("open('f', 'wb').write(bytes(range(256)) * 1000)", fetch_files=["f"])
+    assert int(own.headers["content-length"]) == len(own.content) > MIB
+    content = base64.b64encode(bytes(range(256)) * 1000).decode()
+    answer = own.json()
+    assert (answer["stdout"], answer["stderr"]) == ("\0\u20ac" * 300_000, '"' * 300_000)
+    assert answer["files"] == fusion["files"] == {"f": content}
 
 
 def test_callers_have_places_of_their_own() -> None:
