@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -29,17 +30,18 @@ class Fence:
     closed: bool
 
 
-def find_fences(text: str) -> tuple[Fence, ...]:
+def find_fences(text: str, tools: Collection[str] = ()) -> tuple[Fence, ...]:
     """Return the fenced blocks of a text, as CommonMark reads backtick fences, with two differences.
 
-    A fence may have any indentation, and an open program also closes at a line that opens an output.
+    A fence may have any indentation, and an open program, or call of one of the `tools`, also closes at a
+    line that opens an output.
     """
     fences = []
     opening: re.Match[str] | None = None
     for line in _FENCE_LINE.finditer(text):
         if opening is None:
             opening = line
-        elif _opens_output(opening, line):
+        elif line["info"].strip() == OUTPUT and _requests(opening["info"].strip(), tools):
             fences.append(_fence(text, opening, line.start(), line.start(), closed=True))
             opening = line
         elif not line["info"].strip() and len(line["ticks"]) >= len(opening["ticks"]):
@@ -50,8 +52,8 @@ def find_fences(text: str) -> tuple[Fence, ...]:
     return tuple(fences)
 
 
-def _opens_output(opening: re.Match[str], line: re.Match[str]) -> bool:
-    return opening["info"].strip() == PROGRAM and line["info"].strip() == OUTPUT
+def _requests(info: str, tools: Collection[str]) -> bool:
+    return info == PROGRAM or info in tools
 
 
 def _fence(text: str, opening: re.Match[str], body_end: int, end: int, *, closed: bool) -> Fence:
@@ -80,19 +82,26 @@ class Turn:
     """One turn: all text that the model wrote since the prompt or the last output."""
 
     text: str
+    tools: tuple[str, ...] = ()
+    """Names of the tools besides Python whose calls are fences with the name of the tool."""
 
     @cached_property
     def fences(self) -> tuple[Fence, ...]:
-        return find_fences(self.text)
+        return find_fences(self.text, self.tools)
 
     @cached_property
     def program(self) -> Fence | None:
-        """The first closed program of the turn, which is the one to run."""
-        return next((fence for fence in self.fences if fence.info == PROGRAM and fence.closed), None)
+        """The first closed program, or call of another tool, of the turn, which is the one to run."""
+        return next((one for one in self.fences if one.closed and _requests(one.info, self.tools)), None)
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool that the turn calls; empty for a program."""
+        return "" if self.program is None or self.program.info == PROGRAM else self.program.info
 
     @property
     def source(self) -> str:
-        """The program without the indentation of its fence; empty if there is no program."""
+        """The program, or the arguments, without the indentation of the fence; empty without a request."""
         if self.program is None:
             return ""
         body = self.text[self.program.body_start : self.program.body_end]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
 from tirjudge_environments.base import Environment, JudgeCard, JudgeFormat
+from tirjudge_environments.tools.base import Tool
 from tirjudge_sandbox.registry import Plugins
 
 ENVIRONMENTS = Plugins(
@@ -82,6 +83,18 @@ def with_options(environment: Environment, **options: Any) -> Environment:
         return cast(Environment, kind.model_validate({**dict(environment), **known}))
     except ValidationError as error:
         raise ValueError(first_fault(error)) from None
+
+
+def with_tools(environment: Environment, tools: Sequence[Tool]) -> Environment:
+    """Return a copy of a format that offers the judge these tools besides Python.
+
+    Raises ValueError, in one line, for a format that can offer none.
+    """
+    if not tools:
+        return environment
+    if "further_tools" not in getattr(type(environment), "model_fields", ()):
+        raise ValueError(f"{type(environment).__name__} offers its judge no further tools")
+    return with_options(environment, further_tools=tuple(tool.spec for tool in tools))
 
 
 def judge_cards(package: str = "") -> dict[str, JudgeCard]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from tirjudge_environments.base import Environment, ToolEnvironment
 from tirjudge_environments.tokenization import Encoder
+from tirjudge_environments.tools.base import Tool
+from tirjudge_environments.tools.python import PythonTool
 from tirjudge_environments.types import (
     Budget,
     By,
@@ -30,10 +34,10 @@ from tirjudge_environments.types import (
     View,
     derive_seed,
 )
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, run_with_isolated
+from tirjudge_sandbox import Execution, Limits, Sandbox, Status
 
 _ATTEMPTS = 2
-"""Maximum number of attempts to run a program while the sandbox fails."""
+"""Maximum number of attempts to run a program, or to call a tool, while what runs it fails."""
 
 
 class JudgeSession:
@@ -54,6 +58,7 @@ class JudgeSession:
         view: View,
         sandbox: Sandbox,
         *,
+        tools: Iterable[Tool] = (),
         encoder: Encoder | None = None,
         budget: Budget = Budget(),
         limits: Limits = Limits(),
@@ -61,6 +66,8 @@ class JudgeSession:
         seed: int = 0,
     ) -> None:
         """Start a dialogue; `limits` apply to each program, which is seeded by `seed` and its number.
+
+        `tools` are the tools besides Python that the format offers (see `registry.with_tools`).
 
         Raises ValueError for native tool calls with an encoder, since only an endpoint can render those, and
         for a prompt that the encoder cannot render.
@@ -71,8 +78,9 @@ class JudgeSession:
             raise ValueError(
                 "native tool calls need an endpoint that speaks them; use the `fence` protocol here"
             )
-        self._environment, self._task, self._view, self._sandbox = environment, task, view, sandbox
-        self._encoder, self._budget, self._limits = encoder, budget, limits
+        self._environment, self._task, self._view = environment, task, view
+        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
+        self._python, self._encoder, self._budget = PythonTool(sandbox, limits), encoder, budget
         self._sample, self._seed = sample, seed
         self._prompt_ids: tuple[int, ...] | None = None
         if encoder is not None:
@@ -113,7 +121,7 @@ class JudgeSession:
         return max(0, self._budget.tokens - self._used_tokens)
 
     async def step(self, completion: Completion) -> tuple[Segment, ...]:
-        """Append a completion, run the program that it asks for, and return the segments of the sandbox.
+        """Append a completion, run what it asks for, and return the segments of the sandbox and the tools.
 
         Nothing is returned if the turn continues or the dialogue has ended; `done` distinguishes the two.
         Raises RuntimeError once the dialogue is done, and ValueError for a completion without the token ids
@@ -220,23 +228,28 @@ class JudgeSession:
         return None
 
     async def _call(self, request: RunCode) -> Call:
-        """Run a program, unless the budget of programs is spent."""
+        """Run a program or call another tool, unless the budget of both is spent."""
         number = len(self._calls)
         if number >= self._budget.tool_calls:
             reason = f"The budget of {self._budget.tool_calls} programs is spent: this one was not run."
             return Call(request, Refused(reason))
         seed = derive_seed(self._seed, number)
-        program = Program(source=request.source, bindings=request.bindings, seed=seed)
-        outcome = await self._run(program)
+        outcome = await self._run(request, request.bindings, seed)
         exchanged = None
         if request.exchanged is not None and outcome.status is Status.OK:
-            exchanged = await self._run(replace(program, bindings=request.exchanged))
+            exchanged = await self._run(request, request.exchanged, seed)
         return Call(request, outcome, seed, exchanged)
 
-    async def _run(self, program: Program) -> Execution:
+    async def _run(self, request: RunCode, bindings: Mapping[str, Any], seed: int) -> Execution:
+        if request.tool and request.tool not in self._tools:
+            raise TypeError(f"the format offers the tool {request.tool}, which the session was not given")
+        tool = self._tools[request.tool] if request.tool else self._python
+        arguments = _arguments(request.source) if request.tool else {"code": request.source}
+        if arguments is None:
+            return Execution(status=Status.ERROR, stderr="ValueError: the arguments are not a JSON object")
         # A sandbox failure is no property of the program, so it is retried before it costs the whole rollout.
         for _ in range(_ATTEMPTS):
-            outcome = await run_with_isolated(self._sandbox, program, self._limits)
+            outcome = await tool.call(arguments, bindings=bindings, seed=seed)
             if outcome.status is not Status.SANDBOX_FAILED:
                 break
         return outcome
@@ -268,6 +281,15 @@ class JudgeSession:
             usage=self._usage,
             seconds=time.monotonic() - self._started,
         )
+
+
+def _arguments(text: str) -> dict[str, Any] | None:
+    """Return the arguments of a call; None for anything but a JSON object."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):  # deeply nested JSON exceeds the recursion limit
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _size(completion: Completion) -> int:

@@ -177,10 +177,10 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class RunCode:
-    """A reading: the model asks for a program to be run."""
+    """A reading: the model asks for a program to be run, or calls another tool."""
 
     source: str
-    """The program's Python source."""
+    """The program, or the arguments of the tool as the model wrote them: JSON, or anything else."""
     bindings: Mapping[str, Any] = field(default_factory=dict)
     """Variables of the program: the prompt and the responses of its view."""
     opened: bool = False
@@ -192,6 +192,8 @@ class RunCode:
     exchanged: Mapping[str, Any] | None = None
     """`bindings` with every response replaced by the next one of the view. If they are given, the session
     runs a program that ended well a second time, with these variables."""
+    tool: str = ""
+    """Name of the tool; empty for a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +227,18 @@ Reading = RunCode | Verdict | Continue | Malformed
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The outcome of a program that was requested but not run, for a `reason`."""
+    """The outcome of a program or a call that was requested but not made, for a `reason`."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to run a program and its outcome."""
+    """One request to run a program, or to call another tool, and its outcome."""
 
     request: RunCode
     outcome: Execution | Refused
+    """The answer of a tool has the form of an execution, see `tools.base.Tool`."""
     seed: int | None = None
     """The seed that the program ran with; None if it was refused, or in a record without one."""
     exchanged: Execution | None = None
@@ -307,7 +310,8 @@ class StopReason(StrEnum):
     TOKEN_BUDGET = "token_budget"
     CPU_BUDGET = "cpu_budget"
     SANDBOX_DOWN = "sandbox_down"
-    """The sandbox failed. Unscored: excluded from the baseline and the loss, and sampled again."""
+    """The sandbox, or the server of a tool, failed. Unscored: excluded from the baseline and the loss, and
+    sampled again."""
     GENERATOR_DOWN = "generator_down"
     """The generator failed. Unscored, and sampled again."""
     PROMPT_TOO_LONG = "prompt_too_long"
@@ -352,19 +356,23 @@ class Trajectory:
     @property
     def decisive(self) -> Call | None:
         """The last program that ended well; None if there is no such program."""
-        return next((call for call in reversed(self.calls) if _ended_well(call.outcome)), None)
+        return next((call for call in reversed(self._programs) if _ended_well(call.outcome)), None)
 
     @property
     def evidence(self) -> Evidence:
         """The relation of the last successful program to the responses."""
         last = self.decisive
         if last is None:
-            ran = any(isinstance(call.outcome, Execution) for call in self.calls)
+            ran = any(isinstance(call.outcome, Execution) for call in self._programs)
             return Evidence.FAILED if ran else Evidence.MISSING
         if last.exchanged is None:
             return Evidence.UNCHECKED
         same = _ended_well(last.exchanged) and _printed(last.exchanged) == _printed(last.outcome)
         return Evidence.TIE if same else Evidence.SEPARATES
+
+    @property
+    def _programs(self) -> list[Call]:
+        return [call for call in self.calls if not call.request.tool]
 
 
 def _ended_well(outcome: Execution | Refused) -> bool:
@@ -426,7 +434,8 @@ class Budget:
     turns: int = 8
     """Maximum number of turns of the model."""
     tool_calls: int = 3
-    """Maximum number of programs; a further one is refused, and the reply says so (TIR section 4.2)."""
+    """Maximum number of programs and calls of other tools together; a further one is refused, and the reply
+    says so (TIR section 4.2)."""
     tokens: int = 8192
     """Maximum size of the response: text of the model and the sandbox, without the prompt (TIR section 5.1).
 

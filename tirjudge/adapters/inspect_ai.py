@@ -21,6 +21,7 @@ from tirjudge.judge import Judge
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.judged_row import encodable
 from tirjudge_environments.adapters.dialogues import SandboxThread
+from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_sandbox import Execution, Limits, Program, SandboxUnavailable, Status
 
@@ -155,7 +156,7 @@ async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _run(backend: str, code: str, limits: Limits) -> Execution:
-    box = SandboxThread.shared(backend, {})
+    box = SandboxThread.shared(JudgeSettings(sandbox=backend))
     return box.run(box.sandbox.run(Program(source=code), limits))
 
 

@@ -384,7 +384,7 @@ class _Result:
 
     def add(self, one: Reproduction) -> None:
         self.counts[one.outcome] += 1
-        if one.outcome is not Outcome.SAME:
+        if one.outcome not in (Outcome.SAME, Outcome.NOT_REPEATED):
             self.others.append(one)
 
     def record(self) -> dict[str, Any]:
@@ -400,7 +400,8 @@ class _Result:
 
     def print(self) -> None:
         rows = [("programs", str(self.programs))]
-        rows += [(outcome.value, str(self.counts[outcome])) for outcome in Outcome]
+        usual = [one for one in Outcome if one is not Outcome.NOT_REPEATED or self.counts[one]]
+        rows += [(outcome.value, str(self.counts[outcome])) for outcome in usual]
         rows.append(("verdicts read again", str(self.verdicts.read)))
         rows.append(("verdict changed", str(len(self.verdicts.changed))))
         if self.verdicts.unreadable:

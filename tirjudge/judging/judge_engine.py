@@ -44,6 +44,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
+from tirjudge_environments.tools.mcp import open_tools
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
 
@@ -60,7 +61,8 @@ class JudgeEngine:
     """An async context manager that opens everything a judge needs; belongs to one event loop.
 
     Opening raises GeneratorFailed for a model that cannot be loaded or reached, SandboxUnavailable for a
-    machine that cannot isolate programs, ValueError for options that contradict each other; each in one line.
+    machine that cannot isolate programs and for a tool that cannot be opened, ValueError for options that
+    contradict each other; each in one line.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class JudgeEngine:
         async with AsyncExitStack() as stack:
             self._open_generator(stack)
             self._sandbox = await stack.enter_async_context(sandbox)
+            self._tools = await stack.enter_async_context(open_tools(self.options.tool_settings))
             # Rollouts of an earlier opening refer to a closed generator and sandbox.
             self._rollouts.clear()
             await self._warn_of_note()
@@ -228,6 +231,7 @@ class JudgeEngine:
                 self._environment(name, order),
                 self._generator,
                 self._sandbox,
+                tools=self._tools,
                 budget=Budget(
                     turns=options.max_tool_calls + _TURNS_WITHOUT_PROGRAMS,
                     tool_calls=options.max_tool_calls,
@@ -280,12 +284,16 @@ class JudgeEngine:
     def _check_format(self) -> None:
         """Raise ValueError for a wrong format now, since loading a model may take minutes."""
         format = self.options.format
+        if self.options.tool_settings.servers and not self.options.tools:
+            raise ValueError("--tool needs a judge with tools: leave out --no-tools")
         if not format:
             if self.options.options:
                 raise ValueError("options belong to a format: give --format")
             return
         environment = open_environment(format, **self.options.options)
         self._runs_programs = self.options.tools and isinstance(environment, ToolEnvironment)
+        if self.options.tool_settings.servers and "further_tools" not in environment_options(format):
+            raise ValueError(f"the format {format} offers its judge no further tools: leave out --tool")
         embedded = not (self._given_generator or self.options.model or self.options.base_url)
         if embedded and not format.startswith("tir-"):
             raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
@@ -20,7 +20,10 @@ from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.models import is_local_name
 from tirjudge.records.judged_row import Confidence
 from tirjudge_environments.orders import Order
+from tirjudge_environments.registry import first_fault
+from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_sandbox import ImportPolicy, Sandbox, open_sandbox
+from tirjudge_sandbox.base import MIB
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
 """Environment variables that hold the key of an endpoint; the first one that is set is used."""
@@ -167,12 +170,24 @@ class JudgeOptions(SandboxOptions):
     """Order in which responses are shown together; `both` judges twice."""
     tools: Annotated[bool, Option("Judging")] = True
     """Let the judge run programs; without tools it judges from the text alone."""
+    tool: Annotated[list[str], Option("Judging", metavar="mcp:COMMAND|URL")] = Field(default_factory=list)
+    """An MCP server whose tools the judge may call besides Python. Repeatable."""
+    allow_tool: Annotated[list[str], Option("Judging", metavar="NAME", default="all of the servers")] = Field(
+        default_factory=list
+    )
+    """The only tool that the judge may call besides Python. Repeatable."""
+    tool_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), Option("Judging", metavar="SECONDS")] = (
+        20.0
+    )
+    """Time that one call of such a tool may take."""
+    tool_bytes: Annotated[int, Field(ge=1), Option("Judging", metavar="N", default="1 MiB")] = MIB
+    """Size that one answer of such a tool may have; a longer one is a failure."""
     bindings: Annotated[bool, Option("Judging")] = True
     """Define the prompt and the responses as variables of the programs."""
     exact: Annotated[bool, Option("Judging")] = False
     """Use nothing beyond the TIR-Judge paper: no bindings, outputs unedited."""
     max_tool_calls: Annotated[int, Field(ge=0), Option("Judging", metavar="N")] = 3
-    """Programs that the judge may run in one view."""
+    """Programs that the judge may run, and calls of other tools that it may make, in one view."""
     max_tokens: Annotated[
         int | None, Field(ge=1), Option("Judging", metavar="N", default="the model's own, else 8192")
     ] = None
@@ -238,6 +253,19 @@ class JudgeOptions(SandboxOptions):
             isinstance(given, Mapping) and isinstance(given.get("samples"), int) and given["samples"] > 1
         )
         return {**_SAMPLED, **given} if several else given
+
+    @property
+    def tool_settings(self) -> ToolSettings:
+        """The tools besides Python; raises ValueError for an address that is none."""
+        try:
+            return ToolSettings(
+                servers=tuple(self.tool),
+                allowed=tuple(self.allow_tool),
+                wall_seconds=self.tool_seconds,
+                output_bytes=self.tool_bytes,
+            )
+        except ValidationError as error:
+            raise ValueError(f"--tool: {first_fault(error)}") from None
 
     @property
     def address_from(self) -> str:

@@ -78,6 +78,8 @@ class Outcome(StrEnum):
     DIFFERENT = "different"
     NONDETERMINISTIC = "nondeterministic"
     """It differs from the record, and also between two fresh runs."""
+    NOT_REPEATED = "not_repeated"
+    """It is a call of a tool other than Python, whose server is not asked again."""
     FAILED = "failed"
     """It could not be run: the sandbox failed, or the file lacks a part of it."""
 
@@ -174,6 +176,8 @@ async def _reproduction(
     recorded: RecordedProgram, sandbox: Sandbox, limits: Limits, weak: bool
 ) -> Reproduction:
     program, seed = recorded.program, recorded.program.seed
+    if program.tool:
+        return Reproduction(recorded, Outcome.NOT_REPEATED, f"it is a call of the tool {program.tool}")
     if seed is None:
         return Reproduction(recorded, Outcome.FAILED, "its seed is not in the file")
     try:

@@ -8,12 +8,11 @@ a quotation cannot be replaced safely. Instead every view says which response ea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.records.judged_row import Dialogue, JudgedCriterion, encodable, passages
-from tirjudge_environments import Refused, Trajectory
+from tirjudge_environments import Call, Refused, Trajectory
 from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.quoting import cut_middle
@@ -26,11 +25,14 @@ _LONGEST_REASONING = 4000
 
 
 class JudgedProgram(BaseModel):
-    """A program that the judge ran, and the output that it was shown."""
+    """A program that the judge ran, or a tool that it called, and the output that it was shown."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     source: str
+    """The program, or the arguments of the tool."""
+    tool: str = ""
+    """Name of the tool that was called; empty for a program."""
     output: str
     order: list[int]
     """Index of the response at each shown position: with [1, 0] `response_a` is the row's second response."""
@@ -90,7 +92,8 @@ def judged_programs(trajectories: Sequence[Trajectory]) -> tuple[JudgedProgram, 
     return tuple(
         JudgedProgram(
             source=encodable(call.request.source),
-            output=_output(call.outcome),
+            tool=encodable(call.request.tool),
+            output=_output(call),
             order=list(one.view.order),
             letters=letters_of(one.view.order),
             criterion=one.view.criterion,
@@ -134,8 +137,9 @@ def _view(trajectory: Trajectory) -> JudgedView:
     )
 
 
-def _output(outcome: Any) -> str:
+def _output(call: Call) -> str:
+    outcome = call.outcome
     # A failure of the sandbox was never shown to the judge.
     if not isinstance(outcome, Refused) and outcome.status is Status.SANDBOX_FAILED:
         return ""
-    return encodable(output_text(outcome, _LONGEST_OUTPUT))
+    return encodable(output_text(outcome, _LONGEST_OUTPUT, called=bool(call.request.tool)))

@@ -89,7 +89,12 @@ class Dialogue:
             id = f"program-{self.number}-{self._programs}"
             self._waiting.append((id, program))
             calls.append(
-                {"id": id, "function": TOOL, "arguments": {"code": program.text}, "type": "function"}
+                {
+                    "id": id,
+                    "function": program.tool or TOOL,
+                    "arguments": {"arguments" if program.tool else "code": program.text},
+                    "type": "function",
+                }
             )
         content: list[JsonObject] = [
             {"type": "reasoning", "reasoning": part.text}
@@ -128,7 +133,7 @@ class Dialogue:
             {
                 "event": "tool",
                 "id": id,
-                "function": TOOL,
+                "function": program.tool or TOOL,
                 "arguments": {"code": program.text},
                 "result": text if shown is not None else program.stdout,
                 "error": error,
@@ -144,7 +149,7 @@ class Dialogue:
             }
         )
         if shown is not None:
-            answer = {"tool_call_id": id, "function": TOOL, "error": error}
+            answer = {"tool_call_id": id, "function": program.tool or TOOL, "error": error}
             self.messages.append(self._message("tool", text) | answer)
 
     def _seen(self) -> JsonObject:

@@ -100,11 +100,13 @@ class RecordedPassage(_Recorded):
     """A part of a dialogue. All passages of a dialogue contain the whole of it except for fence lines."""
 
     kind: Literal["reasoning", "program", "output"]
-    """`reasoning` is what the model wrote, `program` what it asked to run, with the whole outcome, and
-    `output` the part of the outcome that it was shown."""
+    """`reasoning` is what the model wrote, `program` what it asked to run, or the arguments of a tool that it
+    called, with the whole outcome, and `output` the part of the outcome that it was shown."""
     text: Text
     hidden: bool = False
     """True for thinking that the endpoint returned separately."""
+    tool: Text = ""
+    """The name of the tool that was called; empty for a program."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     """None for a program that did not run."""
     status: Text = ""
@@ -274,7 +276,7 @@ class RecordedView(Dialogue):
         segments = passages(trajectory)
         programs = [passage for passage in segments if passage["kind"] == "program"]
         for program, call in zip(programs, trajectory.calls, strict=False):
-            if not isinstance(call.outcome, Refused):
+            if not isinstance(call.outcome, Refused) and not call.request.tool:
                 program["bindings"] = _references(call.request.bindings, task, texts=texts)
         verdict, criterion = trajectory.verdict, trajectory.view.criterion
         optional: dict[str, Any] = {} if criterion is None else {"criterion": criterion}
@@ -504,8 +506,10 @@ def reward_record(score: Score) -> JsonObject:
 
 
 def call_record(call: Call) -> JsonObject:
-    """Return the record of a program, with its output or the reason why it was not run."""
+    """Return the record of a program or a call, with its output or the reason why it was not run."""
     record: JsonObject = {"source": call.request.source}
+    if call.request.tool:
+        record["tool"] = call.request.tool
     if isinstance(call.outcome, Refused):
         return record | {"status": "refused", "reason": call.outcome.reason}
     if call.seed is not None:
@@ -555,7 +559,7 @@ def _model_passages(segment: Segment, calls: deque[Call]) -> Iterator[JsonObject
     """Yield the passages of a model segment; its calls are taken from the front of `calls`."""
     if segment.reasoning:
         yield {"kind": "reasoning", "text": segment.reasoning, "hidden": True}
-    turn = Turn(segment.text)
+    turn = Turn(segment.text, (calls[0].request.tool,) if calls else ())
     if calls and calls[0].request.call_id is None and turn.program is not None:
         yield from _reasoning(segment.text[: turn.program.start])
         yield _program(calls.popleft())

@@ -103,10 +103,14 @@ def deciding_lines(row: RecordedRow) -> tuple[str, str]:
 
 def _last_program(row: RecordedRow) -> tuple[Sequence[int], RecordedPassage] | None:
     """Return the last program and the order that its view showed; a view in the row's order is preferred."""
-    found = [(view.order, one) for view in row.views for one in view.segments if one.kind == "program"]
+    found = [(view.order, one) for view in row.views for one in view.segments if _is_program(one)]
     if not found:
         return None
     return next((pair for pair in reversed(found) if _is_given(pair[0])), found[-1])
+
+
+def _is_program(passage: RecordedPassage) -> bool:
+    return passage.kind == "program" and not passage.tool
 
 
 def _failure(program: RecordedPassage) -> str:
@@ -240,7 +244,8 @@ def view_passages(view: RecordedView) -> Iterator[tuple[RecordedPassage, str, st
 
 
 def program_heading(program: RecordedPassage, number: int) -> str:
-    heading = f"program {number}: {printable(program.status)}"
+    what = f"call {number} of {printable(program.tool)}" if program.tool else f"program {number}"
+    heading = f"{what}: {printable(program.status)}"
     return f"{heading}, exit code {program.exit_code}" if program.exit_code else heading
 
 

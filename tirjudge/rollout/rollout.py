@@ -20,7 +20,9 @@ from tirjudge_environments import (
     Trajectory,
     View,
 )
+from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.tools.base import Tool
 from tirjudge_environments.types import Budget, derive_seed
 from tirjudge_sandbox import Limits, Sandbox
 
@@ -48,6 +50,7 @@ class Rollout:
         generator: Generator,
         sandbox: Sandbox,
         *,
+        tools: Sequence[Tool] = (),
         budget: Budget = Budget(),
         limits: Limits = Limits(),
         sampling: Sampling = Sampling(),
@@ -60,14 +63,18 @@ class Rollout:
             environment: the judge format: prompts, parsing and rewards.
             generator: the model that is sampled.
             sandbox: where its programs run.
+            tools: tools that the judge may call besides Python, open as long as the rollout is used.
             budget: bounds of one trajectory.
             limits: bounds of each of its programs.
             sampling: the parameters of every turn; its seed is not used, since each turn gets its own.
             seed: the seed from which those of turns and programs are derived.
             concurrency: at most so many trajectories run at once.
             reward_questions: answers the questions of a judge whose reward depends on another model.
+
+        Raises ValueError for tools that the format cannot offer.
         """
-        self.environment, self._generator, self._sandbox = environment, generator, sandbox
+        self.environment = with_tools(environment, tools)
+        self._generator, self._sandbox, self._tools = generator, sandbox, tuple(tools)
         self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
         self._concurrency = concurrency
         self._free = asyncio.Semaphore(concurrency)
@@ -81,6 +88,7 @@ class Rollout:
                 task,
                 view,
                 self._sandbox,
+                tools=self._tools,
                 encoder=self._generator.encoder,
                 budget=self._budget,
                 limits=self._limits,

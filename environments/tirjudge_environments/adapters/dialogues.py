@@ -8,6 +8,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,8 +18,11 @@ from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.base import Environment
 from tirjudge_environments.programs.recording import RecordingSandbox, ReplaySandbox
 from tirjudge_environments.quoting import quote_control_tokens
+from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tools.base import Tool
+from tirjudge_environments.tools.mcp import open_tools
 from tirjudge_environments.types import (
     Completion,
     Episode,
@@ -42,25 +46,28 @@ _opening = threading.Lock()
 
 
 class SandboxThread:
-    """A sandbox in a thread, opened at first use and shared by all dialogues with the same options.
+    """A sandbox and further tools in a thread, opened at first use and shared by all dialogues with them.
 
     It is closed when Python exits, or by `close_all`.
     """
 
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
-        self._thread = EventLoopThread("tirjudge-sandbox")
-        self.sandbox: Sandbox = self.run(_entered(name, options))
+    def __init__(self, settings: JudgeSettings) -> None:
+        self._thread, self._stack = EventLoopThread("tirjudge-sandbox"), AsyncExitStack()
+        self.sandbox: Sandbox
+        self.tools: tuple[Tool, ...]
+        self.run(self._enter(settings))
 
     @classmethod
-    def shared(cls, name: str, options: Mapping[str, Any]) -> SandboxThread:
-        """Return the shared sandbox for these options.
+    def shared(cls, settings: JudgeSettings) -> SandboxThread:
+        """Return the shared sandbox and tools for these settings.
 
-        Raises what `open_sandbox` raises, and SandboxUnavailable if it cannot run here.
+        Raises what `open_sandbox` raises, and SandboxUnavailable if the sandbox or a tool cannot be opened.
         """
-        key = json.dumps([name, dict(options)], sort_keys=True)
+        tools = settings.tools.model_dump()
+        key = json.dumps([settings.sandbox, dict(settings.sandbox_options), tools], sort_keys=True)
         with _opening:
             if key not in _open:
-                _open[key] = cls(name, options)
+                _open[key] = cls(settings)
             return _open[key]
 
     @classmethod
@@ -79,16 +86,18 @@ class SandboxThread:
         return await asyncio.wrap_future(self._thread.submit(work))
 
     def close(self) -> None:
-        self.run(self.sandbox.__aexit__(None, None, None))
+        self.run(self._stack.aclose())
         self._thread.close()
+
+    async def _enter(self, settings: JudgeSettings) -> None:
+        async with AsyncExitStack() as stack:
+            sandbox = open_sandbox(settings.sandbox, **settings.sandbox_options)
+            self.sandbox = await stack.enter_async_context(sandbox)
+            self.tools = await stack.enter_async_context(open_tools(settings.tools))
+            self._stack = stack.pop_all()
 
 
 atexit.register(SandboxThread.close_all)
-
-
-async def _entered(name: str, options: Mapping[str, Any]) -> Sandbox:
-    sandbox = open_sandbox(name, **options)
-    return await sandbox.__aenter__()
 
 
 VIEW_COLUMN = "view"
@@ -197,14 +206,15 @@ class ChatDialogue:
         ValueError for a judge with a prefill or native tools.
         """
         self.task = read_task(row, default_id="row", columns=settings.columns)
-        self._environment = settings.environment
-        self._thread = SandboxThread.shared(settings.sandbox, settings.sandbox_options)
+        self._thread = SandboxThread.shared(settings)
+        self._environment = with_tools(settings.environment, self._thread.tools)
         view = row_view(self._environment, self.task, row, framework)
         self._session = JudgeSession(
             self._environment,
             self.task,
             view,
             self._thread.sandbox,
+            tools=self._thread.tools,
             budget=settings.budget,
             limits=settings.limits,
             seed=settings.dialogue_seed(self.task, view),
@@ -252,8 +262,10 @@ class ToolDialogue:
         """Prepare a dialogue for a row.
 
         Raises RowError for a bad row, LinkedViews for a judge whose reward needs several rollouts, and
-        ValueError for a judge without native tool calls.
+        ValueError for a judge without native tool calls, and for tools besides Python.
         """
+        if settings.tools.servers:
+            raise ValueError(f"{framework} offers its model no tool besides run_python: leave out `tools`")
         self.task = read_task(row, default_id="row", columns=settings.columns)
         self._settings = settings
         self._view = row_view(settings.environment, self.task, row, framework)

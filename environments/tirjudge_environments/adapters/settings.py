@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serial
 from tirjudge_environments.base import Environment
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns
+from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Budget, JudgeTask, View, derive_seed
 from tirjudge_sandbox import Limits
 
@@ -43,7 +44,8 @@ class JudgeSettings(BaseModel):
     """Name of the sandbox backend. One sandbox serves all dialogues of a process."""
     sandbox_options: Options = Field(default_factory=dict)
     tool_calls: int = Field(default=3, ge=0)
-    """Maximum number of programs in a dialogue; a further one is refused, and the reply says so."""
+    """Maximum number of programs and calls of other tools in a dialogue; a further one is refused, and the
+    reply says so."""
     turns: int = Field(default=8, ge=1)
     tokens: int = Field(default=8192, ge=1)
     """Maximum size of the response. In a framework that passes only text to its environments it is estimated
@@ -52,6 +54,8 @@ class JudgeSettings(BaseModel):
     """CPU time of a dialogue's programs together."""
     program_cpu_seconds: float = Field(default=10.0, gt=0)
     """CPU time of one program."""
+    tools: ToolSettings = ToolSettings()
+    """Tools that the judge may call besides Python. Their servers serve all dialogues of a process."""
     seed: int = 0
     """Seed of the programs' random numbers."""
 

@@ -34,7 +34,7 @@ class JudgeEnv:
         self.score: Score | None = None
         """The score of the last dialogue, set by `judge_reward`."""
         self._settings = settings
-        self._thread = SandboxThread.shared(settings.sandbox, settings.sandbox_options)
+        self._thread = SandboxThread.shared(settings)
 
     def reset(self, **row: Any) -> str:
         """Return the judge's prompt for a row.

@@ -48,7 +48,7 @@ class PythonToolset(vf.Toolset[PythonConfig, JudgeState]):
 
     async def setup_task(self, task: JudgeData) -> None:
         self._dialogue = task.dialogue
-        self._thread = SandboxThread.shared(task.settings.sandbox, task.settings.sandbox_options)
+        self._thread = SandboxThread.shared(task.settings)
 
     @vf.tool
     async def run_python(self, code: str) -> str:

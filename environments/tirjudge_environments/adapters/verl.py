@@ -22,12 +22,13 @@ from tirjudge_environments.adapters.dialogues import (
     score_together,
 )
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.formats.tir import RUN_PYTHON
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.quoting import quote_control_tokens
+from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.types import Completion, Finish, JudgeTask, Refused, Reward, Trajectory, View
 from tirjudge_sandbox import Program, Status, run_with_isolated
 
@@ -54,7 +55,8 @@ class JudgeLoop(AgentLoopBase):
         self._settings = found.model_copy(update={"tokens": longest})
         template_options = getattr(self, "apply_chat_template_kwargs", None) or {}
         self._encoder = ChatEncoder(self.tokenizer, enable_thinking=template_options.get("enable_thinking"))
-        self._thread = SandboxThread.shared(found.sandbox, found.sandbox_options)
+        self._thread = SandboxThread.shared(found)
+        self._judge = with_tools(found.environment, self._thread.tools)
 
     async def run(
         self, sampling_params: dict[str, Any], **row: Any
@@ -64,7 +66,7 @@ class JudgeLoop(AgentLoopBase):
         Raises ValueError for a bad row, LinkedViews for a judge with linked views without their manager, and
         RuntimeError for an unscored rollout, which verl cannot represent.
         """
-        info, judge = row["extra_info"], self._settings.environment
+        info, judge = row["extra_info"], self._judge
         task = self._task(info)
         managed = self.rollout_config.get("agent", {}).get("agent_loop_manager_class") == VERL_MANAGER
         linked = judge.linked and managed
@@ -121,10 +123,11 @@ class JudgeLoop(AgentLoopBase):
     def _session(self, task: JudgeTask, view: View) -> JudgeSession:
         settings = self._settings
         session = JudgeSession(
-            settings.environment,
+            self._judge,
             task,
             view,
             self._thread.sandbox,
+            tools=self._thread.tools,
             encoder=self._encoder,
             budget=settings.budget,
             limits=settings.limits,
@@ -182,7 +185,7 @@ class PythonTool(BaseTool):
         super().__init__(config, tool_schema or self.get_openai_tool_schema())
         options = {name: value for name, value in config.items() if name != "type"}
         self._settings = JudgeSettings.model_validate(options)
-        self._thread = SandboxThread.shared(self._settings.sandbox, self._settings.sandbox_options)
+        self._thread = SandboxThread.shared(self._settings)
 
     def get_openai_tool_schema(self) -> OpenAIFunctionToolSchema:
         function = {

@@ -17,12 +17,14 @@ from tirjudge_environments.messages import (
     response_data,
     response_text,
     tool_data,
+    tools_text,
 )
 from tirjudge_environments.orders import letter
 from tirjudge_environments.parsing import Turn, behind_thinking
 from tirjudge_environments.programs.outputs import output_text, quote_fences
 from tirjudge_environments.quoting import opens_an_output, quote_lines
 from tirjudge_environments.templates import Template, load_template, question_text
+from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.types import (
     THINK,
     By,
@@ -55,17 +57,8 @@ _ISOLATED = "tir-isolated"
 """The prompt file that ends the prompt under the option `isolated`."""
 _TRANSCRIPTS = "tir-transcripts"
 """The prompt file that says how programs find transcripts."""
-
-RUN_PYTHON = ToolSpec(
-    name="run_python",
-    description="Run a Python program by itself and return what it prints.",
-    parameters={
-        "type": "object",
-        "properties": {"code": {"type": "string", "description": "The program."}},
-        "required": ["code"],
-        "additionalProperties": False,
-    },
-)
+_TOOLS = "tir-tools"
+"""The prompt file that describes the tools besides Python, under the `fence` protocol."""
 
 
 class TirFormat(BaseModel, ABC):
@@ -91,6 +84,9 @@ class TirFormat(BaseModel, ABC):
     """Follow the paper exactly: no bindings, and fences inside outputs stay unchanged."""
     protocol: Literal["fence", "tool"] = "fence"
     """Programs are fences in the text, as in the paper, or native calls of `run_python(code)`."""
+    further_tools: tuple[ToolSpec, ...] = ()
+    """Tools besides Python that the judge may call in both protocols, in a fence with the name of the tool or
+    natively; see `registry.with_tools`. Our own option."""
     output_chars: int = Field(default=2000, ge=100)
     """Maximum length of a shown output; a longer one is cut in the middle."""
     shown_chars: int | None = Field(default=None, ge=2)
@@ -127,10 +123,13 @@ class TirFormat(BaseModel, ABC):
         for note in [*notes, *([_ISOLATED] if with_tools and self.isolated else [])]:
             text = f"{text}\n{load_template(note).text}"
         native = self.protocol == "tool"
+        if with_tools and self.further_tools and not native:
+            described = tools_text(self.further_tools)
+            text = f"{text}\n{load_template(_TOOLS).with_values({'tools': described})}"
         return Prompt(
             messages=(Message("user", text),),
             stop=STOP if with_tools and not native else (),
-            tools=(RUN_PYTHON,) if with_tools and native else (),
+            tools=(RUN_PYTHON, *self.further_tools) if with_tools and native else (),
         )
 
     def uses_tools(self, task: JudgeTask) -> bool:
@@ -138,12 +137,14 @@ class TirFormat(BaseModel, ABC):
         return self.tools_by_domain.get(task.domain, self.tools)
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
-        turn = Turn(completion.text)
+        turn = self._turn(completion.text)
         if self.uses_tools(task):
             if self.protocol == "tool" and completion.tool_calls:
                 return self._read_call(task, view, completion.tool_calls[0])
             if self.protocol == "fence" and turn.program is not None:
                 opened = turn.awaited is not None
+                if turn.tool:
+                    return RunCode(turn.source, opened=opened, end=turn.request_end, tool=turn.tool)
                 return RunCode(
                     turn.source,
                     self._bindings(task, view),
@@ -159,7 +160,7 @@ class TirFormat(BaseModel, ABC):
         return Continue() if cut else reading
 
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:
-        text = output_text(outcome, self.output_chars)
+        text = output_text(outcome, self.output_chars, called=bool(request.tool))
         if request.call_id is not None:
             return text
         body = text if self.exact else quote_fences(text)
@@ -173,7 +174,7 @@ class TirFormat(BaseModel, ABC):
         turns = _model_texts(trajectory)
         if trajectory.stop is not StopReason.VERDICT or not turns:
             return None
-        reading = self._read_verdict(trajectory.view, Turn(turns[-1]))
+        reading = self._read_verdict(trajectory.view, self._turn(turns[-1]))
         return reading if isinstance(reading, Verdict) else None
 
     def well_formed(self, task: JudgeTask, trajectory: Trajectory) -> bool:
@@ -182,7 +183,7 @@ class TirFormat(BaseModel, ABC):
         """
         if self.replay(trajectory) is None:
             return False
-        turns = [Turn(text) for text in _model_texts(trajectory)]
+        turns = list(map(self._turn, _model_texts(trajectory)))
         tags = [tag for turn in turns for tag in turn.tags(self.tag)]
         if len(tags) != 2 or turns[-1].text[tags[-1].end :].strip():
             return False
@@ -190,6 +191,9 @@ class TirFormat(BaseModel, ABC):
             return False
         called = bool(trajectory.calls) or any(turn.program for turn in turns)
         return not (called and task.domain in NO_TOOL_DOMAINS)
+
+    def _turn(self, text: str) -> Turn:
+        return Turn(text, tuple(tool.name for tool in self.further_tools))
 
     def _template(self, with_tools: bool) -> Template:
         variant = "-no-tools" if not with_tools else "-calls" if self.protocol == "tool" else ""
@@ -222,6 +226,8 @@ class TirFormat(BaseModel, ABC):
         return None
 
     def _read_call(self, task: JudgeTask, view: View, call: ToolCall) -> Reading:
+        if call.name in (tool.name for tool in self.further_tools):
+            return RunCode(call.arguments, call_id=call.id, tool=call.name)
         if call.name != RUN_PYTHON.name:
             return Malformed("a call of a tool that does not exist")
         try:
@@ -243,7 +249,7 @@ class TirFormat(BaseModel, ABC):
             behind = behind_thinking(turn.text)
             if behind is None:
                 return Malformed("the thinking was not closed")
-            turn = Turn(behind)
+            turn = self._turn(behind)
         answer = turn.answer(self.tag)
         if answer is not None:
             return self.verdict(view, answer) or Malformed(

@@ -12,18 +12,19 @@ from tirjudge_sandbox import Execution, Status
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _COUNT_LINE = re.compile(rf"[A-Z]+ ({_NUMBER.pattern})(?: of [0-9]+)?")
 _STOPPED = {
-    Status.WALL_LIMIT: "TimeoutError: the program was stopped at its wall clock limit",
-    Status.CPU_LIMIT: "TimeoutError: the program was stopped at its CPU time limit",
-    Status.MEMORY_LIMIT: "MemoryError: the program was stopped at its memory limit",
-    Status.OUTPUT_LIMIT: "OSError: the program was stopped at its output limit",
+    Status.WALL_LIMIT: "TimeoutError: the {} was stopped at its wall clock limit",
+    Status.CPU_LIMIT: "TimeoutError: the {} was stopped at its CPU time limit",
+    Status.MEMORY_LIMIT: "MemoryError: the {} was stopped at its memory limit",
+    Status.OUTPUT_LIMIT: "OSError: the {} was stopped at its output limit",
 }
 
 
-def output_text(outcome: Execution | Refused, limit: int) -> str:
+def output_text(outcome: Execution | Refused, limit: int, *, called: bool = False) -> str:
     """Return a program's output, or its error in one line (TIR section 4.2, Error Message Processing).
 
-    A text of more than `limit` characters is cut in the middle, with a count of those left out. Raises
-    ValueError for an execution whose sandbox failed, which is not an output of the program.
+    Of a tool other than Python that was `called` it is the answer, or the whole error. A text of more than
+    `limit` characters is cut in the middle, with a count of those left out. Raises ValueError for an
+    execution whose sandbox failed, which is not an output of the program.
     """
     if isinstance(outcome, Refused):
         return outcome.reason
@@ -31,16 +32,18 @@ def output_text(outcome: Execution | Refused, limit: int) -> str:
         raise ValueError("a failed sandbox is never shown as a program's output")
     if outcome.status is Status.OK:
         return cut_middle(outcome.stdout.rstrip(), limit) or "(no output)"
-    return cut_middle(_error_line(outcome), limit)
+    if called and outcome.status is Status.ERROR:
+        return cut_middle(outcome.stderr.strip(), limit) or "(an error without a message)"
+    return cut_middle(_error_line(outcome, "call" if called else "program"), limit)
 
 
-def _error_line(outcome: Execution) -> str:
-    if outcome.status is Status.OUTPUT_LIMIT and outcome.cut_bytes:
-        # Old records, and sandboxes of others, do not say how much was cut.
-        cut = f" ({outcome.kept_bytes} bytes kept, {outcome.cut_bytes} bytes cut)"
-        return _STOPPED[outcome.status] + cut
+def _error_line(outcome: Execution, what: str) -> str:
     if outcome.status in _STOPPED:
-        return _STOPPED[outcome.status]
+        line = _STOPPED[outcome.status].format(what)
+        if outcome.status is Status.OUTPUT_LIMIT and outcome.cut_bytes:
+            # Old records, and sandboxes of others, do not say how much was cut.
+            line += f" ({outcome.kept_bytes} bytes kept, {outcome.cut_bytes} bytes cut)"
+        return line
     if outcome.status is Status.SIGNAL:
         return f"the program was ended by {_signal_name(outcome.signal)}"
     lines = outcome.stderr.rstrip().rsplit("\n", 1)

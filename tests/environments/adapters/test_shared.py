@@ -84,7 +84,7 @@ async def test_the_last_turn_of_the_budget_runs_no_program() -> None:
     limited = settings(options={"order": "given", "protocol": "tool"}, turns=2, tool_calls=5)
     script = Script("two turns", (ASK, ASK))
     dialogue = ToolDialogue(limited, script.row, framework="TRL")
-    thread = SandboxThread.shared(limited.sandbox, limited.sandbox_options)
+    thread = SandboxThread.shared(limited)
     output = await thread.awaited(dialogue.call(COUNT, thread.sandbox))
     messages = [message(ASK), {"role": "tool", "content": output}, message(ASK)]
     score = await dialogue.score(messages, dialogue.executions)

@@ -53,7 +53,7 @@ def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
     assert answer == told
     shown = {"order": [0, 1], "letters": {"A": 0, "B": 1}, "criterion": None}
     source = "print(len(response_a), len(response_b))\n"
-    assert program == {"source": source, "output": "3 5", **shown}
+    assert program == {"source": source, "tool": "", "output": "3 5", **shown}
     assert view == {
         **shown,
         "view": "AB",

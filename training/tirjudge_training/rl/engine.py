@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,6 +20,8 @@ from tirjudge.generation import Sampling
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Environment
+from tirjudge_environments.tools.base import ToolSettings
+from tirjudge_environments.tools.mcp import open_tools
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training import model_folder
@@ -51,6 +53,8 @@ class RolloutConfig(BaseModel):
     """CPU time of one program (ours)."""
     sandbox: str = "local"
     """The sandbox backend, by name; may be changed when a run is resumed (ours)."""
+    tools: ToolSettings = ToolSettings()
+    """Tools besides Python; their calls count in `tool_calls` and in the reward as programs do (ours)."""
     generator: Sampler = "transformers"
     """The sampler: the model in this process, or vLLM with the same weights, either in one engine per
     process or in servers (ours)."""
@@ -103,6 +107,7 @@ class Engine:
         limits: Limits | None = None,
         name: str = "policy",
         sandbox: str = "local",
+        tools: ToolSettings = ToolSettings(),
         reward_questions: RewardQuestions | None = None,
         generator: Sampler = "transformers",
         vllm: Mapping[str, Any] | None = None,
@@ -145,7 +150,7 @@ class Engine:
         self.generator = self._policy.generator
         self.environments = environments
         # The sandbox is opened in `__enter__`, since its workers belong to the event loop.
-        self._reward_questions, self._sandbox_name = reward_questions, sandbox
+        self._reward_questions, self._sandbox_name, self._tool_settings = reward_questions, sandbox, tools
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
         self._ahead: tuple[Future[Any], asyncio.Task[Any]] | None = None
 
@@ -180,6 +185,7 @@ class Engine:
             sampling=config.sampling,
             name=model,
             sandbox=config.sandbox,
+            tools=config.tools,
             reward_questions=reward_questions,
             generator=config.generator,
             vllm=config.vllm,
@@ -200,6 +206,9 @@ class Engine:
             self._sandbox = self.run(sandbox.__aenter__())
             # Closed in reverse order, while the loop still runs.
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
+            tools = AsyncExitStack()
+            self._tools = self.run(tools.enter_async_context(open_tools(self._tool_settings)))
+            stack.callback(lambda: self.run(tools.aclose()))
             stack.callback(lambda: self.run(self._policy.close()))
             if self._reward_questions is not None:
                 reward_questions = self._reward_questions
@@ -276,6 +285,7 @@ class Engine:
                 environment,
                 self.generator,
                 self._sandbox,
+                tools=self._tools,
                 budget=config.budget if config else self._budget,
                 limits=config.limits if config else self._limits,
                 sampling=config.sampling if config else self._sampling,

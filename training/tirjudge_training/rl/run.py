@@ -87,6 +87,7 @@ def train_rl(
         limits=config.limits,
         sampling=config.sampling,
         sandbox=config.sandbox,
+        tools=config.tools,
         reward_questions=reward_questions,
         generator=config.generator,
         vllm=config.vllm,
