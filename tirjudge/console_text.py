@@ -9,6 +9,7 @@ from io import StringIO
 SECONDS = 10.0
 """Time between two progress lines."""
 _LONGEST_ESCAPE = len(r"\U0010ffff")
+_LONGEST_TEXT = 50_000
 _TABLE_COLUMNS = 10_000
 """Width of the virtual terminal for tables: a line is never wrapped, however long a cell is."""
 
@@ -29,8 +30,11 @@ def printable(text: str, limit: int = 400) -> str:
 def printable_text(text: str) -> str:
     """Escape untrusted text for the terminal, and keep its line breaks; a tab becomes spaces.
 
-    No other control character is left, nor any that prints nothing or changes the direction of writing.
+    No other control character is left, nor any that prints nothing or changes the direction of writing. Of a
+    text that nobody reads to its end, the beginning is shown, and how much is left out.
     """
+    if (more := len(text) - _LONGEST_TEXT) > 0:
+        return f"{printable_text(text[:_LONGEST_TEXT])}\n[{more:,} more characters, which --json prints]"
     lines = text.replace("\r\n", "\n").expandtabs(4).split("\n")
     return "\n".join(printable(line, len(line) * _LONGEST_ESCAPE + 1) for line in lines)
 

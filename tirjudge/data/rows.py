@@ -15,6 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
+from tirjudge.storage.run_folder import bounded_lines
+
 RowFormat = Literal["jsonl", "json", "csv", "parquet"]
 STANDARD_INPUT = "-"
 
@@ -111,7 +113,7 @@ class RowFile:
             return int(self._parquet().metadata.num_rows)
         with self._open() as stream:
             if self._format == "jsonl":
-                return sum(1 for line in stream if line.strip())
+                return sum(1 for line in bounded_lines(stream, self.name) if line.strip())
             return sum(1 for _ in self._from_table(stream))
 
     def is_at(self, path: Path) -> bool:
@@ -181,7 +183,7 @@ class RowFile:
             yield _row(item, f"{self.name}, item {number}", f"item-{number}")
 
     def _from_lines(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(bounded_lines(stream, self.name), 1):
             if not line.strip():
                 continue
             where = f"{self.name}:{number}"

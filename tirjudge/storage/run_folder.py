@@ -9,12 +9,15 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 JsonObject = dict[str, Any]
 
+LONGEST_LINE = 256 << 20
+"""Bytes of a line that is read."""
 _BLOCK = 1 << 16
 """Bytes that are read at once when the last line break of a file is searched."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -150,7 +153,7 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
     if not path.exists():
         return
     with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(bounded_lines(lines, str(path)), 1):
             if not line.endswith(b"\n"):
                 return
             try:
@@ -160,6 +163,17 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
             if not isinstance(row, dict):
                 raise ValueError(f"{path}:{number}: not a JSON object")
             yield row
+
+
+def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the lines of a file. Raises ValueError for one that memory may not hold, as of `/dev/zero`."""
+    for number in count(1):
+        line = stream.readline(LONGEST_LINE + 1)
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"{name}:{number}: a line may have {LONGEST_LINE >> 20} MiB")
+        if not line:
+            return
+        yield line
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
 import unicodedata
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.served_command import TIRJUDGE
 from tests.tirjudge.judged_files import asking, judge_to
 from tirjudge.cli import app
 from tirjudge_environments import Context
@@ -155,3 +158,24 @@ def test_a_torn_file_is_shown_without_its_last_row(judged: Path, tmp_path: Path)
     assert (torn.exit_code, len(rows)) == (0, 2)
     assert number.startswith("accuracy")
     assert "ends in the middle of a row" in torn.stderr
+
+
+def test_a_file_without_an_end_of_line_is_refused_before_it_fills_memory() -> None:
+    for command in (["show", "/dev/zero"], ["judge", "/dev/zero", "--model", "x"]):
+        run = subprocess.run(
+            [TIRJUDGE, *command],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)),
+        )
+        assert (run.returncode, run.stdout) == (2, ""), run.stderr
+        assert "/dev/zero:1: a line may have 256 MiB" in run.stderr
+
+
+def test_of_a_giant_response_the_beginning_is_shown(tmp_path: Path) -> None:
+    rows = [{"id": "giant", "prompt": "Which?", "responses": ["word " * 2_000_000, "short"], "label": 0}]
+    path = judge_to(tmp_path / "out.jsonl", rows, asking("print('longer: A')", believing))
+    run = show(path, "giant")
+    assert "[9,950,000 more characters, which --json prints]" in " ".join(run.stdout.split())
+    assert len(run.stdout) < 1_000_000

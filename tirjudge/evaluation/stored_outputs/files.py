@@ -13,6 +13,7 @@ from typing import Any
 
 from tirjudge.data.rows import STANDARD_INPUT, BadRow, Row, RowFile, open_file
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable
+from tirjudge.storage.run_folder import LONGEST_LINE
 
 _STANDARD_INPUT = "standard input"
 
@@ -122,7 +123,7 @@ def _name(path: Path) -> str:
 def _object(path: Path, name: str) -> Mapping[str, Any] | None:
     """Return the content of a file that is one JSON object over several lines; None for other files."""
     with open_file(path, name) as file:
-        first = file.readline().strip()
+        first = file.readline(LONGEST_LINE).strip()
         if not first.startswith(b"{") or first.endswith(b"}"):
             return None
         try:
