@@ -87,13 +87,14 @@ def attack(
         raise ValueError("give a file of rows (--list lists the attacks)")
     columns, meaning = Columns.parse(column or ()), label_values(labels)
     target = output_file(output, file, "attacks")
+    options, shuffle = _with_fixed_order(options)
+    # The rows are read under the user's columns, and given to the batch under ours.
+    plan = replace(options.plan(), limit=None)
+    options.check(plan.kind)
     source = InspectedRows(open_rows(file, config=subset, split=split), columns, meaning)
     refuse_input(target, source)
     for note in source.inspect():
         say(note)
-    options, shuffle = _with_fixed_order(options)
-    # The rows are read under the user's columns, and given to the batch under ours.
-    plan = replace(options.plan(), limit=None)
     rows = AttackedRows(
         source=source,
         attacks=attacks,

@@ -125,6 +125,8 @@ def bon(
     if options.runner != "local":
         raise ValueError("tirjudge bon judges on this machine only: leave out runner")
     names = () if no_judge else dict.fromkeys(named or DEFAULT_METHODS)
+    if names:
+        options.check()
     columns, meaning, target = (
         Columns.parse(column or ()),
         label_values(labels),
@@ -260,7 +262,6 @@ class BonRun:
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         options = self.options
-        JudgeEngine(options).check_options()
         weights = local_weights(options)
         with (
             ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,

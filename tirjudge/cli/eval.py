@@ -120,6 +120,7 @@ def run_benchmark(
     if benchmark.format and not (options.format or plan.kind):
         options = options.model_copy(update={"format": benchmark.format})
     options = _ordered(options, plan.kind, benchmark)
+    options.check(plan.kind)
     alone = _judges_alone(options, plan.kind)
     given = _by_part(data, chosen)
     rows = BenchmarkRows(benchmark, chosen, given, alone=alone)

@@ -93,9 +93,6 @@ class BatchRun:
         """
         refuse_input(self.output, self.rows)
         options = self.options
-        options.check_runner()
-        # The model comes last: it may be converted or downloaded.
-        JudgeEngine(options).check_options(self.plan.kind)
         price, self._weights = options.price(), local_weights(options)
         with ExitStack() as stack:
             results: ResultFile | ResultStream
@@ -314,6 +311,7 @@ def judge(
     rows, 130 interrupted. A verdict that is left open is a result.
     """
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
+    options.check(plan.kind)
     target = output_file(output, file, "verdicts", streamed=True)
     rows = InspectedRows(open_rows(file, input_format, subset, split), plan.columns, plan.labels)
     refuse_input(target, rows)

@@ -138,8 +138,13 @@ class RunOptions(JudgeOptions):
             raise ValueError(f"--{named[0]} and --{named[1]} exclude each other")
         return kinds[0] if kinds else None
 
-    def check_runner(self) -> None:
-        """Raise ValueError for options that the runner does not have."""
+    def check(self, kind: Kind | None = None) -> None:
+        """Raise ValueError for wrong options, before rows or a model are downloaded, converted or loaded.
+
+        `kind` is that of all rows; None if each row decides.
+        """
+        from tirjudge.judging.judge_engine import JudgeEngine
+
         # Not in a validator: a config file may hold the address, and the command line choose the runner.
         own = [name for name in ("address", "endpoint", "worker_gpus") if getattr(self, name)]
         if self.runner == "local" and own:
@@ -148,6 +153,7 @@ class RunOptions(JudgeOptions):
             raise ValueError(
                 "--max-cost cannot be kept over several machines: leave it out with --runner ray"
             )
+        JudgeEngine(self).check_options(kind)
 
 
 _CONFIG = inspect.Parameter(

@@ -109,6 +109,8 @@ REFUSED = {
     "judge rows.jsonl --runner ray --address 127.0.0.1:9 --model m --base-url URL": "no Ray cluster answers",
     # evaluation
     "eval": "give a BENCHMARK",
+    "eval judgebench --format j1-pav": "the embedded model knows only TIR-Judge's formats: give --model",
+    "judge owner/rows --order both --format j1-pas --model m --option order=sideways": "order: ",
     "eval nope": "no benchmark 'nope'; there are codejudgebench",
     "eval judgebench --output -": "--output -: only tirjudge judge",
     "eval judgebench --data claude=x.jsonl SERVED": "the part is gpt",
