@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from tirjudge_environments.types import THINK, Prompt
@@ -13,6 +16,7 @@ _CLOSED = "</think>"
 _SLOT = "tirjudge-content-{}-slot"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _PROBE = "a b\n c: {1.5}"
+_TEMPLATE_SECONDS = 5.0
 _SWITCH = "enable_thinking"
 """The variable of chat templates that turns thinking on or off."""
 
@@ -116,9 +120,14 @@ class ChatEncoder:
         slots = [_SLOT.format(position) for position in range(len(roles))]
         messages = [{"role": role, "content": slot} for role, slot in zip(roles, slots, strict=True)]
         options = {_SWITCH: thinking} if _SWITCH in str(self._tokenizer.chat_template) else {}
-        rest: str = self._tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=generate, **options
-        )
+        try:
+            with _within(_TEMPLATE_SECONDS):
+                rest: str = self._tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=generate, **options
+                )
+        except Exception as error:  # the template is a program, which may be a stranger's
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise ValueError(f"the chat template cannot be rendered: {reason}") from error
         pieces = []
         for slot in slots:
             if rest.count(slot) != 1:
@@ -185,6 +194,23 @@ def _opened(generation_prompt: str) -> str:
     """Return the thinking that the template's last piece opens and does not close, from its tag on."""
     start = generation_prompt.rfind(THINK)
     return "" if start < 0 or _CLOSED in generation_prompt[start:] else generation_prompt[start:]
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in this thread as soon as its Python code takes more CPU time."""
+    end, before = time.thread_time() + seconds, sys.gettrace()
+
+    def trace(*_: object) -> Any:
+        if time.thread_time() > end:
+            raise TimeoutError(f"it takes more than {seconds:g} s")
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 _PUTS_SPACE_FIRST = {

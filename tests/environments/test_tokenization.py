@@ -118,6 +118,12 @@ def test_a_template_cannot_change_a_content(content: str) -> None:
     ("template", "message"),
     [
         (None, "no chat template"),
+        (
+            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+            "cannot be rendered: it takes more than 5 s",
+        ),
+        ("{{ 1 / 0 }}", "cannot be rendered: division by zero"),
+        ("{% if %}", "cannot be rendered"),
         ("{% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}", "every content once"),
         ("{% for m in messages %}{{ m.content | upper }}{% endfor %}", "every content once"),
         ("{{ messages[-1].content }}", "every content once"),

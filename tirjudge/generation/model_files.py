@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tirjudge.console_text import first_line
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.models import ModelUnavailable, resolve_model, weights_sha256
 from tirjudge.models.machine import TOKENIZER, require
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 CONFIG = "adapter_config.json"
 """The file that only an adapter's folder has."""
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -34,10 +36,13 @@ class Adapter:
         """Read the adapter in a folder; None if the folder holds a full model.
 
         The base that its config names may be a short name or a GGUF file, see `resolve_model`. Raises
-        GeneratorFailed for an unreadable config, and for a base model that does not exist.
+        GeneratorFailed for an unreadable config, for a base model that does not exist, and for weights that
+        are not in safetensors: reading others may run code.
         """
         if not (folder / CONFIG).is_file():
             return None
+        if (folder / "adapter_model.bin").exists() and not (folder / ADAPTER_WEIGHTS).exists():
+            raise GeneratorFailed(f"{str(folder)!r} has no {ADAPTER_WEIGHTS}: adapter_model.bin is not read")
         try:
             config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
             named, rank = str(config["base_model_name_or_path"]), int(config["r"])
@@ -106,12 +111,13 @@ def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncod
     try:
         path = tokenizer_of(resolve_model(path))
         loaded = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise GeneratorFailed(f"cannot load the tokenizer {path!r}: {reason}") from error
-    try:
-        ends = GenerationConfig.from_pretrained(path).eos_token_id
-    except OSError:  # many models have no generation config
-        ends = None
+        try:
+            ends = GenerationConfig.from_pretrained(path).eos_token_id
+        except OSError:  # many models have no generation config
+            ends = None
+    except GeneratorFailed:
+        raise
+    except Exception as error:  # the libraries fail in any way on files of strangers
+        raise GeneratorFailed(f"cannot load the tokenizer {path!r}: {first_line(error)}") from error
     named = [ends] if isinstance(ends, int) else ends or ()
     return ChatEncoder(loaded, ends=named, enable_thinking=enable_thinking)

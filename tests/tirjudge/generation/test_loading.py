@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
@@ -61,6 +62,36 @@ def test_an_adapter_needs_no_tokenizer_and_computes_as_peft_does(
         assert not torch.allclose(plain(IDS).logits, expected, atol=1e-2)
     assert tokenizer.chat_template
     assert not caplog.records
+
+
+def test_an_adapter_in_pickle_is_not_read(tmp_path: Path) -> None:
+    """Its weights run code when they are read, in older versions of the libraries also as plain tensors."""
+    adapter(tmp_path / "adapter", base(tmp_path / "base"))
+    weights = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    torch.save(weights, tmp_path / "adapter" / "adapter_model.bin")
+    (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
+    with pytest.raises(GeneratorFailed, match=r"has no adapter_model.safetensors: adapter_model.bin is not"):
+        load_model(str(tmp_path / "adapter"), device="cpu", dtype="auto")
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", (1 << 40).to_bytes(8, "little") + b"{}"),
+        ("model.safetensors", (2).to_bytes(8, "little") + b"[]"),
+        ("model.safetensors", b""),
+        ("config.json", b'{"model_type": "llama", "num_attention_heads": 0}'),
+        ("config.json", b'{"model_type": "llama", "hidden_size": [1]}'),
+        ("config.json", b'{"model_type": "llama", "dtype": 7, "rope_parameters": {"rope_type": "x"}}'),
+        ("config.json", b"[]"),
+        ("tokenizer.json", b"{}"),
+        ("tokenizer_config.json", b"[]"),
+    ],
+)
+def test_a_damaged_model_is_one_line(tmp_path: Path, file: str, content: bytes) -> None:
+    (base(tmp_path) / file).write_bytes(content)
+    with pytest.raises(GeneratorFailed, match=r"^cannot load the [^\n]+$"):
+        load_model(str(tmp_path), device="cpu", dtype="auto")
 
 
 @pytest.mark.parametrize(("sha256", "warns"), [("", False), ("0" * 64, True)])

@@ -63,7 +63,9 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
             model = merged(model, folder)
     except ModelUnavailable as error:
         raise GeneratorFailed(str(error)) from error
-    except (OSError, ValueError) as error:
+    except GeneratorFailed:
+        raise
+    except Exception as error:  # the libraries fail in any way on files of strangers
         raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
     if adapter:
         warn_of_other_base(folder, base)
