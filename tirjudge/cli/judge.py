@@ -134,7 +134,7 @@ class BatchRun:
             spending=spending,
             cached=self._cached,
             retries=display.retries,
-            won=self._won(tally),
+            won=self._won(tally, results.path),
         )
         if self.as_json:
             record = json.dumps(summary.record(), indent=2)
@@ -154,13 +154,13 @@ class BatchRun:
         say(f"tirjudge {self.command}: {found}, and --min-accuracy is {self.min_accuracy:g}")
         return False
 
-    def _won(self, tally: Tally) -> WhoWon | None:
+    def _won(self, tally: Tally, results: Path) -> WhoWon | None:
         """Return who won, for which the rows of earlier runs into the same file are read too."""
-        if not tally.sources or self.output == STANDARD_OUTPUT:
+        if not tally.sources:
             return None
         from tirjudge.evaluation.who_won import who_won
 
-        return who_won(self.output)
+        return who_won(results)
 
     def _why(self, results: ResultFile | ResultStream) -> str:
         """Return how most views ended, or why most rows failed, with the option that may help."""

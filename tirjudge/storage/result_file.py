@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
@@ -149,7 +150,9 @@ class ResultFile:
 class ResultStream:
     """Results that are written to standard output, one JSON line per row, and cannot be resumed.
 
-    `rows` and `failures` return only the last ones, by which a run without any verdict is explained.
+    `rows` and `failures` return only the last ones, by which a run without any verdict is explained. The
+    rows that name the sources of their responses are in the file `path` as well, which is removed with the
+    stream.
     """
 
     failures_path = None
@@ -158,6 +161,8 @@ class ResultStream:
         self.digests: dict[str, str] = {}
         self._rows: deque[JsonObject] = deque(maxlen=_KEPT)
         self._failures: deque[JsonObject] = deque(maxlen=_KEPT)
+        self._copy = NamedTemporaryFile(prefix="tirjudge-")  # noqa: SIM115 (closed with the stream)
+        self.path = Path(self._copy.name)
 
     def rows(self) -> Iterator[JsonObject]:
         return iter(tuple(self._rows))
@@ -167,8 +172,12 @@ class ResultStream:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a judged row; it has left this process when this returns."""
-        sys.stdout.buffer.write(encode_line(row))
+        line = encode_line(row)
+        sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
+        if row.get("sources"):
+            self._copy.write(line)
+            self._copy.flush()
         self._rows.append(dict(row))
 
     def append_failure(self, failure: Mapping[str, Any]) -> None:
@@ -180,7 +189,8 @@ class ResultStream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Do nothing: standard output stays open."""
+        """Remove the copy; standard output stays open."""
+        self._copy.close()
 
 
 def digest(task: JudgeTask) -> str:

@@ -95,6 +95,19 @@ def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_pa
     assert page.count(">claude_answer<") == 1
 
 
+def test_a_run_to_standard_output_names_who_won_as_well(
+    judged: dict[str, Any], endpoint: EndpointServer, tmp_path: Path
+) -> None:
+    words = ("--pairwise", "rows.jsonl", *COLUMNS, *through(endpoint), "--no-tools", "--order", "both")
+    for further in (), ("--json",):
+        done = judge(tmp_path, *words, "--output", "-", *further)
+        assert len(done.stdout.splitlines()) == len(HABITS)
+        if further:
+            assert json.loads(done.stderr[done.stderr.index("{") :])["who_won"] == judged
+        else:
+            assert "who won   gpt_answer 66.7% [" in done.stderr
+
+
 def test_a_source_that_is_always_first_tells_nothing_about_the_position(
     endpoint: EndpointServer, tmp_path: Path
 ) -> None:
