@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 QUOTE = "> "
 """The mark of a quoted line, as in a reply by mail."""
@@ -31,8 +32,13 @@ _CONTROL_TOKEN = re.compile(
     r"|<｜[^\s<>｜]{1,64}｜>|\[\|[^\s\[\]|]{1,64}\|\]"
     # Mistral, Llama 2
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\]|<</?SYS>>"
-    # sentencepiece, Gemma, Seed; the tags of Qwen's native tools, which are tokens too
-    r"|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|seed:[a-z]{1,9}|tool_calls?|tool_response)>"
+    # MiniMax: ]~b], [e~[, ]~!b[; GLM: [gMASK]
+    r"|\]~b\]|\]~!b\[|\]![a-z]{1,2}~\[|\[e~\[|\[[gs]?MASK\]"
+    # sentencepiece, Gemma, Seed, GLM, Ling, Idefics; the tags of Qwen's native tools, which are tokens too
+    r"|</?(?:s|bos|eos|pad|unk|mask|sep|cls|sop|eop|eot|eom|eod|role|start_of_turn|end_of_turn|end_of_utterance"
+    r"|fake_token_around_image|seed:[a-z]{1,9}|tool_calls?|tool_response)>"
+    # Reserved tokens with a number: T5, Nemotron, Gemma, Baichuan
+    r"|<(?:extra_id|SPECIAL|special|unused|reserved|reserved_token)_?[0-9]{1,6}>"
 )
 _MARK = re.compile(r"\.\.\. ?[0-9,]+ characters left out ?\.\.\.")
 _LONGEST = 1000
@@ -76,13 +82,23 @@ def starts_with(heads: Iterable[str]) -> Reads:
     return lambda line: line.startswith(known)
 
 
-def quote_control_tokens(text: str) -> str:
+def quote_control_tokens(text: str, tokens: frozenset[str] = frozenset()) -> str:
     """Return the text with a space in each control token of a known chat template: `< |im_end|>`.
 
     For text that another program encodes, which may read such tokens in it as the end of a message. `<think>`
-    ends none and stays.
+    ends none and stays. `tokens`: those of the model's tokenizer, if it is known.
     """
-    return _CONTROL_TOKEN.sub(lambda token: f"{token[0][0]} {token[0][1:]}", text)
+    text = _CONTROL_TOKEN.sub(_spaced, text)
+    return _any_of(tokens).sub(_spaced, text) if tokens else text
+
+
+def _spaced(token: re.Match[str]) -> str:
+    return f"{token[0][0]} {token[0][1:]}"
+
+
+@lru_cache(16)
+def _any_of(tokens: frozenset[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))))
 
 
 def cut_middle(text: str, limit: int) -> str:

@@ -48,6 +48,9 @@ class ChatEncoder:
             raise ValueError("the tokenizer has no chat template")
         self._tokenizer = tokenizer
         self._added = {token.content: token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
+        marks = (text for text in self._added if len(text.strip()) > 1 and not text.strip().isalnum())
+        self.control_tokens = frozenset(marks) - {THINK, _CLOSED}
+        """Texts of added tokens that `quote_control_tokens` quotes for a server that encodes text itself."""
         self._plain = without_added_tokens(tokenizer.backend_tokenizer, set(self._added))
         self._framing = within_text(tokenizer.backend_tokenizer)
         self._enable_thinking = enable_thinking

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tirjudge.benchmark_data import benchmark_file
+from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge_environments import RunCode, TirPairwise, TirPointwise
 from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.programs.outputs import quote_fences
 from tirjudge_environments.quoting import cut_middle, quote_control_tokens, quote_lines, visible
 from tirjudge_environments.templates import load_template
+from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_sandbox import Execution, Status
 
 ROOT = Path(__file__).parents[2]
@@ -136,6 +138,8 @@ TOKENS = (
         "<bos>",
         "<eos>",
     ),
+    *("<SPECIAL_11>", "<extra_id_1>", "]~b]", "[e~[", "]~!b[", "<role>", "</role>", "<end_of_utterance>"),
+    *("[gMASK]", "<sop>", "<unused7>", "<reserved_106>"),
     *("<start_of_turn>", "<end_of_turn>", "<seed:bos>", "<tool_call>", "</tool_response>", "<pad>"),
 )
 
@@ -150,10 +154,32 @@ def test_no_control_token_is_left(parts: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["f <| x |> g", "a < b | c > d", "x[i]", "<b>", "<think>2</think>", "List<|", "[1]|[2]", "1<2|3>2"],
+    [
+        "f <| x |> g",
+        "a < b | c > d",
+        "x[i]",
+        "<b>",
+        "<think>2</think>",
+        "List<|",
+        "[1]|[2]",
+        "1<2|3>2",
+        "x[0]!=y[1]",
+        "a[i]~b[j]",
+        "<mark>",
+    ],
 )
 def test_code_and_markup_are_no_control_tokens(text: str) -> None:
     assert quote_control_tokens(text) == text
+
+
+def test_the_tokens_of_a_tokenizer_are_quoted_too() -> None:
+    tokenizer = bpe_tokenizer("print")
+    tokenizer.add_tokens(["((turn))", "((turn))s", "<think>", "  ", "word"])
+    encoder = ChatEncoder(tokenizer)
+    hostile = "a  word ((turn))s((turn)) <think>"
+    quoted = quote_control_tokens(hostile, encoder.control_tokens)
+    assert quoted == "a  word ( (turn))s( (turn)) <think>"
+    assert quote_control_tokens(hostile) == hostile
 
 
 def test_a_real_tokenizer_reads_no_control_token_in_quoted_text() -> None:

@@ -236,7 +236,7 @@ class OpenAIGenerator:
         prompt = context.prompt
         server = str((await self.card()).get("owned_by"))
         body = NEUTRAL.get(server, {}) | self._request(prompt, sampling)
-        body["messages"] = alternating(context)
+        body["messages"] = alternating(context, self.encoder.control_tokens if self.encoder else frozenset())
         if prompt.tools:
             body["tools"] = list(offered(prompt.tools))
         body |= self._fields
@@ -330,14 +330,24 @@ def _calls(message: ChatMessage, turn: int) -> Iterator[ToolCall]:
         yield ToolCall(name, call.function.name or "", call.function.arguments or "")
 
 
-def alternating(context: Context) -> list[ChatTurn]:
+def alternating(context: Context, tokens: frozenset[str] = frozenset()) -> list[ChatTurn]:
     """Return the prompt messages, then assistant turns and, between them, the programs' outputs.
 
     Outputs that answer native calls become tool messages, the others user turns. Hidden reasoning is not sent
     back, and neither is a prefill that the model has not continued yet: a chat API cannot continue an
-    assistant message.
+    assistant message. Control tokens are quoted, also the model's own `tokens`.
     """
-    turns = _prompt(context)
+    turns = _turns(context)
+    for turn in turns:
+        turn["content"] = turn["content"] and quote_control_tokens(turn["content"], tokens)
+        for call in turn.get("tool_calls", ()):
+            asked = call["function"]
+            asked["arguments"] = quote_control_tokens(asked["arguments"], tokens)
+    return turns
+
+
+def _turns(context: Context) -> list[ChatTurn]:
+    turns = [_turn(message.role, message.content) for message in context.prompt.messages]
     text = context.prompt.prefill
     answered = {segment.call_id for segment in context.segments if segment.by is By.SANDBOX}
     for segment in context.segments:
@@ -345,8 +355,7 @@ def alternating(context: Context) -> list[ChatTurn]:
             text += segment.text
             calls = [_call(call) for call in segment.tool_calls if call.id in answered]
             if calls:
-                written = quote_control_tokens(text) or None
-                turns.append({"role": "assistant", "content": written, "tool_calls": calls})
+                turns.append({"role": "assistant", "content": text or None, "tool_calls": calls})
                 text = ""
         elif segment.call_id is not None:
             turns.append(_turn("tool", segment.text) | {"tool_call_id": segment.call_id})
@@ -373,12 +382,8 @@ def offered(specs: tuple[ToolSpec, ...]) -> Iterator[dict[str, Any]]:
         yield {"type": "function", "function": function}
 
 
-def _prompt(context: Context) -> list[ChatTurn]:
-    return [_turn(message.role, message.content) for message in context.prompt.messages]
-
-
 def _turn(role: str, content: str) -> ChatTurn:
-    return {"role": role, "content": quote_control_tokens(content)}
+    return {"role": role, "content": content}
 
 
 def _exchange(written: str, output: Segment) -> Iterator[ChatTurn]:
@@ -392,7 +397,7 @@ def _exchange(written: str, output: Segment) -> Iterator[ChatTurn]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": quote_control_tokens(call.arguments)}
+    function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
 
 
