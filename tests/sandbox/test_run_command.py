@@ -43,6 +43,16 @@ def test_exit_codes(source, arguments, code, said):
     assert said in done.stderr.splitlines()[-1]
 
 
+def test_the_help_says_which_codes_a_program_can_feign():
+    """Its own codes from 123 up become 122, whereas 2 is also that of wrong usage."""
+    feigned = {
+        code: sandbox_run("-", stdin=f"raise SystemExit({code})").returncode for code in (2, 123, 125, 137)
+    }
+    assert feigned == {2: 2, 123: 122, 125: 122, 137: 122}
+    told = " ".join(tirjudge("sandbox", "run", "--help").stdout.replace("│", " ").split())
+    assert "2 for wrong usage, which a program can feign" in told
+
+
 def test_a_terminal_gets_no_control_characters(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("print('\\x1b[31mred\\ttab')")

@@ -132,7 +132,7 @@ def run(
 
     Exit codes: the program's own up to 122, which also stands for larger ones, so that none of these can be
     feigned: 123 at the output or memory limit, 124 at a time limit, 125 when there is no sandbox or it
-    failed, 128 + N when signal N ended the program. 2 for wrong usage.
+    failed, 128 + N when signal N ended the program. 2 for wrong usage, which a program can feign.
     """
     if timeout is not None and not timeout > 0:
         stop("sandbox", f"--timeout must be positive, not {timeout:g}", USAGE)
