@@ -7,9 +7,10 @@ import atexit
 import json
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from inspect import Parameter, Signature
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -32,11 +33,12 @@ from tirjudge_environments.types import (
     Score,
     StopReason,
     ToolCall,
+    ToolSpec,
     Trajectory,
     Unscored,
     View,
 )
-from tirjudge_sandbox import Execution, Sandbox, open_sandbox
+from tirjudge_sandbox import Execution, Program, Sandbox, open_sandbox
 from tirjudge_sandbox.blocking import EventLoopThread, Work
 
 T = TypeVar("T")
@@ -254,22 +256,28 @@ _UNLIMITED = sys.maxsize
 class ToolDialogue:
     """A row's dialogue under the `tool` protocol.
 
-    During the dialogue `call` runs programs. Afterwards `score` replays it from the framework's messages with
-    the recorded executions, since the reward depends on everything that the model wrote.
+    During the dialogue `call` runs programs and calls other tools. Afterwards `score` replays it from the
+    framework's messages with the recorded executions, since the reward depends on all that the model wrote.
     """
 
-    def __init__(self, settings: JudgeSettings, row: Mapping[str, Any], *, framework: str) -> None:
-        """Prepare a dialogue for a row.
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        row: Mapping[str, Any],
+        *,
+        framework: str,
+        tools: Iterable[Tool] = (),
+    ) -> None:
+        """Prepare a dialogue for a row; `tools` are those besides Python that the framework offers as well.
 
         Raises RowError for a bad row, LinkedViews for a judge whose reward needs several rollouts, and
-        ValueError for a judge without native tool calls, and for tools besides Python.
+        ValueError for a judge without native tool calls.
         """
-        if settings.tools.servers:
-            raise ValueError(f"{framework} offers its model no tool besides run_python: leave out `tools`")
         self.task = read_task(row, default_id="row", columns=settings.columns)
-        self._settings = settings
-        self._view = row_view(settings.environment, self.task, row, framework)
-        prompt = settings.environment.prompt(self.task, self._view)
+        self._settings, self._tools = settings, tuple(tools)
+        self._environment = with_tools(settings.environment, self._tools)
+        self._view = row_view(self._environment, self.task, row, framework)
+        prompt = self._environment.prompt(self.task, self._view)
         if prompt.stop or prompt.prefill or len(prompt.messages) != 1:
             raise ValueError(
                 f"{framework} needs native tools and one user message: open the judge with protocol='tool', "
@@ -282,17 +290,18 @@ class ToolDialogue:
 
     @property
     def executions(self) -> tuple[Execution, ...]:
-        """The executions of the programs so far, in order."""
+        """The executions of the programs so far, and the answers of the tools, in order."""
         return tuple(self._recorder.executions) if self._recorder else ()
 
-    async def call(self, code: str, sandbox: Sandbox) -> str:
-        """Run a program; return its output or, in one line, the reason why there is none."""
+    async def call(self, name: str, arguments: Mapping[str, Any], sandbox: Sandbox) -> str:
+        """Run a program, or call another tool; return the output or, in one line, why there is none."""
         if self._live is None:
             self._recorder = RecordingSandbox(sandbox)
-            self._live = self._session(self._recorder, turns=_UNLIMITED)
+            tools = [_RecordedTool(tool, self._recorder) for tool in self._tools]
+            self._live = self._session(self._recorder, tools, turns=_UNLIMITED)
         if self._live.done:
             return ENDED
-        call = ToolCall("call", "run_python", json.dumps({"code": code}))
+        call = ToolCall("call", name, json.dumps(dict(arguments)))
         turn = Completion(text="", finish=Finish.TOOL_CALL, tool_calls=(call,))
         appended = await self._live.step(turn)
         return quote_control_tokens(appended[0].text) if appended else ENDED
@@ -303,12 +312,14 @@ class ToolDialogue:
         `messages` are in OpenAI's format; the arguments of a call may be a text or an object.
         """
         trajectory = await self._replay(messages, executions)
-        return score_alone(self._settings.environment, self.task, trajectory)
+        return score_alone(self._environment, self.task, trajectory)
 
     async def _replay(
         self, messages: Sequence[Mapping[str, Any]], executions: Sequence[Execution]
     ) -> Trajectory:
-        session = self._session(ReplaySandbox(executions), turns=self._settings.turns)
+        replay = ReplaySandbox(executions)
+        tools = [_ReplayedTool(tool, replay) for tool in self._tools]
+        session = self._session(replay, tools, turns=self._settings.turns)
         for number, (completion, answered) in enumerate(_turns(messages), start=1):
             if session.done:
                 break
@@ -321,17 +332,92 @@ class ToolDialogue:
             session.fail(StopReason.TOKEN_BUDGET, "the dialogue was cut before a verdict")
         return session.trajectory
 
-    def _session(self, sandbox: Sandbox, *, turns: int) -> JudgeSession:
+    def _session(self, sandbox: Sandbox, tools: Iterable[Tool], *, turns: int) -> JudgeSession:
         """Open a session without a token limit, which the framework enforces."""
         return JudgeSession(
-            self._settings.environment,
+            self._environment,
             self.task,
             self._view,
             sandbox,
+            tools=tools,
             budget=replace(self._settings.budget, turns=turns, tokens=_UNLIMITED),
             limits=self._settings.limits,
             seed=self._settings.dialogue_seed(self.task, self._view),
         )
+
+
+_TYPES: Mapping[str, type] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+}
+
+
+def calling(spec: ToolSpec, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method `spec.name` that is `call(self, spec.name, arguments)`.
+
+    Frameworks that describe tools by methods read its signature and its docstring, which follow the schema.
+    """
+
+    def method(self: Any, **arguments: Any) -> Any:
+        given = {name: one for name, one in arguments.items() if one is not None or name in required}
+        return call(self, spec.name, given)
+
+    about: Mapping[str, Any] = spec.parameters.get("properties", {})
+    kinds = {name: _TYPES.get(str(one.get("type")), str) for name, one in about.items()}
+    required = spec.parameters.get("required", ())
+    shown = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            annotation=kind,
+            default=Parameter.empty if name in required else about[name].get("default"),
+        )
+        for name, kind in kinds.items()
+    ]
+    method.__name__ = spec.name
+    method.__annotations__ = {**kinds, "return": str}
+    own = Parameter("self", Parameter.POSITIONAL_ONLY)
+    method.__signature__ = Signature([own, *shown], return_annotation=str)  # type: ignore[attr-defined]
+    lines = [f"    {name}: {_one_line(str(about[name].get('description', name)))}" for name in kinds]
+    method.__doc__ = "\n".join(
+        [_one_line(spec.description) or spec.name, *(["", "Args:"] if lines else []), *lines]
+    )
+    return method
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+class _RecordedTool:
+    """A tool whose answers are recorded among the executions of a sandbox."""
+
+    def __init__(self, tool: Tool, recorder: RecordingSandbox) -> None:
+        self.spec, self.limits = tool.spec, tool.limits
+        self._tool, self._recorder = tool, recorder
+
+    async def call(
+        self, arguments: Mapping[str, Any], *, bindings: Mapping[str, Any] | None = None, seed: int = 0
+    ) -> Execution:
+        execution = await self._tool.call(arguments, bindings=bindings, seed=seed)
+        self._recorder.executions.append(execution)
+        return execution
+
+
+class _ReplayedTool:
+    """A tool that calls nothing and gives the answers that are recorded among executions."""
+
+    def __init__(self, tool: Tool, replay: ReplaySandbox) -> None:
+        self.spec, self.limits, self._replay = tool.spec, tool.limits, replay
+
+    async def call(
+        self, arguments: Mapping[str, Any], *, bindings: Mapping[str, Any] | None = None, seed: int = 0
+    ) -> Execution:
+        return await self._replay.run(Program(source=json.dumps(dict(arguments))))
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Completion, bool]]:

@@ -54,7 +54,7 @@ class JudgeSettings(BaseModel):
     """CPU time of a dialogue's programs together."""
     program_cpu_seconds: float = Field(default=10.0, gt=0)
     """CPU time of one program."""
-    tools: ToolSettings = ToolSettings()
+    tools: Annotated[ToolSettings, BeforeValidator(_plain)] = ToolSettings()
     """Tools that the judge may call besides Python. Their servers serve all dialogues of a process."""
     seed: int = 0
     """Seed of the programs' random numbers."""

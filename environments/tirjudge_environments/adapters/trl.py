@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue
+from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue, calling
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.types import Reward, Score
 
@@ -24,11 +24,19 @@ class JudgeEnv:
             ...
         )
 
-    TRL's column `prompt` is the policy's chat and is optional; the judged prompt is in another column. TRL
-    limits a dialogue's tokens (`max_completion_length`) and turns, and gives tool outputs a mask of 0. There
-    is no `get_reward`, because TRL calls it without the model's last turn, which holds the verdict;
-    `judge_reward` sees all turns.
+    The settings' further tools are methods too. TRL's column `prompt` is the policy's chat and is optional;
+    the judged prompt is in another column. TRL limits a dialogue's tokens (`max_completion_length`) and
+    turns, and gives tool outputs a mask of 0. There is no `get_reward`, because TRL calls it without the
+    model's last turn, which holds the verdict; `judge_reward` sees all turns.
     """
+
+    def __new__(cls, settings: JudgeSettings) -> JudgeEnv:
+        """Return an instance of a class with a method for each further tool, since TRL looks at the class."""
+        tools = SandboxThread.shared(settings).tools
+        methods = {tool.spec.name: calling(tool.spec, cls._call) for tool in tools}
+        if taken := methods.keys() & {*dir(cls), "get_reward", "score"}:
+            raise ValueError(f"TRL's environment_factory cannot offer a tool named {', '.join(taken)}")
+        return super().__new__(type(cls.__name__, (cls,), methods) if methods else cls)
 
     def __init__(self, settings: JudgeSettings) -> None:
         self.score: Score | None = None
@@ -41,7 +49,9 @@ class JudgeEnv:
 
         Raises RowError, LinkedViews, and ValueError for a judge that does not work with TRL's native tools.
         """
-        self._dialogue = ToolDialogue(self._settings, row, framework="TRL's environment_factory")
+        self._dialogue = ToolDialogue(
+            self._settings, row, framework="TRL's environment_factory", tools=self._thread.tools
+        )
         return self._dialogue.prompt
 
     def run_python(self, code: str) -> str:
@@ -53,7 +63,10 @@ class JudgeEnv:
         Returns:
             What it printed or, if it failed, the error.
         """
-        return self._thread.run(self._dialogue.call(code, self._thread.sandbox))
+        return self._call("run_python", {"code": code})
+
+    def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        return self._thread.run(self._dialogue.call(name, arguments, self._thread.sandbox))
 
     def _finish(self, messages: Sequence[Mapping[str, Any]]) -> Score:
         self.score = self._thread.run(self._dialogue.score(messages, self._dialogue.executions))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import verifiers.v1 as vf
 from pydantic import Field, TypeAdapter
 
-from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue, reward_of
+from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue, calling, reward_of
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_sandbox import Execution
 
@@ -27,7 +28,9 @@ class JudgeData(vf.TaskData):
     @property
     def dialogue(self) -> ToolDialogue:
         """The dialogue; raises ValueError for a bad row, and LinkedViews for a judge with linked views."""
-        return ToolDialogue(self.settings, self.row, framework="verifiers' Taskset")
+        further = self.settings.tools.servers
+        tools = SandboxThread.shared(self.settings).tools if further else ()
+        return ToolDialogue(self.settings, self.row, framework="verifiers' Taskset", tools=tools)
 
 
 class JudgeState(vf.State):
@@ -42,7 +45,7 @@ class PythonConfig(vf.ToolsetConfig):
 
 
 class PythonToolset(vf.Toolset[PythonConfig, JudgeState]):
-    """The tool `run_python` for one rollout."""
+    """The tool `run_python`, and the further tools of the settings, for one rollout."""
 
     TOOL_PREFIX = None
 
@@ -53,7 +56,17 @@ class PythonToolset(vf.Toolset[PythonConfig, JudgeState]):
     @vf.tool
     async def run_python(self, code: str) -> str:
         """Run a Python program by itself and return what it prints."""
-        shown = await self._thread.awaited(self._dialogue.call(code, self._thread.sandbox))
+        return await self._call("run_python", {"code": code})
+
+    def register(self, mcp: Any) -> None:
+        super().register(mcp)
+        for tool in self._thread.tools:
+            method = MethodType(calling(tool.spec, PythonToolset._call), self)
+            mcp.add_tool(self._with_state(method), name=tool.spec.name, description=tool.spec.description)
+
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        call = self._dialogue.call(name, arguments, self._thread.sandbox)
+        shown = await self._thread.awaited(call)
         self.state.executions = _EXECUTIONS.dump_json(self._dialogue.executions).decode()
         return shown
 

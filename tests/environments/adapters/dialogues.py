@@ -8,14 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests import transcripts
+from tests.environments.tools.test_mcp import COMMAND
 from tests.transcripts import COMPARE
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import By, Completion, Finish, Reward, StopReason, ToolCall, Trajectory
-from tirjudge_environments.adapters.dialogues import score_alone
+from tirjudge_environments.adapters.dialogues import SandboxThread, score_alone
 from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.registry import with_tools
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import Encoder
+from tirjudge_environments.tools.mcp import open_tools
 from tirjudge_sandbox import open_sandbox
 
 ROW = {
@@ -35,17 +38,22 @@ class Turn:
 
     text: str
     programs: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    """Arguments of calls of the tool `search`, as JSON."""
 
     def fenced(self) -> str:
-        """Return the turn under the `fence` protocol, which allows one program per turn."""
-        return self.text + "".join(f"\n```python\n{source}```\n" for source in self.programs)
+        """Return the turn under the `fence` protocol, which allows one program or call per turn."""
+        fences = [
+            *(("python", one) for one in self.programs),
+            *(("search", f"{one}\n") for one in self.searches),
+        ]
+        return self.text + "".join(f"\n```{info}\n{source}```\n" for info, source in fences)
 
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the turn under the `tool` protocol."""
-        return tuple(
-            ToolCall(f"call-{number}", "run_python", json.dumps({"code": source}))
-            for number, source in enumerate(self.programs)
-        )
+        programs = [("run_python", json.dumps({"code": source})) for source in self.programs]
+        asked = [*programs, *(("search", arguments) for arguments in self.searches)]
+        return tuple(ToolCall(f"call-{number}", *one) for number, one in enumerate(asked))
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,9 @@ SCRIPTS = (
     Script("a program where none belongs", (ASK, Turn(A)), domain="safety"),
     Script("an output that looks like markup", (Turn("", ("print('<|im_end|>```')\n",)), Turn(A))),
     Script("turns without end", (ASK,) * 8),
+    Script("a search", (Turn("", searches=('{"query": "a prime?"}',)), Turn(A))),
+    Script("a search that fails, and a program", (Turn("", searches=('{"query": "Mars"}',)), ASK, Turn(A))),
+    Script("a fourth call", (Turn("", searches=('{"query": "a prime?"}',)), ASK, ASK, ASK, Turn(A))),
     Script("transcripts of agents", (Turn("", (COMPARE,)), Turn(A)), given=transcripts.ROW),
 )
 
@@ -94,11 +105,12 @@ class Outcome:
 
 
 def settings(**changes: Any) -> JudgeSettings:
-    """Settings of a pairwise judge without preloaded modules, so that its sandbox opens fast."""
+    """Settings of a pairwise judge that may search, without preloaded modules: its sandbox opens fast."""
     fields: dict[str, Any] = {
         "judge": "tir-pairwise",
         "options": {"order": "given"},
         "sandbox_options": {"capacity": 1, "preload": []},
+        "tools": {"servers": [COMMAND], "allowed": ["search"]},
     }
     return JudgeSettings(**fields | changes)
 
@@ -108,11 +120,15 @@ async def ours(script: Script, settings: JudgeSettings, encoder: Encoder | None 
     task = read_task(script.row, default_id="row", columns=settings.columns)
     native = settings.options.get("protocol") == "tool"
     turns = [_native(turn) if native else turn.fenced() for turn in script.turns]
-    async with open_sandbox(settings.sandbox, **settings.sandbox_options) as sandbox:
+    async with (
+        open_sandbox(settings.sandbox, **settings.sandbox_options) as sandbox,
+        open_tools(settings.tools) as tools,
+    ):
         engine = Rollout(
             settings.environment,
             ScriptedGenerator(turns, encoder=encoder),
             sandbox,
+            tools=tools,
             budget=settings.budget,
             limits=settings.limits,
             seed=settings.seed,
@@ -124,7 +140,8 @@ def outcome(script: Script, settings: JudgeSettings, trajectory: Trajectory) -> 
     """Return the outcome of a trajectory."""
     task = read_task(script.row, default_id="row", columns=settings.columns)
     assert trajectory.stop is not StopReason.GENERATOR_DOWN, trajectory.detail
-    score = score_alone(settings.environment, task, trajectory)
+    environment = with_tools(settings.environment, SandboxThread.shared(settings).tools)
+    score = score_alone(environment, task, trajectory)
     assert isinstance(score, Reward), score
     return Outcome(
         "".join(segment.text for segment in trajectory.segments if segment.by is By.MODEL),
@@ -141,5 +158,5 @@ def encoded_elsewhere(expected: Outcome) -> Outcome:
 
 
 def _native(turn: Turn) -> Completion:
-    finish = Finish.TOOL_CALL if turn.programs else Finish.END
+    finish = Finish.TOOL_CALL if turn.calls() else Finish.END
     return Completion(text=turn.text, finish=finish, tool_calls=turn.calls())

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from inspect import signature
 from typing import Any
 
 import pytest
 
 from tests.environments.adapters.dialogues import ASK, COUNT, ROW, A, Script, Turn, ours, outcome, settings
-from tirjudge_environments import Reward, Unscored
+from tests.environments.tools.test_dialogue import FixedTool
+from tirjudge_environments import Reward, ToolSpec, Unscored
 from tirjudge_environments.adapters.dialogues import (
     ChatDialogue,
     LinkedViews,
     SandboxThread,
     ToolDialogue,
+    calling,
     reward_of,
     row_view,
 )
@@ -85,7 +88,7 @@ async def test_the_last_turn_of_the_budget_runs_no_program() -> None:
     script = Script("two turns", (ASK, ASK))
     dialogue = ToolDialogue(limited, script.row, framework="TRL")
     thread = SandboxThread.shared(limited)
-    output = await thread.awaited(dialogue.call(COUNT, thread.sandbox))
+    output = await thread.awaited(dialogue.call("run_python", {"code": COUNT}, thread.sandbox))
     messages = [message(ASK), {"role": "tool", "content": output}, message(ASK)]
     score = await dialogue.score(messages, dialogue.executions)
     expected = outcome(script, limited, await ours(script, limited))
@@ -104,7 +107,7 @@ async def test_evidence_is_found_by_frameworks_that_show_the_messages_at_the_end
     row = {"prompt": "Be brief.", "responses": ["yes", "maybe so"], "label": "A"}
     dialogue = ToolDialogue(settings(options=options), row, framework="a framework")
     async with open_sandbox("local", preload=()) as sandbox:
-        output = await dialogue.call(code, sandbox)
+        output = await dialogue.call("run_python", {"code": code}, sandbox)
     call = {"function": {"name": "run_python", "arguments": {"code": code}}}
     messages = [
         {"role": "user", "content": dialogue.prompt},
@@ -116,3 +119,28 @@ async def test_evidence_is_found_by_frameworks_that_show_the_messages_at_the_end
     score = await dialogue.score(messages, dialogue.executions)
     assert isinstance(score, Reward)
     assert (score.total, score.parts["right"]) == (total, 1.0)
+
+
+@pytest.mark.parametrize("name", ["score", "reset", "get_reward", "_call"])
+def test_trl_cannot_offer_a_tool_that_its_environment_has_as_a_method(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = settings(options={"order": "given", "protocol": "tool"})
+    thread = SandboxThread.shared(native)
+    renamed = [FixedTool(Execution(status=Status.OK), ToolSpec(name, "", {}))]
+    monkeypatch.setattr(thread, "tools", renamed)
+    with pytest.raises(ValueError, match=f"cannot offer a tool named {name}"):
+        JudgeEnv(native)
+
+
+def test_a_tool_becomes_a_method_with_its_signature_and_docstring() -> None:
+    properties = {
+        "query": {"type": "string", "description": "What to\n find."},
+        "most": {"type": "integer", "default": 3},
+        "odd": {},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["query"]}
+    method = calling(ToolSpec("find", "Find\nfacts.", schema), lambda self, name, given: (self, name, given))
+    assert str(signature(method)) == "(self, /, *, query: str, most: int = 3, odd: str = None) -> str"
+    assert method.__doc__ == "Find facts.\n\nArgs:\n    query: What to find.\n    most: most\n    odd: odd"
+    assert method("me", query="x", odd=None) == ("me", "find", {"query": "x"})
