@@ -124,7 +124,7 @@ class Judge:
             raise ValueError(first_fault(error)) from None
         if generator is not None and self.options.cache:
             raise ValueError("cache needs a model's name: completions of a generator object are not cached")
-        self.spending = Spending(price=self.options.price(), limit=self.options.max_cost)
+        self.spending = Spending(prices=self.options.prices(), limit=self.options.max_cost)
         self._engine = JudgeEngine(
             self.options,
             generator=generator,

@@ -33,7 +33,7 @@ from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import EngineRows, Tally, TooManyFailures
-from tirjudge.judging.judge_engine import JudgeEngine, local_note, local_weights, view_tokens
+from tirjudge.judging.judge_engine import JudgeEngine, local_weights, most_tokens
 from tirjudge.judging.options import ABSTENTION
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
@@ -267,7 +267,7 @@ class BonRun:
             ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,
             Spending(
                 self._companion("calls"),
-                price=options.price(),
+                prices=options.prices(),
                 limit=options.max_cost,
                 overwrite=options.overwrite,
             ) as spending,
@@ -276,7 +276,7 @@ class BonRun:
             async with JudgeEngine(
                 options, spending=spending, weights=weights, on_retry=display.retried
             ) as engine:
-                display.say(introduction(EngineRows(engine), options, spending.price))
+                display.say(introduction(EngineRows(engine), options, spending))
                 yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:
@@ -284,7 +284,7 @@ class BonRun:
         return {
             **self.options.settings(),
             "truncate": self.options.truncate,
-            "max_tokens": view_tokens(self.options, local_note(self.options)),
+            "max_tokens": most_tokens(self.options),
             "weights": weights,
             "benchmark": "best-of-n",
         }

@@ -43,7 +43,7 @@ from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, EngineRows, Plan, RowJudge, Tally, TooManyFailures
-from tirjudge.judging.judge_engine import JudgeEngine, local_note, local_weights, view_tokens
+from tirjudge.judging.judge_engine import JudgeEngine, local_weights, most_tokens
 from tirjudge.judging.options import endpoint_key
 from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard
@@ -51,6 +51,7 @@ from tirjudge_environments.registry import environment_names, environment_option
 from tirjudge_environments.tasks import Columns
 
 if TYPE_CHECKING:
+    from tirjudge.evaluation.judges import JudgesAgreement
     from tirjudge.evaluation.who_won import WhoWon
 
 _ADVICE = {
@@ -93,7 +94,7 @@ class BatchRun:
         """
         refuse_input(self.output, self.rows)
         options = self.options
-        price, self._weights = options.price(), local_weights(options)
+        prices, self._weights = options.prices(), local_weights(options)
         with ExitStack() as stack:
             results: ResultFile | ResultStream
             if self.output == STANDARD_OUTPUT:
@@ -103,7 +104,7 @@ class BatchRun:
                 results = stack.enter_context(ResultFile(self.output, settings, overwrite=options.overwrite))
                 calls = self.output.with_name(self.output.name + ".calls.jsonl")
             spending = stack.enter_context(
-                Spending(calls, price=price, limit=options.max_cost, overwrite=options.overwrite)
+                Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
             )
             return self._judge(results, spending)
 
@@ -135,6 +136,7 @@ class BatchRun:
             cached=self._cached,
             retries=display.retries,
             won=self._won(tally, results.path),
+            agreement=self._agreement(tally, results.path),
         )
         if self.as_json:
             record = json.dumps(summary.record(), indent=2)
@@ -162,6 +164,15 @@ class BatchRun:
 
         return who_won(results)
 
+    def _agreement(self, tally: Tally, results: Path) -> tuple[list[str], JudgesAgreement] | None:
+        """Return the agreement of the models of a jury that vote."""
+        if len(tally.jury) < 2 or self.options.escalate_below is not None:
+            return None
+        from tirjudge.evaluation.judges import jury_agreement
+        from tirjudge.evaluation.stored_outputs.reading import open_results
+
+        return jury_agreement(open_results(results))
+
     def _why(self, results: ResultFile | ResultStream) -> str:
         """Return how most views ended, or why most rows failed, with the option that may help."""
         ends = Counter((view["stop"], view["detail"]) for row in results.rows() for view in row["views"])
@@ -185,7 +196,7 @@ class BatchRun:
             plan, where = self.plan, ""
             if isinstance(judge, ClusterRows):
                 plan, where = replace(plan, concurrency=judge.capacity), f"on a Ray cluster of {judge.size}"
-            display.say(introduction(judge, self.options, spending.price, where=where))
+            display.say(introduction(judge, self.options, spending, where=where))
             completed = True
             with display:
                 try:
@@ -241,7 +252,7 @@ class BatchRun:
             "format": self.options.format or plan.kind,
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,
-            "max_tokens": view_tokens(self.options, local_note(self.options)),
+            "max_tokens": most_tokens(self.options),
             "weights": self._weights,
             **self.settings,
         }

@@ -149,6 +149,8 @@ class RunOptions(JudgeOptions):
         own = [name for name in ("address", "endpoint", "worker_gpus") if getattr(self, name)]
         if self.runner == "local" and own:
             raise ValueError(f"--{own[0].replace('_', '-')} belongs to --runner ray")
+        if self.runner == "ray" and self.jury:
+            raise ValueError("--runner ray judges with one --model")
         if self.runner == "ray" and self.max_cost is not None:
             raise ValueError(
                 "--max-cost cannot be kept over several machines: leave it out with --runner ray"
@@ -200,7 +202,11 @@ def takes_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         model: type[BaseModel] = get_type_hints(command)["options"]
-        fields = {field: info for field, info in model.model_fields.items() if field not in without}
+        fields = {
+            field: info
+            for field, info in model.model_fields.items()
+            if field not in without and field not in _further(model)
+        }
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
         generated = [_CONFIG, *(_parameter(field_name, field) for field_name, field in fields.items())]
@@ -209,6 +215,9 @@ def takes_options(
         def adapted(*, config: Path | None = None, help_all: bool = False, **values: Any) -> None:
             with one_line_errors(name):
                 given = {field: values.pop(field) for field in fields}
+                for field, info in fields.items():
+                    if (further := _option(info).further) and given[field] is not None:
+                        given[field], *given[further] = given[field]
                 refused = {} if config is None else read_config_file(model, config).keys() & {*without}
                 if refused:
                     raise ValueError(f"{config}: tirjudge {name} has no option {', '.join(sorted(refused))}")
@@ -274,7 +283,9 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     annotation: Any = field.annotation
     if annotation in (bool, bool | None):
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    if _is_table(field):
+    if option.further:
+        note += " Repeatable: all models judge every row, and vote."
+    if _is_table(field) or option.further:
         annotation = list[str]
     return inspect.Parameter(
         name,
@@ -295,6 +306,11 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
 
 def _option(field: FieldInfo) -> Option:
     return next(one for one in field.metadata if isinstance(one, Option))
+
+
+def _further(model: type[BaseModel]) -> set[str]:
+    """Return the fields that take the further values of a repeatable option."""
+    return {_option(field).further for field in model.model_fields.values()} - {""}
 
 
 def _flag(name: str, field: FieldInfo) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
 from types import TracebackType
@@ -24,14 +25,16 @@ from rich.text import Text
 
 from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
-from tirjudge.generation.spending import Price, Spending
+from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, RowJudge, Tally
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.records.judged_row import RecordedRow
 from tirjudge.records.text import row_line
-from tirjudge_environments import StopReason
+from tirjudge_environments import StopReason, Usage
 
 if TYPE_CHECKING:
+    from tirjudge.evaluation.judges import JudgesAgreement
+    from tirjudge.evaluation.scoring import Estimate
     from tirjudge.evaluation.who_won import WhoWon
 
 SHOWN_FAILURES = 20
@@ -187,7 +190,7 @@ class _Status(ProgressColumn):
         return Text(self._display.status)
 
 
-def introduction(judge: RowJudge, config: JudgeOptions, price: Price | None, *, where: str = "") -> str:
+def introduction(judge: RowJudge, config: JudgeOptions, spending: Spending, *, where: str = "") -> str:
     """Return the first line of a run: the model, and what was not chosen on the command line.
 
     `where` says what judges if it is not this process.
@@ -197,9 +200,11 @@ def introduction(judge: RowJudge, config: JudgeOptions, price: Price | None, *, 
         parts.append(f"at {api_root(config.base_url, query=True).host} ({config.address_from})")
     parts += [where] if where else []
     line = " ".join(parts) + (f", {note}" if note else "")
-    if price is None or not price.source:
-        return line
-    return f"{line}, at {price.prompt:g} and {price.completion:g} USD a million tokens ({price.source})"
+    for price in spending.prices.values():
+        if price.source:
+            rates = f"{price.prompt:g} and {price.completion:g} USD a million tokens"
+            line += f", at {rates} ({price.source})"
+    return line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,10 +225,12 @@ class Summary:
     """Requests of this run that were repeated."""
     won: WhoWon | None = None
     """None if the rows do not name the sources of their responses."""
+    agreement: tuple[list[str], JudgesAgreement] | None = None
+    """The names of the models of a jury, and their agreement; None without a jury that votes."""
 
     def print(self, *, to_standard_error: bool) -> None:
         """Print a table on a terminal, and plain lines elsewhere."""
-        entries = [*_counts(self.tally), *(self.won.lines() if self.won else ())]
+        entries = [*_counts(self.tally), *self._jury(), *(self.won.lines() if self.won else ())]
         entries += _spent(self.spending, self.cached)
         if self.retries:
             entries.append(("retries", f"{self.retries} requests were repeated in this run"))
@@ -242,6 +249,56 @@ class Summary:
             table.add_row(Text(name), Text(value))
         console.print(table)
         console.print(headline(self.tally), style="bold", soft_wrap=True)
+
+    def _jury(self) -> Iterator[tuple[str, str]]:
+        """Yield what each model of a jury did, and how far the models that vote agree."""
+        heading = "jury"
+        for model, one in self.tally.jury.items():
+            parts = [f"{model}: has the verdict of {one.deciding} of {one.rows} rows"]
+            parts += [f"accuracy {one.credits.mean}"] if one.credits else []
+            parts += [f"{one.without} without a verdict"] if one.without else []
+            usage, cost = self._spent_on(model)
+            parts += [f"{usage.prompt_tokens} tokens read, {usage.completion_tokens} written"]
+            parts += [] if cost is None else [f"cost {cost:.4f}"]
+            yield heading, "; ".join(parts)
+            heading = ""
+        if self.agreement is not None:
+            names, found = self.agreement
+            yield "agreement", f"{_bounded(found.alpha)} is Krippendorff's alpha of {found.alpha.n} rows"
+            for one_model, other, equal, kappa in found.pairs:
+                pair = f"{names[one_model]} and {names[other]}"
+                yield "", f"{pair}: {equal.value:.1%} equal verdicts, kappa {_bounded(kappa)}"
+
+    def _spent_on(self, model: str) -> tuple[Usage, float | None]:
+        """Return the tokens of a model of a jury, and their cost if there are prices."""
+        spending = self.spending
+        usage = spending.usages.get(model, Usage())
+        return usage, spending.price_of(model).of(usage) if spending.prices else None
+
+    def _jury_record(self) -> dict[str, Any]:
+        """Return the models of a jury and their agreement as JSON values; empty for a judge of one model."""
+        models = []
+        for model, one in self.tally.jury.items():
+            mean, (usage, cost) = one.credits.mean if one.credits else None, self._spent_on(model)
+            models.append(
+                {
+                    "model": model,
+                    "rows": one.rows,
+                    "deciding": one.deciding,
+                    "without": one.without,
+                    "accuracy": None if mean is None else mean.rate,
+                    "interval": None if mean is None else list(mean.interval),
+                    "prompt_tokens": usage.prompt_tokens,
+                    "completion_tokens": usage.completion_tokens,
+                    "cost": cost,
+                }
+            )
+        if self.agreement is None:
+            return {"jury": models} if models else {}
+        from tirjudge.cli.stored_runs import agreement_record
+
+        names, found = self.agreement
+        return {"jury": models, "agreement": agreement_record(found, names)}
 
     def record(self) -> dict[str, Any]:
         """Return the summary as JSON values."""
@@ -270,8 +327,14 @@ class Summary:
             "retries": self.retries,
             "cost": spending.cost,
             "seconds": round(self.seconds, 3),
+            **self._jury_record(),
             **({} if self.won is None else {"who_won": self.won.record()}),
         }
+
+
+def _bounded(estimate: Estimate) -> str:
+    bounds = "" if math.isnan(estimate.low) else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return f"{estimate.value:.2f}{bounds}"
 
 
 def headline(tally: Tally) -> str:
@@ -311,7 +374,7 @@ def _spent(spending: Spending, cached: int) -> list[tuple[str, str]]:
     if spending.cost is not None:
         usage = spending.usage
         tokens = f"{usage.prompt_tokens} tokens read, {usage.completion_tokens} written"
-        source = spending.price.source if spending.price else ""
+        source = ", ".join(price.source for price in spending.prices.values() if price.source)
         lines.append(
             ("cost", f"{spending.cost:.4f} for {tokens}" + (f", in USD ({source})" if source else ""))
         )

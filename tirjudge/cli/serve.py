@@ -79,7 +79,7 @@ def serve(
 
 
 async def _serving(options: JudgeOptions, listening: socket.socket, settings: JudgeServerSettings) -> None:
-    spending = Spending(price=options.price(), limit=options.max_cost)
+    spending = Spending(prices=options.prices(), limit=options.max_cost)
     async with JudgeEngine(options, spending=spending) as engine:
         app = create_app(engine, settings, version=__version__, truncate=options.truncate)
         await serve_app(

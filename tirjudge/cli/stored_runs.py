@@ -17,7 +17,7 @@ from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol
 from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
-from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement
+from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement, jury_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE, WIN_RATE_OF
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
@@ -422,6 +422,8 @@ def print_scored(
             print(line)
         if full:
             _print_in_full(results, run.benchmark)
+            if (jury := jury_agreement(run)) is not None:
+                print_agreement(jury[1], jury[0])
     return not (named and unfit)
 
 
@@ -444,7 +446,11 @@ def print_compared(
     pairs = [(runs[0].name, other.name) for other in runs[1:]]
     results = [(one, pair) for some, pair in zip(with_holm(found), pairs, strict=True) for one in some]
     if as_json:
-        together = {} if agreement is None else {"agreement": agreement_record(agreement, runs)}
+        together = (
+            {}
+            if agreement is None
+            else {"agreement": agreement_record(agreement, [run.name for run in runs])}
+        )
         records = [comparison_record(one) | {"runs": pair} | together for one, pair in results]
         print(json.dumps(records or [together], indent=2))
         return not (named and faults)
@@ -460,13 +466,13 @@ def print_compared(
     return not (named and faults)
 
 
-def agreement_record(agreement: JudgesAgreement, runs: Sequence[Replay]) -> JsonObject:
-    """Return the agreement of judges as JSON."""
+def agreement_record(agreement: JudgesAgreement, names: Sequence[str]) -> JsonObject:
+    """Return the agreement of judges with these names as JSON."""
     return {
         "alpha": estimate_record(agreement.alpha),
         "pairs": [
             {
-                "runs": [runs[one].name, runs[other].name],
+                "runs": [names[one], names[other]],
                 "agreement": estimate_record(equal),
                 "kappa": estimate_record(kappa),
             }

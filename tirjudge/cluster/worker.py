@@ -77,7 +77,7 @@ class _Calls(Spending):
         super().__init__()
         self.unsent: list[tuple[Usage, float]] = []
 
-    def add(self, usage: Usage, seconds: float) -> None:
+    def add(self, usage: Usage, seconds: float, model: str = "") -> None:
         self.unsent.append((usage, seconds))
 
 

@@ -25,6 +25,8 @@ DECISION = "decision"
 """Key of a row's extras: the candidates in first place of a recorded verdict; empty for none."""
 SOURCES, LENGTHS = "sources", "lengths"
 """Keys of a row's extras: the name of each response's source, and the number of its characters."""
+JURY = "jury"
+"""Key of a row's extras: for each model of a jury that voted, the candidates that it put in first place."""
 LEFT_OPEN = "left open"
 """Key of a row's extras: True if its verdict was left open for a low confidence."""
 

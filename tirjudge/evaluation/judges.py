@@ -1,16 +1,16 @@
-"""Agreement of several judges on the same rows, whether they are right or not."""
+"""Agreement of several judges on the same rows, or of the models of a jury, whether they are right or not."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
-from tirjudge.evaluation.base import JudgedRow, decision
+from tirjudge.evaluation.base import DECISION, JURY, JudgedRow, decision
 from tirjudge.evaluation.calibration import class_of
 from tirjudge.evaluation.people import NO_VERDICT
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
@@ -29,6 +29,16 @@ class JudgesAgreement:
     """For every two judges, by their number: the share of equal verdicts, and Cohen's kappa."""
     clusters: int | None
     """Number of clusters, if some rows belong together."""
+
+
+def jury_agreement(rows: Iterable[JudgedRow]) -> tuple[list[str], JudgesAgreement] | None:
+    """Compare the verdicts of the models of a jury, after their names; None without rows that all decided."""
+    found: dict[str, list[JudgedRow]] = {}
+    for row in rows:
+        for model, best in row.extras.get(JURY, {}).items():
+            found.setdefault(model, []).append(replace(row, votes=(), extras={DECISION: best}))
+    agreement = judges_agreement(list(found.values())) if len(found) > 1 else None
+    return None if agreement is None else (list(found), agreement)
 
 
 def judges_agreement(runs: Sequence[Iterable[JudgedRow]]) -> JudgesAgreement | None:

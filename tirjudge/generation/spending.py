@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -43,6 +43,9 @@ class Price:
 
     def of(self, usage: Usage) -> float:
         return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / _MILLION
+
+
+FREE = Price(0.0, 0.0)
 
 
 def known_price(model: str, base_url: str) -> Price | None:
@@ -87,21 +90,23 @@ class Spending:
         self,
         path: Path | None = None,
         *,
-        price: Price | None = None,
+        prices: Mapping[str, Price] | None = None,
         limit: float | None = None,
         overwrite: bool = False,
     ) -> None:
         """Without a path nothing is stored. With `overwrite`, the first call replaces those of earlier runs.
 
-        Raises ValueError for a limit without a price, and OSError.
+        `prices` has the price of each model by its name; without them there is no cost. Raises ValueError for
+        a limit without prices, and OSError.
         """
-        if limit is not None and price is None:
+        if limit is not None and not prices:
             raise ValueError(
                 "a cost limit needs a price of a million tokens: give --price-in and --price-out"
             )
-        self.price, self._limit = price, limit
-        self.calls = 0
-        self.usage, self.seconds = Usage(), 0.0
+        self.prices, self._limit = dict(prices or {}), limit
+        self.calls, self.seconds = 0, 0.0
+        self.usages: dict[str, Usage] = {}
+        """The tokens of each model's calls, by its name."""
         self._reserved = 0.0
         self._begun: dict[object, float] = {}
         """The monotonic time at which each call in flight began."""
@@ -109,12 +114,25 @@ class Spending:
         self._path, self._replaces = path, overwrite
         self._descriptor = None if path is None else os.open(path, _FLAGS, 0o666)
         for line in read_lines(path) if path is not None and not overwrite else ():
-            self._add(Usage(line["prompt_tokens"], line["completion_tokens"]), line["seconds"])
+            used = Usage(line["prompt_tokens"], line["completion_tokens"])
+            self._add(used, line["seconds"], line.get("model", ""))
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all calls."""
+        return sum(self.usages.values(), Usage())
 
     @property
     def cost(self) -> float | None:
-        """Money spent so far; None without a price."""
-        return None if self.price is None else self.price.of(self.usage)
+        """Money spent so far; None without prices."""
+        if not self.prices:
+            return None
+        return sum(self.price_of(model).of(usage) for model, usage in self.usages.items())
+
+    def price_of(self, model: str) -> Price:
+        """Return the price of a model; the highest price of all for a name without a price."""
+        known = self.prices.values() or (FREE,)
+        return self.prices.get(model) or max(known, key=lambda price: price.prompt + price.completion)
 
     @property
     def waiting(self) -> tuple[int, float]:
@@ -123,9 +141,9 @@ class Spending:
         return len(begun), time.monotonic() - min(begun) if begun else 0.0
 
     @asynccontextmanager
-    async def reserved(self, most: Usage) -> AsyncIterator[None]:
+    async def reserved(self, most: Usage, model: str = "") -> AsyncIterator[None]:
         """Reserve the cost of a call of at most `most` tokens; raises CostReached if it can never fit."""
-        cost = 0.0 if self.price is None else self.price.of(most)
+        cost = self.price_of(model).of(most)
         while self._limit is not None and (self.cost or 0.0) + self._reserved + cost > self._limit:
             if not self._begun:
                 raise CostReached(
@@ -146,8 +164,8 @@ class Spending:
             self._reserved = self._reserved - cost if self._begun else 0.0
             self._settled.set()
 
-    def add(self, usage: Usage, seconds: float) -> None:
-        """Book a call that was answered."""
+    def add(self, usage: Usage, seconds: float, model: str = "") -> None:
+        """Book a call that a model answered."""
         if self._descriptor is not None:
             if self._replaces:
                 os.ftruncate(self._descriptor, 0)
@@ -156,10 +174,11 @@ class Spending:
                 "prompt_tokens": usage.prompt_tokens,
                 "completion_tokens": usage.completion_tokens,
                 "seconds": round(seconds, 4),
+                **({"model": model} if model else {}),
             }
             # One write to a file opened for appending: a kill leaves a whole line or none.
             os.write(self._descriptor, json.dumps(line).encode() + b"\n")
-        self._add(usage, seconds)
+        self._add(usage, seconds, model)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -178,9 +197,9 @@ class Spending:
             self._path.unlink(missing_ok=True)
         self.close()
 
-    def _add(self, usage: Usage, seconds: float) -> None:
+    def _add(self, usage: Usage, seconds: float, model: str) -> None:
         self.calls += 1
-        self.usage += usage
+        self.usages[model] = self.usages.get(model, Usage()) + usage
         self.seconds += seconds
 
 
@@ -191,8 +210,9 @@ class MeteredGenerator:
     count tokens, a call counts the most that it could have cost.
     """
 
-    def __init__(self, inner: Generator, spending: Spending) -> None:
-        self._inner, self._spending = inner, spending
+    def __init__(self, inner: Generator, spending: Spending, name: str = "") -> None:
+        """`name` is the model's in the ledger, if several models share it."""
+        self._inner, self._spending, self._name = inner, spending, name
 
     @property
     def model(self) -> str:
@@ -205,11 +225,11 @@ class MeteredGenerator:
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """Return a completion; raises CostReached instead of exceeding the limit."""
         most = Usage(_prompt_bound(context), sampling.max_tokens)
-        async with self._spending.reserved(most):
+        async with self._spending.reserved(most, self._name):
             started = time.monotonic()
             completion = await self._inner.generate(context, sampling)
             counted = completion.usage if completion.usage != Usage() else most
-            self._spending.add(counted, time.monotonic() - started)
+            self._spending.add(counted, time.monotonic() - started, self._name)
         return completion
 
     async def close(self) -> None:

@@ -224,6 +224,26 @@ def kind_of(task: JudgeTask, kind: Kind | None) -> Kind:
 
 
 @dataclass(slots=True)
+class JurorTally:
+    """Counts of the rows that one model of a jury judged."""
+
+    rows: int = 0
+    deciding: int = 0
+    """Rows whose verdict is this model's."""
+    without: int = 0
+    """Rows on which it gave no verdict."""
+    credits: Credits = field(default_factory=Credits)
+
+    def add(self, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Count the verdict of the model in a row of a result file."""
+        self.rows += 1
+        self.deciding += verdict["verdict"] == row["verdict"]
+        self.without += verdict["stop"] != "verdict"
+        if verdict["correct"] is not None:
+            self.credits.add(verdict["correct"], _cluster(row))
+
+
+@dataclass(slots=True)
 class Tally:
     """Counts of result rows, and of rows that failed."""
 
@@ -247,6 +267,8 @@ class Tally:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stops: Counter[str] = field(default_factory=Counter)
+    jury: dict[str, JurorTally] = field(default_factory=dict)
+    """The models of a jury, in the order in which they are asked."""
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Count a row of a result file."""
@@ -256,7 +278,9 @@ class Tally:
         self.ties += row["verdict"] == "tie"
         self.open += row["stop"] == StopReason.ABSTAINED
         if row["correct"] is not None:
-            self.credits.add(row["correct"], json.dumps(row["prompt"]) if row.get("prompt") else "")
+            self.credits.add(row["correct"], _cluster(row))
+        for verdict in row.get("jury", ()):
+            self.jury.setdefault(verdict["model"], JurorTally()).add(verdict, row)
         self.sources += bool(row.get("sources"))
         self.programs += row["programs"]
         self.programs_failed += row["programs_failed"]
@@ -272,6 +296,11 @@ class Tally:
     @property
     def labelled(self) -> int:
         return len(self.credits)
+
+
+def _cluster(row: Mapping[str, Any]) -> str:
+    """Return what rows that depend on each other share: the prompt."""
+    return json.dumps(row["prompt"]) if row.get("prompt") else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Verdicts that become one: both orders of the responses, several samples, and the criteria of a row.
+"""Verdicts that become one: both orders, several samples, the models of a jury, and the criteria of a row.
 
 Responses that were shown alone satisfy a criterion if their score is high enough. Responses that were shown
 together are compared: the better one satisfies it, and a tie is shared. A criterion without a verdict is
@@ -7,14 +7,13 @@ unknown, never 0: aggregates are bounds, and decide only what no answer could ch
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.judged_row import JudgedCriterion
-from tirjudge_environments import Episode, JudgeTask, StopReason, Verdict, View
+from tirjudge_environments import Episode, JudgeTask, StopReason, Trajectory, Verdict, View
 
 SATISFIED_FROM = 6.0
 """The default of `JudgeOptions.satisfied_from`: above the middle of the scales from 0 or 1 to 10."""
@@ -30,7 +29,7 @@ def by_views(kind: str, episode: Episode) -> Judgment:
     """
     stop, detail = _worst([(one.stop, one.detail) for one in episode.trajectories])
     ended = [(one.verdict, one.view) for one in episode.trajectories if one.verdict is not None]
-    scores = _mean_scores(_verdicts(episode))
+    scores = _mean_scores((verdict, 1.0) for verdict in _verdicts(episode.trajectories))
     best: tuple[int, ...] = ()
     if stop is StopReason.VERDICT:
         # Two orders that disagree name two candidates, which is how position bias becomes a tie.
@@ -39,15 +38,20 @@ def by_views(kind: str, episode: Episode) -> Judgment:
     return Judgment(kind, best, scores, stop, detail, episode)
 
 
-def self_consistency(samples: Sequence[Judgment]) -> Judgment:
+def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ()) -> Judgment:
     """Combine several samples of one task: SC@N, and mean-score@N for judges of single responses.
 
     The candidate that most samples choose is the best; equal counts are a tie, and a sample that is a tie or
     has no verdict does not vote. Where responses were judged alone, the highest mean score decides (J1,
-    Section 4.2). Scores are means over all samples that gave one.
+    Section 4.2). Scores are means over all samples that gave one. `weights` has the weight of each sample's
+    vote and scores, such as those of the models of a jury; without them all are 1.
     """
-    first = samples[0]
-    scores = _mean_scores([verdict for sample in samples for verdict in _verdicts(sample.episode)])
+    first, shares = samples[0], weights or [1.0] * len(samples)
+    scores = _mean_scores(
+        (verdict, share)
+        for sample, share in zip(samples, shares, strict=True)
+        for verdict in _verdicts(sample.trajectories)
+    )
     stop, detail = _worst([(sample.stop, sample.detail) for sample in samples])
     best: tuple[int, ...] = ()
     if not stop.unscored:
@@ -56,10 +60,20 @@ def self_consistency(samples: Sequence[Judgment]) -> Judgment:
         best = (
             highest(scores, 2)
             if _alone(first)
-            else _most_chosen(seen) or next((one.best for one in seen), ())
+            else _most_chosen(samples, shares) or next((one.best for one in seen), ())
         )
-    further = tuple(sample.episode for sample in samples[1:])
-    return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
+    # Models of a jury have each numbered their samples from 0.
+    episodes = [episode for sample in samples for episode in (sample.episode, *sample.further)]
+    episode, *further = (_numbered(episode, number) for number, episode in enumerate(episodes))
+    return replace(
+        first,
+        best=best,
+        scores=scores,
+        stop=stop,
+        detail=detail,
+        episode=episode,
+        further=tuple(further),
+    )
 
 
 def by_criteria(
@@ -139,12 +153,23 @@ def _worst(stops: Sequence[tuple[StopReason, str]]) -> tuple[StopReason, str]:
     return ended[0] if ended else (StopReason.VERDICT, "")
 
 
-def _verdicts(episode: Episode) -> list[Verdict]:
-    return [one.verdict for one in episode.trajectories if one.verdict is not None]
+def _numbered(episode: Episode, sample: int) -> Episode:
+    """Return an episode as a sample of another number."""
+    if episode.sample == sample:
+        return episode
+    trajectories = tuple(replace(one, sample=sample) for one in episode.trajectories)
+    return replace(episode, sample=sample, trajectories=trajectories)
 
 
-def _most_chosen(samples: Sequence[Judgment]) -> tuple[int, ...]:
-    votes = Counter(sample.choice for sample in samples if sample.choice is not None)
+def _verdicts(trajectories: Iterable[Trajectory]) -> list[Verdict]:
+    return [one.verdict for one in trajectories if one.verdict is not None]
+
+
+def _most_chosen(samples: Sequence[Judgment], weights: Sequence[float]) -> tuple[int, ...]:
+    votes: dict[int, float] = {}
+    for sample, weight in zip(samples, weights, strict=True):
+        if sample.choice is not None:
+            votes[sample.choice] = round(votes.get(sample.choice, 0.0) + weight, _DIGITS)
     return tuple(sorted(index for index, count in votes.items() if count == max(votes.values())))
 
 
@@ -155,12 +180,13 @@ def _named(verdict: Verdict, view: View) -> tuple[int, ...]:
     return () if verdict.choice is None else (verdict.choice,)
 
 
-def _mean_scores(verdicts: Sequence[Verdict]) -> dict[int, float]:
-    given: dict[int, list[float]] = {}
-    for verdict in verdicts:
+def _mean_scores(verdicts: Iterable[tuple[Verdict, float]]) -> dict[int, float]:
+    """Return the mean score of each candidate by verdicts with their weights."""
+    given: dict[int, list[tuple[float, float]]] = {}
+    for verdict, weight in verdicts:
         for index, score in verdict.scores.items():
-            given.setdefault(index, []).append(score)
-    return {index: fmean(scores) for index, scores in given.items()}
+            given.setdefault(index, []).append((score, weight))
+    return {index: fmean(*zip(*pairs, strict=True)) for index, pairs in given.items()}
 
 
 @dataclass(frozen=True, slots=True)

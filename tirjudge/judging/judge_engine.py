@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, get_args
@@ -16,6 +16,7 @@ from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
+from tirjudge.judging.abstention import Abstention, confidence_of
 from tirjudge.judging.combining import by_criteria, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, endpoint_key
@@ -31,6 +32,7 @@ from tirjudge.models.resolve import (
     read_note,
     weights_digest,
 )
+from tirjudge.records.judged_row import JurorVerdict
 from tirjudge.rollout import Rollout, all_or_none
 from tirjudge_environments import (
     Context,
@@ -85,13 +87,12 @@ class JudgeEngine:
         """
         self.options, self._api_key, self._on_retry = options, api_key, on_retry
         self._spending, self._weights = Spending() if spending is None else spending, weights
-        self._cached: CachedGenerator | None = None
-        self._endpoint: OpenAIGenerator | None = None
+        self._models: tuple[_Model, ...] = ()
         self.model, self.note = options.model, ModelNote()
         self._given_generator, self._given_sandbox = generator, sandbox
-        self._abstention = options.abstention()
+        self._abstention, self._escalation = options.abstention(), options.escalation()
         self._stack = AsyncExitStack()
-        self._rollouts: dict[tuple[str, Order | None], Rollout] = {}
+        self._rollouts: dict[tuple[str, Order | None, int], Rollout] = {}
         self._runs_programs = options.tools
 
     def check_options(self, kind: Kind | None = None) -> None:
@@ -101,13 +102,14 @@ class JudgeEngine:
         """
         self._check_format()
         if self._given_generator is None:
-            _check_model(self.options)
+            for one in self.options.jurors:
+                _check_model(one)
         self._closed_sandbox()
         fixed = self.options.format or kind
         faults = []
         for name in (fixed,) if fixed else get_args(Kind):
             try:
-                self._environment(name, None)
+                self._environment(name, None, self.model, self.note)
                 return
             except ValueError as error:
                 faults.append(error)
@@ -117,12 +119,12 @@ class JudgeEngine:
         self._check_format()
         sandbox = self._closed_sandbox()
         async with AsyncExitStack() as stack:
-            self._open_generator(stack)
+            self._open_models(stack)
             self._sandbox = await stack.enter_async_context(sandbox)
             self._tools = await stack.enter_async_context(open_tools(self.options.tool_settings))
             # Rollouts of an earlier opening refer to a closed generator and sandbox.
             self._rollouts.clear()
-            await self._warn_of_note()
+            await self._warn_of_notes()
             self._stack = stack.pop_all()
         return self
 
@@ -146,16 +148,51 @@ class JudgeEngine:
         return result if self._abstention is None else self._abstention.apply(result)
 
     async def _decided(self, name: str, task: JudgeTask, order: Order | None) -> Judgment:
-        """Judge a task, by each of its criteria if it has any."""
-        if not task.criteria:
-            return await self._judgment(name, task, order)
-        questions = [replace(task, criteria=(criterion,)) for criterion in task.criteria]
-        parts = await all_or_none(self._judgment(name, question, order) for question in questions)
-        return by_criteria(task, parts, self.options.satisfied_from)
+        """Judge a task by the model, by the vote of all models, or by the first model that is sure enough."""
+        questions = [replace(task, criteria=(criterion,)) for criterion in task.criteria] or [task]
 
-    async def _judgment(self, name: str, task: JudgeTask, order: Order | None) -> Judgment:
-        """Judge a task with at most one criterion."""
-        rollout = self.rollout(name, order)
+        async def answers(number: int) -> list[Judgment]:
+            return await all_or_none(self._judgment(name, question, order, number) for question in questions)
+
+        def combined(parts: Sequence[Judgment]) -> Judgment:
+            return by_criteria(task, parts, self.options.satisfied_from) if task.criteria else parts[0]
+
+        if self._escalation is not None:
+            return await self._escalated(self._escalation, answers, combined)
+        found = await all_or_none(map(answers, range(len(self._models))))
+        if len(found) == 1:
+            return combined(found[0])
+        weights = [self.options.vote_weights.get(one.name, 1.0) for one in self._models]
+        voted = [self_consistency(parts, weights) for parts in zip(*found, strict=True)]
+        jury, first = [], 0
+        for model, weight, parts in zip(self._models, weights, found, strict=True):
+            jury.append(_juror(model.name, combined(parts), first, weight))
+            first += self.options.samples
+        return replace(combined(voted), jury=tuple(jury))
+
+    async def _escalated(
+        self,
+        rule: Abstention,
+        answers: Callable[[int], Awaitable[list[Judgment]]],
+        combined: Callable[[Sequence[Judgment]], Judgment],
+    ) -> Judgment:
+        """Ask one model after the other until one is sure enough, or fails."""
+        asked: list[JurorVerdict] = []
+        for number, model in enumerate(self._models):
+            result = combined(await answers(number))
+            verdict = _juror(model.name, result, 0)
+            if result.stop.unscored or number == len(self._models) - 1:
+                break
+            value = confidence_of(result, rule.confidence) if result.best else None
+            verdict = verdict.model_copy(update={"confidence": value})
+            if value is not None and value >= rule.below:
+                break
+            asked.append(verdict.model_copy(update={"samples": []}))
+        return replace(result, jury=(*asked, verdict))
+
+    async def _judgment(self, name: str, task: JudgeTask, order: Order | None, number: int) -> Judgment:
+        """Judge a task with at most one criterion by the model of a number."""
+        rollout = self.rollout(name, order, number)
         if self.options.samples == 1:
             result = by_views(name, await rollout.episode(task))
         else:
@@ -185,17 +222,18 @@ class JudgeEngine:
                 )
 
     def dialogues(self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None) -> int:
-        """Return the number of dialogues in which `judge` would judge the task; raises as `judge` does."""
+        """Return the most dialogues in which `judge` would judge the task; raises as `judge` does."""
         rollout = self.rollout(self.options.format or kind or kind_for(task), order)
-        return len(rollout.environment.views(task)) * self.options.samples * max(1, len(task.criteria))
+        questions = len(self.options.jurors) * max(1, len(task.criteria))
+        return len(rollout.environment.views(task)) * self.options.samples * questions
 
     def rewards(self, result: Judgment) -> tuple[Score, ...]:
         """Return the training reward of each trajectory of a judgment.
 
-        Empty without a label, with criteria, whose verdicts are not about the label, and for a format whose
-        reward needs the answers of another model.
+        Empty without a label, with criteria, whose verdicts are not about the label, for a jury, and for a
+        format whose reward needs the answers of another model.
         """
-        if result.criteria:
+        if result.criteria or result.jury:
             return ()
         group, environment = (result.episode, *result.further), self.rollout(result.kind).environment
         if result.episode.task.label is None or environment.questions(group):
@@ -203,14 +241,14 @@ class JudgeEngine:
         return tuple(score for scores in environment.score(group, {}) for score in scores)
 
     async def check(self) -> None:
-        """Ask the model for one token and the sandbox for an empty program.
+        """Ask each model for one token and the sandbox for an empty program.
 
         Raises GeneratorFailed or SandboxUnavailable, in one line, naming the part that cannot answer.
         """
         prompt = Prompt(messages=(Message("user", "Hello"),))
-        encoder = self._generator.encoder
-        ids = None if encoder is None else tuple(encoder.prompt(prompt))
-        await self._generator.generate(Context(prompt, ids=ids), Sampling(max_tokens=1))
+        for generator in (one.generator for one in self._models):
+            ids = None if generator.encoder is None else tuple(generator.encoder.prompt(prompt))
+            await generator.generate(Context(prompt, ids=ids), Sampling(max_tokens=1))
         if self._runs_programs:
             tried = await self._sandbox.run(Program(source=""))
             if tried.status is not Status.OK:
@@ -220,16 +258,17 @@ class JudgeEngine:
         """Run a program of our own in the judge's sandbox."""
         return await self._sandbox.run(program, limits)
 
-    def rollout(self, name: str, order: Order | None = None) -> Rollout:
-        """Return the rollout of a kind or format, in another order than the configured one if it is given.
+    def rollout(self, name: str, order: Order | None = None, number: int = 0) -> Rollout:
+        """Return the rollout of a kind or format by the model of a number.
 
-        Raises ValueError for unknown prompts or options.
+        `order` replaces the configured one. Raises ValueError for unknown prompts or options.
         """
-        if (name, order) not in self._rollouts:
-            options, tokens = self.options, view_tokens(self.options, self.note)
-            self._rollouts[name, order] = Rollout(
-                self._environment(name, order),
-                self._generator,
+        if (name, order, number) not in self._rollouts:
+            options, model = self.options, self._models[number]
+            tokens = view_tokens(options, model.note)
+            self._rollouts[name, order, number] = Rollout(
+                self._environment(name, order, model.name, model.note),
+                model.generator,
                 self._sandbox,
                 tools=self._tools,
                 budget=Budget(
@@ -240,16 +279,16 @@ class JudgeEngine:
                 sampling=Sampling(temperature=options.temperature, top_p=options.top_p, max_tokens=tokens),
                 seed=options.seed,
             )
-        return self._rollouts[name, order]
+        return self._rollouts[name, order, number]
 
-    def _environment(self, name: str, order: Order | None) -> Environment:
-        """Open a format with those configured options that it knows."""
+    def _environment(self, name: str, order: Order | None, model: str, note: ModelNote) -> Environment:
+        """Open a format with those configured options that it knows, for a model with a note."""
         options = self.options
         format = f"tir-{name}" if name in get_args(Kind) else name
         wanted = {
             "tools": options.tools,
-            "prompts": options.prompts or self.note.prompts,
-            "shown_chars": options.shown_chars or self.note.shown_chars,
+            "prompts": options.prompts or note.prompts,
+            "shown_chars": options.shown_chars or note.shown_chars,
             "bindings": options.bindings,
             "exact": options.exact,
             "protocol": "tool" if options.tier == "tools" else "fence",
@@ -259,10 +298,9 @@ class JudgeEngine:
         # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
         known = environment_options(format)
         taken = {key: value for key, value in wanted.items() if key in known and value is not None}
-        trained = dict(self.note.formats.get(format, {}))
-        if self.note.formats and not trained:
-            formats = ", ".join(self.note.formats)
-            logger.warning("%s was trained for %s, not for %s", self.model, formats, format)
+        trained = dict(note.formats.get(format, {}))
+        if note.formats and not trained:
+            logger.warning("%s was trained for %s, not for %s", model, ", ".join(note.formats), format)
         if not options.tools:
             trained.pop("tools_by_domain", None)
         # An option of the run that was left at its default gives way to that of the training.
@@ -300,52 +338,88 @@ class JudgeEngine:
 
     @property
     def denied(self) -> bool:
-        """True if the endpoint refuses every request, see `OpenAIGenerator.denied`."""
-        return self._endpoint is not None and self._endpoint.denied
+        """True if an endpoint refuses every request, see `OpenAIGenerator.denied`."""
+        return any(one.endpoint is not None and one.endpoint.denied for one in self._models)
 
     @property
     def cached(self) -> int:
-        """The calls of the model that the cache of completions answered."""
-        return self._cached.hits if self._cached else 0
+        """The calls of the models that the cache of completions answered."""
+        return sum(one.cached.hits for one in self._models if one.cached is not None)
 
-    def _open_generator(self, stack: AsyncExitStack) -> None:
-        self._generator: Generator
+    def _open_models(self, stack: AsyncExitStack) -> None:
         if self._given_generator is not None:
-            self._generator, self.note = MeteredGenerator(self._given_generator, self._spending), ModelNote()
-            self.model = self._generator.model
+            generator = MeteredGenerator(self._given_generator, self._spending)
+            self.model = generator.model
+            self._models = (_Model(self.model, ModelNote(), generator),)
             return  # the caller closes its own generator
-        generator, self.note, self.model = _generator(self.options, self._api_key, self._on_retry)
-        self._endpoint = generator if isinstance(generator, OpenAIGenerator) else None
-        # The meter is inside: a cached completion costs nothing.
-        self._generator = MeteredGenerator(generator, self._spending)
-        if self.options.cache:
-            # Equal names with other weights must not share completions.
-            weights = local_weights(self.options) if self._weights is None else self._weights
-            identity = self.options.model_identity(weights)
-            self._cached = CachedGenerator(self._generator, CompletionStore(cache_file()), identity)
-            self._generator = self._cached
-        stack.push_async_callback(self._generator.close)
+        self._models = tuple(self._opened(one, stack) for one in self.options.jurors)
+        joint = ", " if self._escalation is None else ", then "
+        self.model = joint.join(one.name for one in self._models)
+        self.note = ModelNote() if self.options.jury else self._models[0].note
 
-    async def _warn_of_note(self) -> None:
+    def _opened(self, options: JudgeOptions, stack: AsyncExitStack) -> _Model:
+        generator, note, name = _generator(options, self._api_key, self._on_retry)
+        endpoint = generator if isinstance(generator, OpenAIGenerator) else None
+        # The meter is inside: a cached completion costs nothing.
+        metered: Generator = MeteredGenerator(generator, self._spending, name if self.options.jury else "")
+        cached = None
+        if options.cache:
+            # Equal names with other weights must not share completions.
+            given = None if self.options.jury else self._weights
+            identity = options.model_identity(local_weights(options) if given is None else given)
+            metered = cached = CachedGenerator(metered, CompletionStore(cache_file()), identity)
+        stack.push_async_callback(metered.close)
+        return _Model(name, note, metered, endpoint, cached)
+
+    async def _warn_of_notes(self) -> None:
         """Warn if an endpoint serves a trained judge whose prompts and settings do not apply."""
-        if self._endpoint is None or self.options.note_of:
-            return
-        for name in (self.model, str((await self._endpoint.card()).get("root") or "")):
-            if name and read_note(name, download=False).model_fields_set:
-                logger.warning(
-                    "%s serves the trained judge %s, whose prompts and settings an endpoint does not apply: "
-                    "give --note-of %s",
-                    self.options.base_url,
-                    name,
-                    name,
-                )
-                return
+        for model in self._models:
+            if model.endpoint is None or self.options.note_of:
+                continue
+            for name in (model.name, str((await model.endpoint.card()).get("root") or "")):
+                if name and read_note(name, download=False).model_fields_set:
+                    logger.warning(
+                        "%s serves the trained judge %s, whose prompts and settings an endpoint does not "
+                        "apply: give --note-of %s",
+                        self.options.base_url,
+                        name,
+                        name,
+                    )
+                    break
 
     def _closed_sandbox(self) -> Sandbox:
         """Create the sandbox; done before a model is loaded, so that an unknown backend fails at once."""
         if self._given_sandbox is not None:
             return self._given_sandbox
         return self.options.closed_sandbox() if self._runs_programs else NoSandbox()
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """An open model."""
+
+    name: str
+    note: ModelNote
+    generator: Generator
+    endpoint: OpenAIGenerator | None = None
+    """The generator without meter and cache; None for a model of this process."""
+    cached: CachedGenerator | None = None
+    """The generator's cache, if it has one."""
+
+
+def _juror(model: str, judged: Judgment, first: int, weight: float = 1.0) -> JurorVerdict:
+    """Return the verdict of a model of a jury, whose samples are numbered from `first` in the row."""
+    return JurorVerdict(
+        model=model,
+        weight=weight,
+        verdict=judged.verdict,
+        scores=judged.all_scores,
+        correct=judged.credit,
+        stop=judged.stop.value,
+        samples=list(range(first, first + 1 + len(judged.further))),
+        prompt_tokens=judged.usage.prompt_tokens,
+        completion_tokens=judged.usage.completion_tokens,
+    )
 
 
 class NoSandbox:
@@ -394,10 +468,12 @@ def local_model(options: JudgeOptions) -> str:
 
 
 def local_weights(options: JudgeOptions) -> str:
-    """Return a digest of the local model's files; empty for an endpoint.
+    """Return a digest of the local model's files; empty for an endpoint, and for a jury that of each model.
 
     That of an adapter includes its base's: the same adapter on another base is another model.
     """
+    if options.jury:
+        return " ".join(map(local_weights, options.jurors)).strip()
     if options.base_url:
         return ""
     folder = local_model(options)
@@ -422,6 +498,12 @@ def local_note(options: JudgeOptions) -> ModelNote:
 def view_tokens(options: JudgeOptions, note: ModelNote) -> int:
     """Return the tokens of one view: as configured, else as the model's note says, else 8192."""
     return options.max_tokens or note.max_tokens or _MAX_TOKENS
+
+
+def most_tokens(options: JudgeOptions) -> int | list[int]:
+    """Return the tokens of one view, for a jury those of each model, as the settings of a run record them."""
+    each = [view_tokens(one, local_note(one)) for one in options.jurors]
+    return each if options.jury else each[0]
 
 
 def _check_note(options: JudgeOptions, note: ModelNote) -> None:

@@ -11,6 +11,7 @@ from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, jud
 from tirjudge.records.judged_row import (
     JudgedConfidence,
     JudgedCriterion,
+    JurorVerdict,
     RecordedMessage,
     RecordedRow,
     RecordedView,
@@ -46,6 +47,8 @@ class Judgment:
     """The verdict on each of the task's criteria, in order; `episode` and `further` have the dialogues."""
     confidence: JudgedConfidence | None = None
     """The confidence by which the verdict was kept or left open; None for a judge that leaves none open."""
+    jury: tuple[JurorVerdict, ...] = ()
+    """The verdict of each model that was asked; empty for a judge of one model."""
 
     @property
     def choice(self) -> int | None:
@@ -99,8 +102,9 @@ class Judgment:
 
     @property
     def usage(self) -> Usage:
-        """The tokens of all its dialogues together."""
-        return sum((trajectory.usage for trajectory in self.trajectories), Usage())
+        """The tokens of all dialogues, also of the models of a jury whose verdict did not decide."""
+        earlier = (Usage(one.prompt_tokens, one.completion_tokens) for one in self.jury if not one.samples)
+        return sum((*earlier, *(trajectory.usage for trajectory in self.trajectories)), Usage())
 
     @property
     def credit(self) -> float | None:
@@ -117,10 +121,11 @@ class Judgment:
             format=self.kind,
             verdict=self.verdict,
             choice=self.choice,
-            scores=self._all_scores,
+            scores=self.all_scores,
             stop=self.stop.value,
             detail=self.detail,
             criteria=list(self.criteria),
+            jury=list(self.jury),
             programs=list(self.programs),
             views=list(self.views),
             prompt_tokens=self.usage.prompt_tokens,
@@ -150,13 +155,14 @@ class Judgment:
             "reference": task.reference if texts else "",
             "criteria": [one if texts else one.without_text() for one in self.criteria],
             "confidence": self.confidence,
+            "jury": list(self.jury),
         }
         return RecordedRow(
             id=task.id,
             format=self.kind,
             verdict=self.verdict,
             choice=self.choice,
-            scores=self._all_scores,
+            scores=self.all_scores,
             label=task.label,
             strength=task.gold.get("strength"),
             correct=self.credit,
@@ -177,7 +183,8 @@ class Judgment:
         )
 
     @property
-    def _all_scores(self) -> list[float | None] | None:
+    def all_scores(self) -> list[float | None] | None:
+        """One score per response, None where there is none; None if there are no scores at all."""
         count = len(self.episode.task.candidates)
         return [self.scores.get(index) for index in range(count)] if self.scores else None
 

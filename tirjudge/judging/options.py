@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
-from tirjudge.generation.spending import Price, known_price
+from tirjudge.generation.spending import FREE, Price, known_price
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.models import is_local_name
@@ -55,6 +55,10 @@ _PLACE = {
     "cache",
 }
 """Options that may differ when a run resumes: they say where it runs and what it may cost."""
+_JURY = ("jury", "vote_weights", "escalate_below")
+"""Options of a jury as a whole."""
+_OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields")
+_OF_ENGINES = ("generator", "generator_options")
 ABSTENTION = ("abstain_below", "confidence")
 """Options by which verdicts are left open."""
 
@@ -70,6 +74,8 @@ class Option:
     metavar: str | None = None
     default: str | None = None
     """Shown as the default where it is not the field's plain value."""
+    further: str = ""
+    """The field that takes the second and all further values; the option is then repeatable."""
 
 
 class SandboxOptions(BaseModel):
@@ -116,8 +122,18 @@ class JudgeOptions(SandboxOptions):
     They are keyword arguments of `Judge`. Result files record them, so they never hold a key.
     """
 
-    model: Annotated[str, Option("Model", default="the embedded model")] = ""
+    model: Annotated[str, Option("Model", default="the embedded model", further="jury")] = ""
     """Folder, GGUF file, hub id, short name (`smol`), or an endpoint's name of the model."""
+    jury: Annotated[tuple[str, ...], Option("Model")] = ()
+    """Further models, which judge every row as well; the verdict is the vote of all. Models that are on this
+    machine by their name run here, the others at `base_url`."""
+    vote_weights: Annotated[
+        Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]],
+        Option("Judging", name="vote-weight", metavar="MODEL=WEIGHT", default="1"),
+    ] = Field(default_factory=dict)
+    """Weight of a model's vote in a jury. Repeatable."""
+    escalate_below: Annotated[float | None, Option("Judging", metavar="X")] = None
+    """Ask each next model only where the verdict of the one before has a lower confidence, and no vote."""
     base_url: Annotated[str, Option("Model", metavar="URL")] = ""
     """An OpenAI-compatible endpoint; without one the model runs in this process.
 
@@ -212,8 +228,7 @@ class JudgeOptions(SandboxOptions):
     abstain_below: Annotated[float | None, Option("Judging", metavar="X")] = None
     """Leave verdicts open whose confidence is lower; tirjudge score --calibrate chooses X."""
     confidence: Annotated[Confidence | None, Option("Judging", default="vote-share")] = None
-    """Confidence of --abstain-below: votes of samples and orders, difference of scores, or whether the
-    program tells the responses apart."""
+    """Confidence of --abstain-below and --escalate-below: share of votes, or difference of scores."""
 
     truncate: Annotated[int | None, Field(ge=100), Option("Judging", metavar="CHARACTERS")] = None
     """Cut longer responses in the middle, under a visible mark."""
@@ -241,8 +256,9 @@ class JudgeOptions(SandboxOptions):
         address = os.environ.get(BASE_URL_VARIABLE, "")
         if not address or not isinstance(given, Mapping) or "base_url" in given:
             return given
-        model, local = given.get("model"), given.get("generator") or given.get("generator_options")
-        named = isinstance(model, str) and model and not is_local_name(model)
+        local = given.get("generator") or given.get("generator_options")
+        names = [given.get("model"), *(given.get("jury") or ())]
+        named = any(isinstance(name, str) and name and not is_local_name(name) for name in names)
         return {**given, "base_url": address} if named and not local else given
 
     @model_validator(mode="before")
@@ -282,45 +298,93 @@ class JudgeOptions(SandboxOptions):
 
         Options that only say where and how patiently a judge runs may differ when a run resumes.
         """
-        return self.model_dump(include=JudgeOptions.model_fields.keys() - _PLACE - {*movable})
+        return self.model_dump(mode="json", include=JudgeOptions.model_fields.keys() - _PLACE - {*movable})
 
-    def price(self) -> Price | None:
-        """Return the price: the one given, else the endpoint's if genai-prices knows it, else None.
+    @property
+    def jurors(self) -> tuple[Self, ...]:
+        """The options of each model by itself; without a jury, only these options."""
+        if not self.jury:
+            return (self,)
+        alone = {name: type(self).model_fields[name].get_default(call_default_factory=True) for name in _JURY}
+        return tuple(self._juror(name, alone) for name in (self.model, *self.jury))
 
-        Raises ValueError for half of a price, and for a limit without one.
+    def _juror(self, name: str, alone: Mapping[str, Any]) -> Self:
+        # An endpoint's options say nothing about a model of this machine, and the reverse.
+        of_others = _OF_ENDPOINTS if is_local_name(name) else _OF_ENGINES if self.base_url else ()
+        fields = type(self).model_fields
+        usual = {other: fields[other].get_default(call_default_factory=True) for other in of_others}
+        return self.model_copy(update={**alone, **usual, "model": name})
+
+    @model_validator(mode="after")
+    def _check_jury(self) -> Self:
+        names = (self.model, *self.jury)
+        if self.jury and not all(names):
+            raise ValueError("a jury names all its models; the embedded one is tirjudge-smol")
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the jury has {name} twice: --samples asks one model several times")
+        if not self.jury and (self.vote_weights or self.escalate_below is not None):
+            raise ValueError("--vote-weight and --escalate-below need a jury: give several --model")
+        if self.vote_weights and self.escalate_below is not None:
+            raise ValueError("--vote-weight and --escalate-below exclude each other: only one model decides")
+        if self.note_of and sum(bool(one.base_url) for one in self.jurors) > 1:
+            raise ValueError("--note-of is about one model: the endpoint serves several of this jury")
+        for name in self.vote_weights:
+            if name not in names:
+                raise ValueError(f"--vote-weight {name}: there is no such --model")
+        return self
+
+    def prices(self) -> Mapping[str, Price]:
+        """Return the price of each model by its name: the one given, else that of a known endpoint.
+
+        A model of this machine costs nothing next to an endpoint with a price. Empty if the price of any
+        endpoint's model is not known. Raises ValueError for half of a price, and for a limit without prices.
         """
         if self.price_in is not None and self.price_out is not None:
-            return Price(self.price_in, self.price_out)
+            given = Price(self.price_in, self.price_out)
+            return {one.model: given if one.base_url or not self.jury else FREE for one in self.jurors}
         if self.price_in is not None or self.price_out is not None:
             raise ValueError("a cost needs both prices: give --price-in and --price-out")
-        known = known_price(self.model, self.base_url) if self.base_url else None
-        if known is None and self.max_cost is not None:
-            raise ValueError(
-                "a cost needs both prices: give --price-in and --price-out (pip install 'tirjudge[prices]' "
-                "knows those of hosted models)"
-            )
-        return known
+        hosted = [one for one in self.jurors if one.base_url]
+        known = {one.model: known_price(one.model, one.base_url) for one in hosted}
+        found = {model: price for model, price in known.items() if price is not None}
+        if not found or len(found) < len(hosted):
+            if self.max_cost is not None:
+                raise ValueError(
+                    "a cost needs both prices: give --price-in and --price-out (pip install "
+                    "'tirjudge[prices]' knows those of hosted models)"
+                )
+            return {}
+        return {one.model: found.get(one.model, FREE) for one in self.jurors}
 
     def abstention(self) -> Abstention | None:
         """Return the rule by which verdicts are left open; None without a threshold.
 
         Raises ValueError, in one line, for a rule that could not leave anything open.
         """
-        below = self.abstain_below
+        if self.abstain_below is None and self.escalate_below is None and self.confidence is not None:
+            raise ValueError("--confidence belongs to --abstain-below X or --escalate-below X")
+        return self._rule("abstain_below", several_votes=bool(self.jury) and self.escalate_below is None)
+
+    def escalation(self) -> Abstention | None:
+        """Return the rule by which the next model is asked; None without a threshold.
+
+        Raises ValueError, in one line, for a rule that could not escalate anything.
+        """
+        return self._rule("escalate_below", several_votes=False)
+
+    def _rule(self, name: str, *, several_votes: bool) -> Abstention | None:
+        below, option = getattr(self, name), f"--{name.replace('_', '-')}"
         if below is None:
-            if self.confidence is not None:
-                raise ValueError("--confidence belongs to --abstain-below X")
             return None
         rule = Abstention(below) if self.confidence is None else Abstention(below, self.confidence)
         if not (0 < below < math.inf if rule.confidence == "margin" else 0 < below <= 1):
             highest = "" if rule.confidence == "margin" else " and at most 1"
-            raise ValueError(f"--abstain-below {below:g}: {rule.confidence} needs a number above 0{highest}")
-        both = "both" in (self.order, self.options.get("order"))
+            raise ValueError(f"{option} {below:g}: {rule.confidence} needs a number above 0{highest}")
+        several_votes = several_votes or self.samples > 1 or "both" in (self.order, self.options.get("order"))
         is_ours = not self.format or self.format.startswith("tir-")
-        if rule.confidence == "vote-share" and is_ours and self.samples == 1 and not both:
-            raise ValueError(
-                "a single vote has no share: give --order both or --samples N to --abstain-below"
-            )
+        if rule.confidence == "vote-share" and is_ours and not several_votes:
+            raise ValueError(f"a single vote has no share: give --order both or --samples N to {option}")
         return rule
 
 

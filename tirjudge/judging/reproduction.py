@@ -440,12 +440,22 @@ def _combined(row: RecordedRow) -> Judgment | None:
 
 
 def _of_views(row: RecordedRow, task: JudgeTask, recorded: Sequence[RecordedView]) -> Judgment | None:
-    samples = []
+    samples = {}
     for sample, views in groupby(recorded, key=lambda view: view.sample):
         trajectories = tuple(_trajectory(view) for view in views)
-        samples.append(by_views(row.format, Episode(task, sample, trajectories)))
+        samples[sample] = by_views(row.format, Episode(task, sample, trajectories))
     if not samples:
         return None
+    voters = [one for one in row.jury if one.samples]
+    if len(voters) < 2:
+        return _of_samples(list(samples.values()))
+    if not samples.keys() >= {number for one in voters for number in one.samples}:
+        raise ValueError("a model of the jury has no dialogue")
+    votes = [_of_samples([samples[number] for number in one.samples]) for one in voters]
+    return self_consistency(votes, [one.weight for one in voters])
+
+
+def _of_samples(samples: Sequence[Judgment]) -> Judgment:
     return samples[0] if len(samples) == 1 else self_consistency(samples)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.records.judged_row import Dialogue, JudgedCriterion, encodable, passages
+from tirjudge.records.judged_row import Dialogue, JudgedCriterion, JurorVerdict, encodable, passages
 from tirjudge_environments import Call, Refused, Trajectory
 from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.programs.outputs import output_text
@@ -79,6 +79,8 @@ class JudgeAnswer(BaseModel):
     detail: str
     criteria: list[JudgedCriterion] = []
     """The verdict on every criterion of the question."""
+    jury: list[JurorVerdict] = []
+    """The verdict of each model that was asked; empty for a judge of one model."""
     programs: list[JudgedProgram]
     """The programs that the judge ran, each with the responses that its letters mean."""
     views: list[JudgedView]

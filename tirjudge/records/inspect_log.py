@@ -19,10 +19,12 @@ from typing import Any
 
 from tirjudge.records.answers import letters_of
 from tirjudge.records.judged_row import (
+    JurorVerdict,
     RecordedPassage,
     RecordedRow,
     RecordedView,
     encodable,
+    model_of,
     read_result_rows,
 )
 from tirjudge.records.text import prompt_parts, view_name
@@ -280,7 +282,7 @@ def _sample(row: RecordedRow, created: str) -> JsonObject:
     model = row.model or _UNKNOWN
     messages, events, seconds = [], [], 0.0
     for number, view in enumerate(row.views):
-        dialogue = Dialogue(row, view, model, created, number)
+        dialogue = Dialogue(row, view, model_of(view, row.jury) or model, created, number)
         dialogue.build(_usage(view), view.seconds)
         messages += dialogue.messages
         events += dialogue.events
@@ -313,7 +315,7 @@ def _sample(row: RecordedRow, created: str) -> JsonObject:
         "scores": scores,
         "metadata": _metadata(row),
         "events": events,
-        "model_usage": {model: _usage(row)},
+        "model_usage": {one.model: _usage(one) for one in row.jury} or {model: _usage(row)},
         "total_time": seconds,
         "working_time": seconds,
     }
@@ -384,8 +386,8 @@ def _total(samples: list[JsonObject]) -> JsonObject:
     return {model: dict(usage) for model, usage in total.items()}
 
 
-def _usage(used: RecordedRow | RecordedView) -> dict[str, int]:
-    """Return the tokens of a row or a view."""
+def _usage(used: RecordedRow | RecordedView | JurorVerdict) -> dict[str, int]:
+    """Return the tokens of a row, a view or a model of a jury."""
     read, written = used.prompt_tokens, used.completion_tokens
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
 

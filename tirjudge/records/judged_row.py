@@ -213,6 +213,29 @@ class JudgedCriterion(_Recorded):
         return Criterion(text=self.text, weight=self.weight, polarity=self.polarity, must_have=self.must_have)
 
 
+class JurorVerdict(_Recorded):
+    """The verdict of one model of a jury."""
+
+    model: Text
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Weight of its vote."""
+    verdict: Text | None
+    """The letter of the best response, `tie`, or None."""
+    scores: list[float | None] | None = None
+    """For each response its mean score; None if the model gave none."""
+    correct: float | None = None
+    """The credit by the label; None without a label."""
+    stop: Text
+    """`verdict`, or why there is none."""
+    confidence: float | None = None
+    """The confidence that decided whether the next model was asked; None if no model was next."""
+    samples: list[Index]
+    """Numbers of the samples in the row's views that this model gave; empty if the next model was asked, of
+    which the row has the views."""
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+
+
 class JudgedConfidence(_Recorded):
     """The confidence by which a verdict was kept or left open."""
 
@@ -336,6 +359,8 @@ class RecordedRow(_Recorded):
     criteria: list[JudgedCriterion] = Field(default_factory=list)
     confidence: JudgedConfidence | None = None
     """None if the run left no verdicts open."""
+    jury: list[JurorVerdict] = Field(default_factory=list)
+    """The verdict of each model that was asked; empty for a judge of one model."""
     views: list[RecordedView]
     programs: Index = 0
     programs_failed: Index = 0
@@ -420,6 +445,11 @@ class RecordedRow(_Recorded):
         if not isinstance(index, int) or not 0 <= index < len(responses):
             raise ValueError("one of its variables refers to a response that the row does not have")
         return response_data(responses[index])
+
+
+def model_of(view: Dialogue, jury: Sequence[JurorVerdict]) -> Text:
+    """Return the model of a jury whose dialogue a view is; empty for a judge of one model."""
+    return next((one.model for one in jury if view.sample in one.samples), "")
 
 
 def verdict_credit(best: Sequence[int], label: int) -> float:

@@ -15,7 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.console_text import printable, printable_text
-from tirjudge.records.judged_row import JudgedCriterion, RecordedPassage, RecordedRow, RecordedView
+from tirjudge.records.judged_row import (
+    Dialogue,
+    JudgedCriterion,
+    JurorVerdict,
+    RecordedPassage,
+    RecordedRow,
+    RecordedView,
+    model_of,
+)
 from tirjudge_environments import Response
 from tirjudge_environments.messages import is_transcript, response_text, transcript_parts
 from tirjudge_environments.orders import letter, letters
@@ -181,16 +189,29 @@ def reward_text(view: RecordedView) -> str:
     return f"reward {reward.total:g}" + (f" ({parts})" if parts else "")
 
 
-def view_name(view: RecordedView) -> str:
-    """Return the name of a dialogue: its criterion and its sample, if there are several, and its view."""
+def view_name(view: Dialogue, jury: Sequence[JurorVerdict] = ()) -> str:
+    """Return the name of a dialogue: its model, criterion and sample, if there are several, and its view."""
     sample = f", sample {view.sample}" if view.sample else ""
     criterion = "" if view.criterion is None else f"criterion {view.criterion + 1}, "
-    return f"{criterion}view {printable(view.view)}{sample}"
+    model = printable(model_of(view, jury))
+    return f"{model}{', ' if model else ''}{criterion}view {printable(view.view)}{sample}"
 
 
-def view_heading(view: RecordedView) -> str:
+def view_heading(view: Dialogue, jury: Sequence[JurorVerdict] = ()) -> str:
     """Return the name of a dialogue and what its letters stand for."""
-    return f"{view_name(view)}: {order_note(view.order)}"
+    return f"{view_name(view, jury)}: {order_note(view.order)}"
+
+
+def jury_text(row: RecordedRow) -> str:
+    """Return the verdict of each model of a jury, in the order in which they were asked."""
+    parts = []
+    for one in row.jury:
+        scores = ":".join("-" if score is None else f"{score:.3g}" for score in one.scores or ())
+        notes = [f"weight {one.weight:g}"] if one.weight != 1 else []
+        notes += [f"confidence {one.confidence:.3g}"] if one.confidence is not None else []
+        named = " ".join(filter(None, (one.verdict, scores))) or one.stop
+        parts.append(f"{printable(one.model)} {named}" + (f" ({', '.join(notes)})" if notes else ""))
+    return " · ".join(parts)
 
 
 def criterion_heading(number: int, criterion: JudgedCriterion) -> str:
@@ -305,13 +326,15 @@ def _heading(row: RecordedRow) -> Text:
         line.append(f" ({printable(row.detail)})")
     facts = {
         "format": row.format,
-        "model": row.model,
+        "model": "" if row.jury else row.model,
         "from": row.where,
         "domain": row.domain,
         "tags": ", ".join(row.tags),
     }
     named = [f"{name} {printable(fact)}" for name, fact in facts.items() if fact]
     line.append("\n" + "; ".join(named), "dim")
+    if row.jury:
+        line.append(f"\njury: {jury_text(row)}", "bold")
     return line
 
 
@@ -372,7 +395,7 @@ def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) 
 
 
 def _print_view(console: Console, row: RecordedRow, view: RecordedView) -> None:
-    console.print(Text(view_heading(view), "bold"))
+    console.print(Text(view_heading(view, row.jury), "bold"))
     for passage, heading, shown in view_passages(view):
         _print_passage(console, heading, passage.text)
         if passage.kind == "program":

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tirjudge.console_text import printable
-from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView
+from tirjudge.records.judged_row import JurorVerdict, RecordedPassage, RecordedRow, RecordedView
 from tirjudge.records.text import (
     criterion_heading,
     criterion_text,
     deciding_lines,
+    jury_text,
     outcome_text,
     program_outputs,
     prompt_parts,
@@ -190,13 +191,14 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
         "format": row.format,
         "domain": row.domain,
         "tags": ", ".join(row.tags),
-        "model": row.model,
+        "model": "" if row.jury else row.model,
+        "jury": jury_text(row),
         "from": row.where,
         "detail": row.detail,
     }
     record: dict[str, Any] = {
         "facts": [[name, printable(fact)] for name, fact in facts.items() if fact],
-        "views": [_view_record(view) for view in row.views],
+        "views": [_view_record(view, row.jury) for view in row.views],
     }
     if row.prompt is not None and row.responses is not None:
         record["prompt"] = prompt_parts(row)
@@ -223,7 +225,7 @@ def _drawn(response: Response) -> str | list[tuple[str, str]]:
     return [(heading, text) for _, heading, text in transcript_parts(response)]
 
 
-def _view_record(view: RecordedView) -> dict[str, Any]:
+def _view_record(view: RecordedView, jury: Sequence[JurorVerdict]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
     for passage, heading, shown in view_passages(view):
         parts.append(_part(passage, heading))
@@ -234,7 +236,7 @@ def _view_record(view: RecordedView) -> dict[str, Any]:
                 for name, text in program_outputs(passage, shown)
             ]
     return {
-        "heading": view_heading(view),
+        "heading": view_heading(view, jury),
         "parts": parts,
         "verdict": view_verdict(view),
         "reward": reward_text(view) if view.reward is not None else "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from http import HTTPStatus
 from itertools import takewhile
 from typing import Any, Literal, Self
@@ -17,7 +18,7 @@ from pydantic import BaseModel
 from tirjudge.judging.judge_engine import Kind
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.answers import JudgeAnswer
-from tirjudge.records.judged_row import RecordedView, encodable
+from tirjudge.records.judged_row import JurorVerdict, RecordedView, encodable
 from tirjudge.records.text import view_heading
 from tirjudge.serve.messages import MOST_RESPONSES, ChatMessage, JudgeRequest, QuestionParts
 from tirjudge_sandbox.http.fields import Text
@@ -214,14 +215,14 @@ def _error(status: int, body: bytes) -> dict[str, Any]:
 
 def _dialogue(judgment: Judgment) -> str:
     """Return all dialogues as text, without hidden thinking."""
-    task = judgment.episode.task
+    task, jury = judgment.episode.task, judgment.jury
     return encodable(
-        "\n\n".join(_view(RecordedView.of(one, task, texts=True)) for one in judgment.trajectories)
+        "\n\n".join(_view(RecordedView.of(one, task, texts=True), jury) for one in judgment.trajectories)
     )
 
 
-def _view(view: RecordedView) -> str:
-    parts = [view_heading(view)]
+def _view(view: RecordedView, jury: Sequence[JurorVerdict]) -> str:
+    parts = [view_heading(view, jury)]
     for passage in view.segments:
         if not passage.hidden:
             program = passage.kind == "program"

@@ -35,7 +35,8 @@ def test_every_option_of_the_model_is_an_option_of_every_judging_command(command
     group = get_command(app)
     found = group.get_command(None, command)  # type: ignore[attr-defined]
     options = {parameter.name: parameter for parameter in found.params}
-    left_out = set() if command == "judge" else {*ABSTENTION}
+    # The command line repeats --model for a jury.
+    left_out = {"jury"} if command == "judge" else {"jury", *ABSTENTION}
     for name, field in JudgeOptions.model_fields.items():
         if name in left_out:
             assert name not in options
@@ -185,4 +186,4 @@ def test_a_price_that_is_not_given_comes_from_genai_prices_and_is_named(
     assert missing.returncode == 2
     assert "pip install 'tirjudge[prices]'" in missing.stderr
     monkeypatch.undo()
-    assert JudgeOptions(model="gpt-4o-mini", base_url="http://localhost:8000").price() is None
+    assert JudgeOptions(model="gpt-4o-mini", base_url="http://localhost:8000").prices() == {}

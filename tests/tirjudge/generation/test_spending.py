@@ -27,7 +27,7 @@ def test_calls_tokens_and_cost_are_counted_across_restarts(tmp_path: Path) -> No
 
     path = tmp_path / "calls.jsonl"
     for times, calls in ((3, 3), (2, 5)):
-        with Spending(path, price=PRICE) as spending:
+        with Spending(path, prices={"m": PRICE}) as spending:
             asyncio.run(ask(spending, times))
             assert (spending.calls, spending.usage) == (calls, Usage(70 * calls, 5 * calls))
             assert spending.cost == pytest.approx(calls * (70 * 1 + 5 * 10) / 1e6)
@@ -38,7 +38,7 @@ def test_calls_tokens_and_cost_are_counted_across_restarts(tmp_path: Path) -> No
 @pytest.mark.parametrize("at_once", [1, 50])
 async def test_the_limit_is_never_exceeded_by_concurrent_calls(at_once: int) -> None:
     """A call may take (100 + 10 * 20) / 1e6; it takes 270 / 1e6. Three may fit, a fourth could pass 1e-3."""
-    spending = Spending(price=PRICE, limit=1e-3)
+    spending = Spending(prices={"m": PRICE}, limit=1e-3)
     most_in_flight = 0
 
     class Slow(ScriptedGenerator):
@@ -73,13 +73,13 @@ async def test_the_limit_is_never_exceeded_by_concurrent_calls(at_once: int) -> 
 
 
 async def test_a_call_without_usage_costs_its_maximum() -> None:
-    spending = Spending(price=PRICE)
+    spending = Spending(prices={"m": PRICE})
     await MeteredGenerator(answering(Usage()), spending).generate(ASKED, Sampling(max_tokens=20))
     assert spending.usage == Usage(100, 20)
 
 
 async def test_a_failed_call_releases_its_reservation() -> None:
-    spending = Spending(price=PRICE, limit=3.5e-4)
+    spending = Spending(prices={"m": PRICE}, limit=3.5e-4)
     failing = MeteredGenerator(ScriptedGenerator([]), spending)
     for _ in range(3):
         with pytest.raises(GeneratorFailed):

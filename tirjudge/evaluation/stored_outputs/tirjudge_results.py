@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from tirjudge.evaluation.base import (
     DECISION,
+    JURY,
     LEFT_OPEN,
     LENGTHS,
     SOURCES,
@@ -215,6 +216,12 @@ class _View(ViewShape):
     ]
 
 
+class _Juror(_Shape):
+    model: str
+    verdict: str | None
+    samples: list[Index]
+
+
 class _Result(BaseModel):
     model_config = ConfigDict(strict=True)
 
@@ -226,6 +233,7 @@ class _Result(BaseModel):
     views: Annotated[list[_View], Field(min_length=1)]
     sources: list[str] = Field(default_factory=list)
     criteria: list[CriterionShape] = Field(default_factory=list)
+    jury: list[_Juror] = Field(default_factory=list)
     programs: Count
     prompt_tokens: Count
     completion_tokens: Count
@@ -266,7 +274,7 @@ class TirjudgeResults:
                 seconds=row["seconds"],
                 calls=row["programs"],
             ),
-            extras=_decision(row, votes, candidates) | _sources(row, candidates),
+            extras=_decision(row, votes, candidates) | _sources(row, candidates) | _jury(row, candidates),
             cluster=prompt_of(row),
         )
 
@@ -302,6 +310,14 @@ def _decision(row: Record, votes: Sequence[Vote], candidates: int) -> dict[str, 
         scored = row.get("criteria") or not any(vote.order for vote in votes)
         best = highest(scores, 2) if scored else votes_decision(votes)
     return {DECISION: best} | ({LEFT_OPEN: True} if row.get("stop") == StopReason.ABSTAINED else {})
+
+
+def _jury(row: Record, candidates: int) -> dict[str, Any]:
+    """Return the first place of each model of a jury as extras; none if one model decided alone."""
+    voters = [one for one in row.get("jury", ()) if one["samples"]]
+    if len(voters) < 2 or candidates < 2:
+        return {}
+    return {JURY: {one["model"]: read_choice(one["verdict"], candidates) for one in voters}}
 
 
 def _sources(row: Record, candidates: int) -> dict[str, Any]:

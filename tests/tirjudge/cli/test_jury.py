@@ -1,0 +1,216 @@
+"""A jury: several models judge the same rows and vote, or each next model is asked where one is not sure."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import krippendorff
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tests.tirjudge.judge_command import FAST, invoke, results, write_rows
+from tirjudge import Judge
+from tirjudge.cli.options import RunOptions, read_options
+
+VOTES = {"one": "AABBAB", "two": "ABBBAA", "three": "AAABBA"}
+"""The verdicts of three models on six rows, in the letters of the rows."""
+LABELS = "AABBBB"
+TOKENS = {"one": (100, 10), "two": (200, 20), "three": (300, 30)}
+
+
+def voting(body: dict[str, Any]) -> dict[str, Any]:
+    """Answer as the model of the request votes on the row whose number its question ends with."""
+    model, asked = body["model"], body["messages"][-1]["content"]
+    number = next(n for n in range(6) if f"Question {n}" in asked)
+    read, written = TOKENS[model]
+    answer = chat(f"I compared them.\n<preference>{VOTES[model][number]}</preference>")
+    return answer | {"usage": {"prompt_tokens": read, "completion_tokens": written}}
+
+
+def rows(folder: Path) -> str:
+    given = [
+        {"id": f"r{n}", "prompt": f"Question {n}", "responses": ["x", "y"], "label": letter}
+        for n, letter in enumerate(LABELS)
+    ]
+    return write_rows(folder / "rows.jsonl", given).name
+
+
+def asking(endpoint: EndpointServer, *models: str) -> tuple[str, ...]:
+    named = [word for model in models for word in ("--model", model)]
+    return ("--base-url", endpoint.url, *named, "--no-tools", "--order", "given", *FAST)
+
+
+def asked(endpoint: EndpointServer) -> Counter[str]:
+    return Counter(body["model"] for body in endpoint.bodies)
+
+
+def test_the_verdict_is_that_of_most_models(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Two of three models give A A B B A A: four of the six labels."""
+    endpoint.script = voting
+    file = rows(tmp_path)
+    run = invoke("judge", file, *asking(endpoint, "one", "two", "three"), folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    found = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
+    assert "".join(found[f"r{n}"]["verdict"] for n in range(6)) == "AABBAA"
+    assert asked(endpoint) == {"one": 6, "two": 6, "three": 6}
+    row = found["r5"]
+    assert [(one["model"], one["verdict"], one["correct"]) for one in row["jury"]] == [
+        ("one", "B", 1.0),
+        ("two", "A", 0.0),
+        ("three", "A", 0.0),
+    ]
+    assert row["model"] == "one, two, three"
+    assert (row["prompt_tokens"], row["completion_tokens"]) == (600, 60)
+
+    assert "accuracy  66.7%" in run.stdout
+    assert "one: has the verdict of 5 of 6 rows; accuracy 83.3%" in run.stdout
+    assert "two: has the verdict of 5 of 6 rows; accuracy 50.0%" in run.stdout
+    assert "1800 tokens read, 180 written" in run.stdout
+    classes = [[float(letter == "B") for letter in VOTES[model]] for model in VOTES]
+    alpha = krippendorff.alpha(classes, level_of_measurement="nominal")
+    assert f"agreement {alpha:.2f} is Krippendorff's alpha of 6 rows" in run.stdout
+    assert "one and three: 50.0% equal verdicts" in run.stdout
+
+    shown = invoke("show", "rows.verdicts.jsonl", "r5", folder=tmp_path).stdout
+    assert "jury: one B · two A · three A" in shown
+    assert "three, view AB, sample 2" in shown
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
+    assert again.returncode == 0, again.stdout
+    scored = invoke("score", "rows.verdicts.jsonl", "--full", folder=tmp_path).stdout
+    assert scored.startswith("accuracy 66.67 %")
+    assert "one, three" in scored
+
+
+def test_votes_have_weights(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Model one outvotes the two others with a weight of 3, and ties with them at 2."""
+    endpoint.script = voting
+    file = rows(tmp_path)
+    for weight, expected in (("3", VOTES["one"]), ("2", "AABBA?")):
+        words = (*asking(endpoint, "one", "two", "three"), "--vote-weight", f"one={weight}")
+        run = invoke("judge", file, *words, "--output", f"{weight}.jsonl", folder=tmp_path)
+        assert run.returncode == 0, run.stderr
+        found = {row["id"]: row["verdict"] for row in results(tmp_path / f"{weight}.jsonl")}
+        assert [found[f"r{n}"] for n in range(6)] == ["tie" if one == "?" else one for one in expected]
+        again = invoke("reproduce", f"{weight}.jsonl", folder=tmp_path)
+        assert again.returncode == 0, again.stdout
+
+
+def test_scores_are_means_of_all_models(tmp_path: Path, endpoint: EndpointServer) -> None:
+    given = {"one": 9, "two": 3, "three": 6}
+    endpoint.script = lambda body: chat(f"<score>{given[body['model']]}</score>")
+    write_rows(tmp_path / "rows.jsonl", [{"id": "r", "prompt": "Question", "responses": ["x"]}])
+    words = asking(endpoint, "one", "two", "three")
+    run = invoke("judge", "rows.jsonl", *(w for w in words if w not in ("--order", "given")), folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    (row,) = results(tmp_path / "rows.verdicts.jsonl")
+    assert row["scores"] == [6.0]
+    assert [one["scores"] for one in row["jury"]] == [[9.0], [3.0], [6.0]]
+
+
+def wavering(body: dict[str, Any]) -> dict[str, Any]:
+    """The small model prefers the first place in rows 3 to 5; the large one knows that B is right."""
+    asked = body["messages"][-1]["content"]
+    number = next(n for n in range(6) if f"Question {n}" in asked)
+    swapped = asked.index("the-second") < asked.index("the-first")
+    sees_b = "A" if swapped else "B"
+    verdict = "A" if body["model"] == "small" and number > 2 else sees_b
+    return chat(f"So <preference>{verdict}</preference>")
+
+
+@pytest.fixture
+def cascade(tmp_path: Path, endpoint: EndpointServer) -> tuple[str, ...]:
+    endpoint.script = wavering
+    given = [
+        {"id": f"r{n}", "prompt": f"Question {n}", "responses": ["the-first", "the-second"], "label": "B"}
+        for n in range(6)
+    ]
+    write_rows(tmp_path / "rows.jsonl", given)
+    models = ("--model", "small", "--model", "large", "--base-url", endpoint.url)
+    return ("rows.jsonl", *models, "--no-tools", "--order", "both", "--escalate-below", "0.9", *FAST)
+
+
+def test_the_next_model_judges_what_one_is_not_sure_of(
+    tmp_path: Path, endpoint: EndpointServer, cascade: tuple[str, ...]
+) -> None:
+    run = invoke("judge", *cascade, folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert asked(endpoint) == {"small": 12, "large": 6}
+    found = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
+    assert {row["verdict"] for row in found.values()} == {"B"}
+    sure, unsure = found["r0"], found["r4"]
+    assert [(one["model"], one["verdict"], one["confidence"]) for one in sure["jury"]] == [
+        ("small", "B", 1.0)
+    ]
+    small, large = unsure["jury"]
+    assert (small["verdict"], small["confidence"], small["samples"]) == ("tie", 0.0, [])
+    assert (large["verdict"], large["samples"]) == ("B", [0])
+    assert len(unsure["views"]) == 2
+    assert unsure["prompt_tokens"] == 2 * sure["prompt_tokens"] == 28
+    assert found["r4"]["model"] == "small, then large"
+    assert "small: has the verdict of 3 of 6 rows" in run.stdout
+    assert "large: has the verdict of 3 of 3 rows" in run.stdout
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
+    assert again.returncode == 0, again.stdout
+    before = len(endpoint.asked)
+    assert invoke("judge", *cascade, folder=tmp_path).returncode == 0
+    assert len(endpoint.asked) == before, "the same command resumes"
+
+
+def test_a_model_that_fails_leaves_the_row_to_the_next_run(tmp_path: Path, endpoint: EndpointServer) -> None:
+    file = rows(tmp_path)
+    endpoint.script = lambda body: failure(500, "down") if body["model"] == "two" else voting(body)
+    words = (*asking(endpoint, "one", "two", "three"), "--retries", "0")
+    assert invoke("judge", file, *words, folder=tmp_path).returncode == 1
+    assert not (tmp_path / "rows.verdicts.jsonl").read_text()
+    endpoint.script = voting
+    run = invoke("judge", file, *words, folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 6
+
+
+def test_each_model_has_its_own_cost(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = voting
+    words = (*asking(endpoint, "one", "two"), "--price-in", "1000", "--price-out", "5000", "--json")
+    run = invoke("judge", rows(tmp_path), *words, folder=tmp_path)
+    summary = json.loads(run.stdout)
+    costs = {one["model"]: one["cost"] for one in summary["jury"]}
+    assert costs == pytest.approx({"one": 6 * (0.1 + 0.05), "two": 6 * (0.2 + 0.1)})
+    assert summary["cost"] == pytest.approx(sum(costs.values()))
+    assert summary["agreement"]["pairs"][0]["runs"] == ["one", "two"]
+
+
+def test_a_jury_in_python_and_in_a_config_file(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = voting
+    with Judge(
+        model="one", jury=["two", "three"], base_url=endpoint.url, tools=False, order="given"
+    ) as judge:
+        result = judge.compare("Question 5", "x", "y")
+    assert result.verdict == "A"
+    assert [(one.model, one.verdict) for one in result.jury] == [("one", "B"), ("two", "A"), ("three", "A")]
+    assert [one["model"] for one in result.to_dict()["jury"]] == ["one", "two", "three"]
+    (tmp_path / "jury.toml").write_text('model = "one"\njury = ["two"]\n')
+    assert read_options(RunOptions, tmp_path / "jury.toml", {}).jury == ("two",)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--model", "one", "--model", "one"), "the jury has one twice"),
+        (("--model", "one", "--escalate-below", "0.9"), "need a jury: give several --model"),
+        (("--model", "one", "--vote-weight", "one=2"), "need a jury: give several --model"),
+        (("--model", "one", "--model", "two", "--vote-weight", "three=2"), "--vote-weight three"),
+        (("--model", "one", "--model", "two", "--vote-weight", "one=0"), "greater than 0"),
+        (("--model", "one", "--model", "two", "--escalate-below", "2"), "at most 1"),
+        (("--model", "one", "--model", "two", "--escalate-below", "0.9"), "a single vote has no share"),
+        (("--model", "one", "--model", "two", "--runner", "ray"), "--runner ray judges with one --model"),
+    ],
+)
+def test_options_that_contradict_a_jury_get_one_line(
+    words: tuple[str, ...], line: str, tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    run = invoke("judge", rows(tmp_path), "--base-url", endpoint.url, *words, folder=tmp_path)
+    assert run.returncode == 2
+    assert line in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert not endpoint.asked
