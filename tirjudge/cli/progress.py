@@ -287,7 +287,7 @@ class Summary:
                     "deciding": one.deciding,
                     "without": one.without,
                     "accuracy": None if mean is None else mean.rate,
-                    "interval": None if mean is None else list(mean.interval),
+                    "interval": None if mean is None else mean.bounds,
                     "prompt_tokens": usage.prompt_tokens,
                     "completion_tokens": usage.completion_tokens,
                     "cost": cost,
@@ -373,7 +373,8 @@ def _spent(spending: Spending, cached: int) -> list[tuple[str, str]]:
     lines = [("calls", f"{spending.calls} in {spending.seconds:.1f} s of the model's time{kept}")]
     if spending.cost is not None:
         usage = spending.usage
-        tokens = f"{usage.prompt_tokens} tokens read, {usage.completion_tokens} written"
+        held = f" ({usage.cached_tokens} of them from the provider's cache)" if usage.cached_tokens else ""
+        tokens = f"{usage.prompt_tokens} tokens read{held}, {usage.completion_tokens} written"
         source = ", ".join(price.source for price in spending.prices.values() if price.source)
         lines.append(
             ("cost", f"{spending.cost:.4f} for {tokens}" + (f", in USD ({source})" if source else ""))

@@ -40,9 +40,14 @@ class Price:
     completion: float
     source: str = ""
     """The origin of a price in US dollars that was looked up; empty for the user's own price."""
+    cached: float | None = None
+    """The price of prompt tokens that the provider had in its cache; None if it is that of the others."""
 
     def of(self, usage: Usage) -> float:
-        return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / _MILLION
+        """Return the cost of tokens."""
+        discount = 0.0 if self.cached is None else self.prompt - self.cached
+        cost = usage.prompt_tokens * self.prompt - usage.cached_tokens * discount
+        return (cost + usage.completion_tokens * self.completion) / _MILLION
 
 
 FREE = Price(0.0, 0.0)
@@ -52,8 +57,7 @@ def known_price(model: str, base_url: str) -> Price | None:
     """Return the price of a hosted model by the library genai-prices, at its endpoint's address.
 
     None without the library, and for an endpoint or model that it does not know: a model's name alone does
-    not say who bills for it. The library's own data is used; nothing is downloaded. Discounts for cached
-    prompts are not counted.
+    not say who bills for it. The library's own data is used; nothing is downloaded.
     """
     host = urlsplit(base_url).hostname or ""
     # The library takes seconds to load, and cannot know an address on this network.
@@ -75,7 +79,13 @@ def known_price(model: str, base_url: str) -> Price | None:
     # Some models cost more from a length of the prompt on, which hardly any row reaches.
     if long.input_price != short.input_price * 1000:
         source += ", without its surcharge for long prompts"
-    return Price(float(short.input_price) * 1000, float(short.output_price) * 1000, source)
+    cached = calc_price(Tokens(input_tokens=1000, cache_read_tokens=1000), model, provider_api_url=base_url)
+    return Price(
+        float(short.input_price) * 1000,
+        float(short.output_price) * 1000,
+        source,
+        float(cached.input_price) * 1000,
+    )
 
 
 class Spending:
@@ -114,7 +124,7 @@ class Spending:
         self._path, self._replaces = path, overwrite
         self._descriptor = None if path is None else os.open(path, _FLAGS, 0o666)
         for line in read_lines(path) if path is not None and not overwrite else ():
-            used = Usage(line["prompt_tokens"], line["completion_tokens"])
+            used = Usage(line["prompt_tokens"], line["completion_tokens"], line.get("cached_tokens", 0))
             self._add(used, line["seconds"], line.get("model", ""))
 
     @property
@@ -173,6 +183,7 @@ class Spending:
             line = {
                 "prompt_tokens": usage.prompt_tokens,
                 "completion_tokens": usage.completion_tokens,
+                **({"cached_tokens": usage.cached_tokens} if usage.cached_tokens else {}),
                 "seconds": round(seconds, 4),
                 **({"model": model} if model else {}),
             }

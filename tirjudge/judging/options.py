@@ -51,6 +51,7 @@ _PLACE = {
     "allow_weak_isolation",
     "price_in",
     "price_out",
+    "price_cached",
     "max_cost",
     "cache",
 }
@@ -244,6 +245,12 @@ class JudgeOptions(SandboxOptions):
         Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
     ] = None
     """Price of a million completion tokens."""
+    price_cached: Annotated[
+        float | None,
+        Field(ge=0),
+        Option("Cost", metavar="PRICE", default="a hosted model's, else --price-in"),
+    ] = None
+    """Price of a million prompt tokens that the endpoint counts as cached."""
     max_cost: Annotated[float | None, Field(ge=0), Option("Cost", metavar="COST")] = None
     """Stop before this is exceeded, in the currency of the prices."""
     cache: Annotated[bool, Option("Cost", default="no; eval: yes")] = False
@@ -341,9 +348,9 @@ class JudgeOptions(SandboxOptions):
         endpoint's model is not known. Raises ValueError for half of a price, and for a limit without prices.
         """
         if self.price_in is not None and self.price_out is not None:
-            given = Price(self.price_in, self.price_out)
+            given = Price(self.price_in, self.price_out, cached=self.price_cached)
             return {one.model: given if one.base_url or not self.jury else FREE for one in self.jurors}
-        if self.price_in is not None or self.price_out is not None:
+        if (self.price_in, self.price_out, self.price_cached) != (None, None, None):
             raise ValueError("a cost needs both prices: give --price-in and --price-out")
         hosted = [one for one in self.jurors if one.base_url]
         known = {one.model: known_price(one.model, one.base_url) for one in hosted}

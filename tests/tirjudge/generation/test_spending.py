@@ -1,13 +1,17 @@
 """Spending: the cost of calls is counted, survives a kill, and never exceeds the limit."""
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import judge, pairs, through, write_rows
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.generation.spending import CostReached, MeteredGenerator, Price, Spending
+from tirjudge.generation.spending import CostReached, MeteredGenerator, Price, Spending, known_price
 from tirjudge_environments import Completion, Context, Finish, Message, Prompt, Usage
 
 PRICE = Price(prompt=1.0, completion=10.0)
@@ -91,3 +95,32 @@ async def test_a_failed_call_releases_its_reservation() -> None:
 def test_a_limit_needs_a_price() -> None:
     with pytest.raises(ValueError, match="needs a price"):
         Spending(limit=1.0)
+
+
+@pytest.mark.parametrize(
+    "details",
+    [{"prompt_tokens_details": {"cached_tokens": 600}}, {"prompt_cache_hit_tokens": 600}],
+    ids=["OpenAI", "DeepSeek"],
+)
+def test_cached_prompt_tokens_have_their_own_price(
+    details: dict[str, Any], tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    """Two rows of 1,000 prompt tokens, of which 600 are cached, and 100 completion tokens."""
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100, **details}
+    endpoint.script = lambda body: chat("<preference>A</preference>") | {"usage": usage}
+    write_rows(tmp_path / "rows.jsonl", pairs(2))
+    words = (*through(endpoint), "--no-tools", "--price-in", "2", "--price-out", "10", "--json")
+    # Prices may change when a run resumes.
+    for cached, cost in ((("--price-cached", "0.5"), 2 * (400 * 2 + 600 * 0.5 + 1000) / 1e6), ((), 0.006)):
+        run = judge(tmp_path, "rows.jsonl", *words, *cached)
+        assert json.loads(run.stdout)["cost"] == pytest.approx(cost)
+    assert len(endpoint.asked) == 2
+    shown = judge(tmp_path, "rows.jsonl", *words[:-1]).stdout
+    assert "2000 tokens read (1200 of them from the provider's cache), 200 written" in shown
+
+
+def test_a_hosted_models_cached_price_is_known() -> None:
+    """OpenAI's price of cached input of GPT-4o mini is half of that of input, 0.15 USD."""
+    price = known_price("gpt-4o-mini", "https://api.openai.com/v1")
+    assert price is not None
+    assert (price.prompt, price.cached) == pytest.approx((0.15, 0.075))

@@ -469,9 +469,23 @@ class TokenChoice(_Choice):
     logprobs: TokenLogprobs | None = None
 
 
+class PromptDetails(_Answer):
+    cached_tokens: int | None = None
+
+
 class Counts(_Answer):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    """DeepSeek's name for `prompt_tokens_details.cached_tokens`."""
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that the provider had in its cache, at most all of them."""
+        details = self.prompt_tokens_details
+        found = (details.cached_tokens if details else None) or self.prompt_cache_hit_tokens or 0
+        return max(0, min(found, self.prompt_tokens or 0))
 
 
 class ChatAnswer(_Answer):
@@ -489,7 +503,8 @@ class ChatAnswer(_Answer):
         written = f"{message.content or ''}{message.reasoning_content or message.reasoning or ''}"
         guess = -(-len(written.encode()) // 4)
         counted = counts.completion_tokens
-        return Usage(counts.prompt_tokens or 0, guess if counted is None else counted)
+        written_tokens = guess if counted is None else counted
+        return Usage(counts.prompt_tokens or 0, written_tokens, counts.cached_tokens)
 
 
 class TokenAnswer(_Answer):
