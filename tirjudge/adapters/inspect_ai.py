@@ -19,7 +19,7 @@ from inspect_ai.tool import Tool, tool
 
 from tirjudge.judge import Judge
 from tirjudge.judging.judgment import Judgment
-from tirjudge.records.judged_row import encodable
+from tirjudge.records.verdicts import encodable
 from tirjudge_environments.adapters.dialogues import SandboxThread
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.programs.outputs import output_text

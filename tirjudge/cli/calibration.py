@@ -39,7 +39,7 @@ from tirjudge.evaluation.people import PeopleLabels
 from tirjudge.evaluation.prediction_powered import Corrected, corrected
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.judging.abstention import ABOUT
-from tirjudge.records.judged_row import Confidence
+from tirjudge.records.verdicts import Confidence
 from tirjudge.statistics import Proportion
 
 _SHOWN_POINTS = 11

@@ -12,7 +12,7 @@ from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.options import Option
-from tirjudge.records.judged_row import Confidence
+from tirjudge.records.verdicts import Confidence
 
 ProtocolOption = Annotated[
     list[str] | None,

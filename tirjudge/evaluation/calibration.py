@@ -22,7 +22,7 @@ from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
 from tirjudge.evaluation.raters import alpha
 from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
 from tirjudge.judging.abstention import margin, vote_share
-from tirjudge.records.judged_row import Confidence
+from tirjudge.records.verdicts import Confidence
 from tirjudge.statistics import Mean, OfTable, Proportion, cluster_codes, cluster_digest
 from tirjudge_environments.types import derive_seed
 

@@ -25,7 +25,7 @@ from tirjudge.evaluation.base import (
     Vote,
 )
 from tirjudge.evaluation.significance import clustered_mcnemar, holm, mcnemar
-from tirjudge.records.judged_row import verdict_credit
+from tirjudge.records.verdicts import verdict_credit
 from tirjudge.statistics import (
     Estimator,
     Mean,

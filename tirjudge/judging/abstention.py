@@ -12,7 +12,7 @@ from statistics import fmean
 
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold
 from tirjudge.judging.judgment import Judgment
-from tirjudge.records.judged_row import Confidence, JudgedConfidence
+from tirjudge.records.verdicts import Confidence, JudgedConfidence
 from tirjudge_environments import Episode, StopReason, Trajectory
 
 ABOUT: Mapping[Confidence, str] = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from tirjudge.judging.judgment import Judgment
-from tirjudge.records.judged_row import JudgedCriterion
+from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Episode, JudgeTask, StopReason, Trajectory, Verdict, View
 
 SATISFIED_FROM = 6.0

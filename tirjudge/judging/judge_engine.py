@@ -32,7 +32,7 @@ from tirjudge.models.resolve import (
     read_note,
     weights_digest,
 )
-from tirjudge.records.judged_row import JurorVerdict
+from tirjudge.records.verdicts import JurorVerdict
 from tirjudge.rollout import Rollout, all_or_none
 from tirjudge_environments import (
     Context,

@@ -8,16 +8,8 @@ from itertools import zip_longest
 from typing import Any
 
 from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, judged_programs, judged_views
-from tirjudge.records.judged_row import (
-    JudgedConfidence,
-    JudgedCriterion,
-    JurorVerdict,
-    RecordedMessage,
-    RecordedRow,
-    RecordedView,
-    failed,
-    verdict_credit,
-)
+from tirjudge.records.judged_row import RecordedMessage, RecordedRow, RecordedView, failed
+from tirjudge.records.verdicts import JudgedConfidence, JudgedCriterion, JurorVerdict, verdict_credit
 from tirjudge_environments import Episode, Refused, Score, StopReason, Trajectory, Usage
 from tirjudge_environments.messages import message_data, response_data, tool_data
 from tirjudge_environments.orders import letter

@@ -18,7 +18,7 @@ from tirjudge.generation.spending import FREE, Price, known_price
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.models import is_local_name
-from tirjudge.records.judged_row import Confidence
+from tirjudge.records.verdicts import Confidence
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tools.base import ToolSettings

@@ -22,14 +22,13 @@ from tirjudge.judging.abstention import confidence_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.judged_row import (
-    JudgedConfidence,
     RecordedPassage,
     RecordedRow,
-    RecordedVerdict,
     RecordedView,
     is_truncated,
     read_result_rows,
 )
+from tirjudge.records.verdicts import JudgedConfidence, RecordedVerdict
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge_environments import (
     Completion,

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.records.judged_row import Dialogue, JudgedCriterion, JurorVerdict, encodable, passages
+from tirjudge.records.judged_row import Dialogue, passages
+from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
 from tirjudge_environments import Call, Refused, Trajectory
 from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.programs.outputs import output_text

@@ -18,16 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.records.answers import letters_of
-from tirjudge.records.judged_row import (
-    JurorVerdict,
-    RecordedPassage,
-    RecordedRow,
-    RecordedView,
-    encodable,
-    model_of,
-    read_result_rows,
-)
+from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView, model_of, read_result_rows
 from tirjudge.records.text import prompt_parts, view_name
+from tirjudge.records.verdicts import JurorVerdict, encodable
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments.messages import conversation_text, is_transcript, response_text

@@ -10,13 +10,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from tirjudge.records.verdicts import (
+    Count,
+    Index,
+    JudgedConfidence,
+    JudgedCriterion,
+    JurorVerdict,
+    Recorded,
+    RecordedReward,
+    RecordedVerdict,
+    Seconds,
+    Text,
+    reward_record,
+    verdict_record,
+)
 from tirjudge.storage.run_folder import JsonObject, read_lines
 from tirjudge_environments import (
     By,
     Call,
-    Criterion,
     JudgeTask,
     Message,
     Refused,
@@ -25,23 +38,11 @@ from tirjudge_environments import (
     Segment,
     ToolCall,
     Trajectory,
-    Unscored,
-    Verdict,
 )
 from tirjudge_environments.messages import conversation_data, response_data, tool_data
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.registry import first_fault
-from tirjudge_environments.tasks import LARGEST_WEIGHT
 from tirjudge_sandbox import Execution, Status
-
-Confidence = Literal["vote-share", "margin"]
-"""Names of the confidences in `tirjudge.judging.abstention`."""
-Text = InstanceOf[str]
-"""A text, which may have lone surrogates, unlike pydantic's own."""
-Index = Annotated[int, Field(ge=0, lt=2**31)]
-Number = int | float
-Count = Annotated[int, Field(ge=0, lt=2**53)]
-Seconds = Annotated[float, Field(ge=0, lt=1e9)]
 
 _PROMPT, _REFERENCE, _TOOLS = "prompt", "reference", "tools"
 """In a program's variables, the row's prompt, its reference answer and its tools."""
@@ -52,20 +53,14 @@ _CUT = {"kept_bytes", "cut_bytes"}
 """Further fields of an execution whose output was cut."""
 
 
-class _Recorded(BaseModel):
-    """A part of a row. Fields of other programs are ignored."""
-
-    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
-
-
-class RecordedFunction(_Recorded):
+class RecordedFunction(Recorded):
     """The name and the arguments of a call."""
 
     name: Text
     arguments: Text
 
 
-class RecordedCall(_Recorded):
+class RecordedCall(Recorded):
     """A call of a tool, in OpenAI's form."""
 
     id: Text
@@ -73,7 +68,7 @@ class RecordedCall(_Recorded):
     function: RecordedFunction
 
 
-class RecordedMessage(_Recorded):
+class RecordedMessage(Recorded):
     """One chat message of the row's prompt or of a transcript, in OpenAI's form."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -89,14 +84,14 @@ class RecordedMessage(_Recorded):
         return Message(self.role, self.content, tuple(calls), self.tool_call_id, self.name)
 
 
-class RecordedTool(_Recorded):
+class RecordedTool(Recorded):
     """A tool that was offered for the responses, in OpenAI's form."""
 
     type: Literal["function"] = "function"
     function: dict[Text, Any]
 
 
-class RecordedPassage(_Recorded):
+class RecordedPassage(Recorded):
     """A part of a dialogue. All passages of a dialogue contain the whole of it except for fence lines."""
 
     kind: Literal["reasoning", "program", "output"]
@@ -132,130 +127,6 @@ class RecordedPassage(_Recorded):
     a value."""
 
 
-class RecordedVerdict(_Recorded):
-    """The verdict of a view, in the row's order of the responses."""
-
-    choice: Index | None
-    tie: bool
-    scores: dict[Text, Number]
-    parsed: dict[Text, Any] = Field(default_factory=dict)
-
-    @property
-    def best(self) -> frozenset[str]:
-        """The indices, as text, of the responses in first place; empty for a tie."""
-        if self.choice is not None or self.tie:
-            return frozenset() if self.tie else frozenset([str(self.choice)])
-        top = max(self.scores.values(), default=0.0)
-        return frozenset(index for index, score in self.scores.items() if score == top)
-
-
-class JudgedCriterion(_Recorded):
-    """The verdict on one criterion of a row."""
-
-    text: Text = ""
-    """Empty in rows written with `--no-texts`."""
-    weight: Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
-    polarity: Literal["positive", "negative"]
-    must_have: bool
-    satisfied: list[Annotated[float, Field(ge=0, le=1)] | None]
-    """For each response 1 or 0, a share from 0 to 1 of a tie, or None without a verdict. A negative criterion
-    is satisfied by a response that does not fulfil it."""
-    scores: list[float | None] | None
-    """For each response its score in the format's range; None if the judge gave none."""
-    satisfied_from: Annotated[float, Field(allow_inf_nan=False)] | None
-    """The lowest score that satisfies; None where the responses were compared."""
-    stop: Text
-    """`verdict`, or why a response has none."""
-    detail: Text = ""
-
-    @classmethod
-    def of(
-        cls,
-        criterion: Criterion,
-        count: int,
-        *,
-        best: Sequence[int],
-        scores: Mapping[int, float],
-        satisfied_from: float | None,
-        stop: str,
-        detail: str = "",
-    ) -> JudgedCriterion:
-        """Return the verdict on `count` responses.
-
-        `satisfied_from` is the lowest score that satisfies, of responses that were shown alone; None for
-        responses that were shown together, of which `best` satisfy. Without `best` there is no verdict.
-        """
-        satisfied: list[float | None] = [None] * count
-        if satisfied_from is not None:
-            found = map(scores.get, range(count))
-            satisfied = [None if score is None else float(score >= satisfied_from) for score in found]
-        elif best:
-            satisfied = [1 / len(best) if index in best else 0.0 for index in range(count)]
-        return cls(
-            text=encodable(criterion.text),
-            weight=criterion.weight,
-            polarity=criterion.polarity,
-            must_have=criterion.must_have,
-            satisfied=satisfied,
-            scores=list(map(scores.get, range(count))) if scores else None,
-            satisfied_from=satisfied_from,
-            stop=str(stop),
-            detail=detail,
-        )
-
-    def without_text(self) -> JudgedCriterion:
-        """Return the verdict without the text, as `--no-texts` records it."""
-        return JudgedCriterion(**self.model_dump(exclude={"text"}))
-
-    @property
-    def criterion(self) -> Criterion:
-        """The criterion, as tasks have it."""
-        return Criterion(text=self.text, weight=self.weight, polarity=self.polarity, must_have=self.must_have)
-
-
-class JurorVerdict(_Recorded):
-    """The verdict of one model of a jury."""
-
-    model: Text
-    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """Weight of its vote."""
-    verdict: Text | None
-    """The letter of the best response, `tie`, or None."""
-    scores: list[float | None] | None = None
-    """For each response its mean score; None if the model gave none."""
-    correct: float | None = None
-    """The credit by the label; None without a label."""
-    stop: Text
-    """`verdict`, or why there is none."""
-    confidence: float | None = None
-    """The confidence that decided whether the next model was asked; None if no model was next."""
-    samples: list[Index]
-    """Numbers of the samples in the row's views that this model gave; empty if the next model was asked, of
-    which the row has the views."""
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
-
-
-class JudgedConfidence(_Recorded):
-    """The confidence by which a verdict was kept or left open."""
-
-    name: Confidence
-    value: float | None
-    """None if the judgment does not have this confidence, such as a margin without scores."""
-    below: float
-    """Verdicts with a lower confidence are left open."""
-    verdict: Text | None
-    """The verdict, also if it was left open."""
-
-
-class RecordedReward(_Recorded):
-    """The reward of a view, or the reason why there is none."""
-
-    total: Number | None
-    unscored: Text = ""
-    parts: dict[Text, Number | None] = Field(default_factory=dict)
-
-
 class LastTurn(NamedTuple):
     """The end of a dialogue."""
 
@@ -264,7 +135,7 @@ class LastTurn(NamedTuple):
     """Hidden thinking."""
 
 
-class Dialogue(_Recorded):
+class Dialogue(Recorded):
     """The facts about one dialogue that the row of a file and an answer share."""
 
     view: Text
@@ -332,7 +203,7 @@ class RecordedView(Dialogue):
         return LastTurn(text, hidden)
 
 
-class RecordedRow(_Recorded):
+class RecordedRow(Recorded):
     """A row of a result file (see `docs/results.md`)."""
 
     id: Text
@@ -452,15 +323,6 @@ def model_of(view: Dialogue, jury: Sequence[JurorVerdict]) -> Text:
     return next((one.model for one in jury if view.sample in one.samples), "")
 
 
-def verdict_credit(best: Sequence[int], label: int) -> float:
-    """Return 1 for the label alone, 1 / k for a tie of k with it, and 0 for another or no verdict.
-
-    `best` holds the candidates that share the first place. The mean over labelled rows is the accuracy that
-    every command prints, under the name of the protocol `verdict`.
-    """
-    return 1 / len(best) if label in best else 0.0
-
-
 def read_result_row(fields: Mapping[str, Any], where: str) -> RecordedRow:
     """Return a row of a result file; raises ValueError, in one line that begins with `where`."""
     try:
@@ -516,23 +378,6 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
         else:
             return None
     return references
-
-
-def verdict_record(verdict: Verdict) -> JsonObject:
-    """Return the record of a verdict; `parsed` is left out if it is empty."""
-    return {
-        "choice": verdict.choice,
-        "tie": verdict.tie,
-        "scores": {str(candidate): score for candidate, score in verdict.scores.items()},
-        **({"parsed": dict(verdict.parsed)} if verdict.parsed else {}),
-    }
-
-
-def reward_record(score: Score) -> JsonObject:
-    """Return the record of a reward, or the reason why there is none."""
-    if isinstance(score, Unscored):
-        return {"total": None, "unscored": score.reason}
-    return {"total": score.total, "parts": dict(score.parts)}
 
 
 def call_record(call: Call) -> JsonObject:
@@ -609,8 +454,3 @@ def _reasoning(text: str) -> Iterator[JsonObject]:
 def _program(call: Call) -> JsonObject:
     record = call_record(call)
     return {"kind": "program", "text": record.pop("source"), **record}
-
-
-def encodable(text: str) -> str:
-    """Escape lone surrogates: a model or a program may write them, and UTF-8 cannot represent them."""
-    return text.encode(errors="backslashreplace").decode()

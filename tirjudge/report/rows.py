@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tirjudge.console_text import printable
-from tirjudge.records.judged_row import JurorVerdict, RecordedPassage, RecordedRow, RecordedView
+from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView
 from tirjudge.records.text import (
     criterion_heading,
     criterion_text,
@@ -28,6 +28,7 @@ from tirjudge.records.text import (
     view_passages,
     view_verdict,
 )
+from tirjudge.records.verdicts import JurorVerdict
 from tirjudge_environments import Response
 from tirjudge_environments.messages import transcript_parts
 from tirjudge_environments.orders import letter

@@ -20,7 +20,7 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.combining import Aggregate, aggregate
 from tirjudge.judging.judgment import Judgment
-from tirjudge.records.judged_row import JudgedCriterion
+from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge.storage.result_file import digest
 from tirjudge_environments import Context, Criterion, JudgeTask, Message, StopReason
 from tirjudge_sandbox import open_sandbox

@@ -17,7 +17,7 @@ from tirjudge.evaluation.scoring import (
     reversed_order,
     section_figures,
 )
-from tirjudge.records.judged_row import verdict_credit
+from tirjudge.records.verdicts import verdict_credit
 from tirjudge.statistics import Mean, SectionMean
 
 _WRONG = "count as wrong"

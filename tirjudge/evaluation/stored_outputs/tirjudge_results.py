@@ -31,7 +31,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     shown,
 )
 from tirjudge.judging.combining import aggregate, highest
-from tirjudge.records.judged_row import JudgedCriterion
+from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.tasks import LARGEST_WEIGHT
 from tirjudge_sandbox import Status
