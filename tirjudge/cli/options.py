@@ -284,7 +284,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     if annotation in (bool, bool | None):
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     if option.further:
-        note += " Repeatable: all models judge every row, and vote."
+        note += " Repeatable: all vote."
     if _is_table(field) or option.further:
         annotation = list[str]
     return inspect.Parameter(

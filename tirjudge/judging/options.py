@@ -123,7 +123,7 @@ class JudgeOptions(SandboxOptions):
     They are keyword arguments of `Judge`. Result files record them, so they never hold a key.
     """
 
-    model: Annotated[str, Option("Model", default="the embedded model", further="jury")] = ""
+    model: Annotated[str, Option("Model", metavar="MODEL", default="the embedded model", further="jury")] = ""
     """Folder, GGUF file, hub id, short name (`smol`), or an endpoint's name of the model."""
     jury: Annotated[tuple[str, ...], Option("Model")] = ()
     """Further models, which judge every row as well; the verdict is the vote of all. Models that are on this

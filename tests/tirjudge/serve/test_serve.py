@@ -49,7 +49,14 @@ def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
     answer = served.judge(question("one", "three", id="row 1"))
     (program,), (view,) = answer.pop("programs"), answer.pop("views")
     told = {"id": "row 1", "format": "pairwise", "verdict": "B", "choice": 1, "scores": None}
-    told |= {"stop": "verdict", "detail": "", "criteria": [], "prompt_tokens": 0, "completion_tokens": 0}
+    told |= {
+        "stop": "verdict",
+        "detail": "",
+        "criteria": [],
+        "jury": [],
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
+    }
     assert answer == told
     shown = {"order": [0, 1], "letters": {"A": 0, "B": 1}, "criterion": None}
     source = "print(len(response_a), len(response_b))\n"
