@@ -124,7 +124,7 @@ class JudgeOptions(SandboxOptions):
     """
 
     model: Annotated[str, Option("Model", metavar="MODEL", default="the embedded model", further="jury")] = ""
-    """Folder, GGUF file, hub id, short name (`smol`), or an endpoint's name of the model."""
+    """Folder, GGUF file, hub id, short name, or endpoint's name."""
     jury: Annotated[tuple[str, ...], Option("Model")] = ()
     """Further models, which judge every row as well; the verdict is the vote of all. Models that are on this
     machine by their name run here, the others at `base_url`."""
