@@ -203,7 +203,7 @@ def jury_text(row: RecordedRow) -> str:
         notes = [f"weight {one.weight:g}"] if one.weight != 1 else []
         notes += [f"confidence {one.confidence:.3g}"] if one.confidence is not None else []
         named = " ".join(filter(None, (one.verdict, scores))) or one.stop
-        parts.append(f"{printable(one.model)} {named}" + (f" ({', '.join(notes)})" if notes else ""))
+        parts.append(printable(f"{one.model} {named}" + (f" ({', '.join(notes)})" if notes else "")))
     return " · ".join(parts)
 
 

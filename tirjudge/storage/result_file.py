@@ -151,8 +151,8 @@ class ResultStream:
     """Results that are written to standard output, one JSON line per row, and cannot be resumed.
 
     `rows` and `failures` return only the last ones, by which a run without any verdict is explained. The
-    rows that name the sources of their responses are in the file `path` as well, which is removed with the
-    stream.
+    rows that name the sources of their responses, and those of a jury, are in the file `path` as well, from
+    which the end of the run is summarised; it is removed with the stream.
     """
 
     failures_path = None
@@ -175,7 +175,7 @@ class ResultStream:
         line = encode_line(row)
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
-        if row.get("sources"):
+        if row.get("sources") or row.get("jury"):
             self._copy.write(line)
             self._copy.flush()
         self._rows.append(dict(row))

@@ -214,3 +214,30 @@ def test_options_that_contradict_a_jury_get_one_line(
     assert line in run.stderr
     assert len(run.stderr.splitlines()) == 1
     assert not endpoint.asked
+
+
+def test_a_jury_writes_to_standard_output(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = voting
+    words = (*asking(endpoint, "one", "two", "three"), "--output", "-")
+    run = invoke("judge", rows(tmp_path), *words, folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert len(run.stdout.splitlines()) == 6
+    assert "is Krippendorff's alpha of 6 rows" in run.stderr
+
+
+def test_names_and_verdicts_of_a_jury_cannot_write_to_the_terminal(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = voting
+    run = invoke("judge", rows(tmp_path), *asking(endpoint, "one", "two", "three"), folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    file = tmp_path / "rows.verdicts.jsonl"
+    (first, *_) = results(file)
+    first["jury"][0] |= {"model": "one\x1b[2J", "verdict": "A\x1b]0;title\x07\nrow r9: B", "stop": "\x1b[31m"}
+    first["jury"][1] |= {"verdict": None, "stop": "\x1b[31m"}
+    write_rows(tmp_path / "forged.jsonl", [first])
+    shown = invoke("show", "forged.jsonl", "r0", folder=tmp_path).stdout
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert not any(line.startswith("row r9") for line in shown.splitlines())
+    assert "jury: one" in shown
