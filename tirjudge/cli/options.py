@@ -202,11 +202,8 @@ def takes_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         model: type[BaseModel] = get_type_hints(command)["options"]
-        fields = {
-            field: info
-            for field, info in model.model_fields.items()
-            if field not in without and field not in _further(model)
-        }
+        left_out = {*without} | _further(model)
+        fields = {field: info for field, info in model.model_fields.items() if field not in left_out}
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
         generated = [_CONFIG, *(_parameter(field_name, field) for field_name, field in fields.items())]

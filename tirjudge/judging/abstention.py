@@ -26,10 +26,10 @@ Votes = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Abstention:
-    """The rule by which verdicts are left open."""
+    """The rule by which verdicts are left open, or the next model of a jury is asked."""
 
     below: float
-    """Verdicts with a lower confidence are left open, and those without one."""
+    """The rule applies to verdicts with a lower confidence, and to those without one."""
     confidence: Confidence = "vote-share"
 
     def apply(self, judged: Judgment) -> Judgment:
@@ -38,13 +38,21 @@ class Abstention:
         The views keep their verdicts, and `confidence.verdict` is the withheld verdict. A judgment of
         one response, which is compared with nothing, and one without a verdict are not changed otherwise.
         """
-        value = confidence_of(judged, self.confidence) if judged.best else None
+        value = self.value(judged)
         held = JudgedConfidence(name=self.confidence, value=value, below=self.below, verdict=judged.verdict)
-        if not judged.best or (value is not None and value >= self.below):
+        if not judged.best or self.is_reached(value):
             return replace(judged, confidence=held)
         reason = f"there is no {self.confidence}" if value is None else f"{self.confidence} {value:.3g}"
         detail = f"left open: {reason}{'' if value is None else f' is below {self.below:g}'}"
         return replace(judged, best=(), stop=StopReason.ABSTAINED, detail=detail, confidence=held)
+
+    def value(self, judged: Judgment) -> float | None:
+        """Return the confidence of a judgment; None without a verdict, and if it does not have this one."""
+        return confidence_of(judged, self.confidence) if judged.best else None
+
+    def is_reached(self, value: float | None) -> bool:
+        """Return whether a confidence is high enough."""
+        return value is not None and value >= self.below
 
 
 def confidence_of(judged: Judgment, name: Confidence) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
-from tirjudge.judging.abstention import Abstention, confidence_of
+from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import by_criteria, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, endpoint_key
@@ -149,46 +149,42 @@ class JudgeEngine:
 
     async def _decided(self, name: str, task: JudgeTask, order: Order | None) -> Judgment:
         """Judge a task by the model, by the vote of all models, or by the first model that is sure enough."""
-        questions = [replace(task, criteria=(criterion,)) for criterion in task.criteria] or [task]
-
-        async def answers(number: int) -> list[Judgment]:
-            return await all_or_none(self._judgment(name, question, order, number) for question in questions)
-
-        def combined(parts: Sequence[Judgment]) -> Judgment:
-            return by_criteria(task, parts, self.options.satisfied_from) if task.criteria else parts[0]
-
         if self._escalation is not None:
-            return await self._escalated(self._escalation, answers, combined)
-        found = await all_or_none(map(answers, range(len(self._models))))
+            return await self._escalated(self._escalation, name, task, order)
+        numbers = range(len(self._models))
+        found = await all_or_none(self._answers(name, task, order, number) for number in numbers)
         if len(found) == 1:
-            return combined(found[0])
+            return self._combined(task, found[0])
         weights = [self.options.vote_weights.get(one.name, 1.0) for one in self._models]
-        voted = [self_consistency(parts, weights) for parts in zip(*found, strict=True)]
-        jury, first = [], 0
-        for model, weight, parts in zip(self._models, weights, found, strict=True):
-            jury.append(_juror(model.name, combined(parts), first, weight))
-            first += self.options.samples
-        return replace(combined(voted), jury=tuple(jury))
+        voted = [self_consistency(answers, weights) for answers in zip(*found, strict=True)]
+        jury = tuple(
+            _juror(model.name, self._combined(task, answers), number * self.options.samples, weight)
+            for number, (model, weight, answers) in enumerate(zip(self._models, weights, found, strict=True))
+        )
+        return replace(self._combined(task, voted), jury=jury)
 
-    async def _escalated(
-        self,
-        rule: Abstention,
-        answers: Callable[[int], Awaitable[list[Judgment]]],
-        combined: Callable[[Sequence[Judgment]], Judgment],
-    ) -> Judgment:
+    async def _escalated(self, rule: Abstention, name: str, task: JudgeTask, order: Order | None) -> Judgment:
         """Ask one model after the other until one is sure enough, or fails."""
         asked: list[JurorVerdict] = []
         for number, model in enumerate(self._models):
-            result = combined(await answers(number))
+            result = self._combined(task, await self._answers(name, task, order, number))
             verdict = _juror(model.name, result, 0)
             if result.stop.unscored or number == len(self._models) - 1:
                 break
-            value = confidence_of(result, rule.confidence) if result.best else None
-            verdict = verdict.model_copy(update={"confidence": value})
-            if value is not None and value >= rule.below:
+            verdict = verdict.model_copy(update={"confidence": rule.value(result)})
+            if rule.is_reached(verdict.confidence):
                 break
             asked.append(verdict.model_copy(update={"samples": []}))
         return replace(result, jury=(*asked, verdict))
+
+    async def _answers(self, name: str, task: JudgeTask, order: Order | None, number: int) -> list[Judgment]:
+        """Return the judgments of one model: on each criterion of a task, or on a task without criteria."""
+        questions = [replace(task, criteria=(criterion,)) for criterion in task.criteria] or [task]
+        return await all_or_none(self._judgment(name, question, order, number) for question in questions)
+
+    def _combined(self, task: JudgeTask, answers: Sequence[Judgment]) -> Judgment:
+        """Combine what `_answers` returns into the judgment of the task."""
+        return by_criteria(task, answers, self.options.satisfied_from) if task.criteria else answers[0]
 
     async def _judgment(self, name: str, task: JudgeTask, order: Order | None, number: int) -> Judgment:
         """Judge a task with at most one criterion by the model of a number."""

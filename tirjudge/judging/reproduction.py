@@ -18,7 +18,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from tirjudge.judging.abstention import confidence_of
+from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.judged_row import (
@@ -412,11 +412,11 @@ def _combined_difference(row: RecordedRow) -> str:
 
 def _confidence_difference(row: RecordedRow, given: JudgedConfidence, combined: Judgment) -> str:
     """Return how a confidence does not follow from the views, or the row's state not from the confidence."""
-    value = given.value
-    now = confidence_of(combined, given.name) if combined.best else None
+    value, rule = given.value, Abstention(given.below, given.name)
+    now = rule.value(combined)
     if (value is None) != (now is None) or (value is not None and now and abs(value - now) > 1e-9):
         return f"the file says {given.name} {value}, and its views together say {now}"
-    is_open = bool(combined.best) and (value is None or value < given.below)
+    is_open = bool(combined.best) and not rule.is_reached(value)
     if is_open != (row.stop == StopReason.ABSTAINED):
         state = "open" if row.stop == StopReason.ABSTAINED else "decided"
         return f"the file says that the row is {state}, and {given.name} is {value} (below {given.below:g})"
