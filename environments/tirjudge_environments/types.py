@@ -29,7 +29,7 @@ class ToolSpec:
 
     name: str
     description: str
-    """What the tool does, for the model that may call it by its `name`."""
+    """The purpose of the tool, which the model reads before it calls the tool by its `name`."""
     parameters: Mapping[str, Any]
     """JSON schema of the arguments."""
 
@@ -64,7 +64,7 @@ class Criterion:
     """One thing that responses are judged by, apart from everything else."""
 
     text: str
-    """What is judged, such as "names the year"."""
+    """A statement that a response fulfils or not, such as "names the year"."""
     weight: float = 1.0
     """Its share of the aggregate, 0 or more."""
     polarity: Literal["positive", "negative"] = "positive"
@@ -277,7 +277,7 @@ class Segment:
 
     by: By
     text: str
-    """What the author wrote; the prefill of a turn belongs to the prompt."""
+    """The text of the author; the prefill of a turn belongs to the prompt."""
     ids: tuple[int, ...] | None = None
     """Its token ids, exactly as sampled; None if the generator returns none."""
     logprobs: tuple[float, ...] | None = None
@@ -344,7 +344,7 @@ class Trajectory:
     prompt_ids: tuple[int, ...] | None
     """The prompt as token ids; None if the generator returns none."""
     segments: tuple[Segment, ...]
-    """What followed the prompt, by the model and the sandbox in turn."""
+    """The segments after the prompt, by the model and the sandbox in turn."""
     calls: tuple[Call, ...]
     """In the order of the requests, including refused ones and those whose sandbox failed."""
     stop: StopReason
@@ -422,7 +422,7 @@ class Question:
     key: str
     """A function of the question, so that a cached answer can be reused."""
     prompt: Prompt
-    """What the other model is asked."""
+    """The question to the other model."""
     readable: Callable[[str], bool] = field(default=lambda answer: True, compare=False)
     """True for an answer that the reward can read; the question is asked again otherwise."""
 

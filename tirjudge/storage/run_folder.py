@@ -166,7 +166,7 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
 
 
 def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the lines of a file. Raises ValueError for one that memory may not hold, as of `/dev/zero`."""
+    """Yield the lines of a file. Raises ValueError for a line too long for memory, such as `/dev/zero` is."""
     for number in count(1):
         line = stream.readline(LONGEST_LINE + 1)
         if len(line) > LONGEST_LINE:

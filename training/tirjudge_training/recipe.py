@@ -145,7 +145,7 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str = ""
-    """What `tirjudge train --list` says about the recipe."""
+    """The line about the recipe in `tirjudge train --list`."""
     run: Literal["never"] | None = None
     """`never` marks a recipe that nobody has run; its values are those of a paper."""
     method: Annotated[str, AfterValidator(_known_method)] = "rl"

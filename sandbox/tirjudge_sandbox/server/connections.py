@@ -177,7 +177,7 @@ def protocol_class(connections: Connections) -> type[H11Protocol]:
         _head: asyncio.TimerHandle | None = None
         _write: asyncio.TimerHandle | None = None
         _unsent = 0
-        """Bytes of the answer, of those that its head announces, that the application has not sent yet."""
+        """Bytes of the announced answer that the application has not sent yet."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)

@@ -141,7 +141,7 @@ class Intake:
     async def _values(self, body: bytes) -> int:
         """Return about how many values a body has, without parsing it. Raises Refused for too many."""
         most = self._limits.body_values
-        # What is inside texts counts too at first, which is wrong only for a body with very much of it.
+        # At first, separators inside texts count too; only bodies with very many of them are counted again.
         values, long = await _counted(body)
         if values <= most and not long:
             return values
