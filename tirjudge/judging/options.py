@@ -129,8 +129,7 @@ class JudgeOptions(SandboxOptions):
     """Further models, which judge every row as well; the verdict is the vote of all. Models that are on this
     machine by their name run here, the others at `base_url`."""
     vote_weights: Annotated[
-        Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]],
-        Option("Judging", name="vote-weight", metavar="MODEL=WEIGHT", default="1"),
+        Mapping[str, float], Option("Judging", name="vote-weight", metavar="MODEL=WEIGHT", default="1")
     ] = Field(default_factory=dict)
     """Weight of a model's vote in a jury. Repeatable."""
     escalate_below: Annotated[float | None, Option("Judging", metavar="X")] = None
@@ -336,9 +335,11 @@ class JudgeOptions(SandboxOptions):
             raise ValueError("--vote-weight and --escalate-below exclude each other: only one model decides")
         if self.note_of and sum(bool(one.base_url) for one in self.jurors) > 1:
             raise ValueError("--note-of is about one model: the endpoint serves several of this jury")
-        for name in self.vote_weights:
+        for name, weight in self.vote_weights.items():
             if name not in names:
                 raise ValueError(f"--vote-weight {name}: there is no such --model")
+            if not 0 < weight < math.inf:
+                raise ValueError(f"--vote-weight {name}={weight:g}: a weight is greater than 0, and finite")
         return self
 
     def prices(self) -> Mapping[str, Price]:

@@ -159,7 +159,7 @@ def test_an_environment_without_verl_is_one_line(
     monkeypatch.setattr(verl_stage, "find_spec", found.get)
     monkeypatch.setattr(verl_stage, "version", found.__getitem__)
     refused = run(launch, "verl", "--recipe", str(write_recipe(tmp_path)), "--output", str(tmp_path / "run"))
-    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert message in refused.stderr
     assert not (tmp_path / "run").exists()
 

@@ -230,8 +230,10 @@ def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
     return note
 
 
-_UNSEEN = {"order", "seed", "consistency", "evidence", "reward", "negative_reward", "format_reward"}
-"""Options of formats that say how rows are ordered and rewarded, and not what the judge sees."""
+_REWARDS = {"consistency", "evidence", "reward", "negative_reward", "format_reward"}
+_NOT_NOTED = {"order", "seed", "further_tools", *_REWARDS}
+"""Options of formats that a note leaves out: the order of a row's responses and its reward, which the judge
+does not see, and the tools besides Python, which every run opens for itself."""
 
 
 def _formats(recipe: Recipe, data: Data) -> dict[str, dict[str, Any]]:
@@ -240,7 +242,7 @@ def _formats(recipe: Recipe, data: Data) -> dict[str, dict[str, Any]]:
     formats: dict[str, dict[str, Any]] = {}
     for name, judge in data.environments.items():
         if isinstance(judge, BaseModel):
-            options = judge.model_dump(mode="json", exclude=_UNSEEN)
+            options = judge.model_dump(mode="json", exclude=_NOT_NOTED)
             format = (judges.get(name) or judges[name.removesuffix(WITHOUT_TOOLS)]).name
             known = formats.setdefault(format, options)
             formats[format] = {key: value for key, value in known.items() if options.get(key) == value}
