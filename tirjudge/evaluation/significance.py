@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,7 @@ def mcnemar(gained: int, lost: int) -> float:
     """
     if not gained + lost:
         return 1.0
-    try:
-        # `scipy.stats` takes 45 MiB more.
-        from scipy.special import bdtr
-    except ModuleNotFoundError:
-        raise ValueError("McNemar's test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
+    bdtr = _distribution("bdtr", "McNemar's test")
     fewer, pairs = min(gained, lost), gained + lost
     # Half of the probability of as few counts: the mean of P(X <= fewer) and P(X < fewer).
     less = bdtr(fewer - 1, pairs, 0.5) if fewer else 0.0
@@ -41,10 +37,7 @@ def clustered_mcnemar(changes: NDArray[np.float64], clusters: NDArray[np.intp]) 
     squares, changed = float(sums @ sums), int((sums != 0).sum())
     if not squares:
         return 1.0
-    try:
-        from scipy.special import stdtr
-    except ModuleNotFoundError:
-        raise ValueError("a clustered test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
+    stdtr = _distribution("stdtr", "a clustered test")
     return float(2 * stdtr(max(1, changed - 1), -abs(float(sums.sum())) / math.sqrt(squares)))
 
 
@@ -53,16 +46,24 @@ def below(values: NDArray[np.float64], limit: float, clusters: NDArray[np.intp] 
 
     Raises ValueError, in one line, without scipy.
     """
-    try:
-        from scipy.special import stdtr
-    except ModuleNotFoundError:
-        raise ValueError("a test of means needs the extra `eval`: pip install 'tirjudge[eval]'") from None
+    stdtr = _distribution("stdtr", "a test of means")
     own = np.arange(len(values)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
     mean = float(values.mean())
     variance, count = clustered_variance((values - mean) / len(values), own.astype(np.intp))
     if not variance or count is None or count < 2:
         return 0.0 if not variance and mean < limit and len(values) > 1 else 1.0
     return float(stdtr(count - 1, (mean - limit) / math.sqrt(variance)))
+
+
+def _distribution(name: str, purpose: str) -> Callable[..., float]:
+    """Return a distribution function of scipy. Raises ValueError, in one line, without scipy."""
+    try:
+        # `scipy.stats` takes 45 MiB more.
+        import scipy.special
+    except ModuleNotFoundError:
+        raise ValueError(f"{purpose} needs the extra `eval`: pip install 'tirjudge[eval]'") from None
+    found: Callable[..., float] = getattr(scipy.special, name)
+    return found
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
