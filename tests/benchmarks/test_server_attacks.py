@@ -15,4 +15,6 @@ async def test_an_honest_caller_is_served_while_another_declares_bodies() -> Non
     server = str(Path(sys.executable).with_name("tirjudge"))
     name, n, *latencies, failed, _, ended = await measured("declared", 0.5, server, one_token=False)
     assert (name, int(n) > 0, failed, ended != "> 40") == ("declared", True, "0", True)
-    assert len(latencies) == 3
+    median, longest, *share = map(float, latencies)
+    assert 0 < median <= longest
+    assert len(share) == 2
