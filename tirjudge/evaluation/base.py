@@ -116,7 +116,10 @@ class JudgedRow:
         response of an RMB set against each loser.
         """
         start = f"{name}="
-        return next((tag.removeprefix(start) for tag in self.tags if tag.startswith(start)), None)
+        for tag in self.tags:
+            if tag.startswith(start):
+                return tag.removeprefix(start)
+        return None
 
     @property
     def samples(self) -> tuple[int, ...]:
@@ -125,7 +128,8 @@ class JudgedRow:
 
     def sample(self, number: int = 0) -> tuple[Vote, ...]:
         """Return the votes of one sample."""
-        return tuple(vote for vote in self.votes if vote.sample == number)
+        # A list comprehension takes half the time of a generator, and every row comes here.
+        return tuple([vote for vote in self.votes if vote.sample == number])
 
 
 def decision(row: JudgedRow) -> tuple[int, ...]:

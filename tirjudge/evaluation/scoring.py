@@ -62,15 +62,16 @@ class UnitsBuilder:
 
     def add(self, id: str, section: str, *values: float, cluster: str = "") -> None:
         """Add a unit with its measures."""
+        place = len(self._ids)
         self._ids.append(id)
         if section not in self._sections:
             self._sections[section] = array("q")
-        self._sections[section].append(len(self._ids) - 1)
+        self._sections[section].append(place)
         self._values.extend(values)
-        if len(self._values) != len(values) * len(self._ids):
+        if len(self._values) != len(values) * (place + 1):
             raise ValueError(f"unit {str(id)!r} has {len(values)} measures, other units have more or fewer")
         if cluster or self._clusters:
-            self._clusters.extend([0] * (len(self._ids) - 1 - len(self._clusters)))
+            self._clusters.extend([0] * (place - len(self._clusters)))
             self._clusters.append(cluster_digest(cluster))
         self._paired = self._paired and not isinstance(id, SummaryId)
 
@@ -104,8 +105,8 @@ class UnitsBuilder:
     def count_outcomes(self, *votes: Vote) -> None:
         """Count ties and missing verdicts among the votes."""
         for vote in votes:
-            if name := _outcome(vote):
-                self.counts[name] += 1
+            if len(vote.best) != 1:
+                self.counts["tie" if vote.best else "no verdict"] += 1
 
 
 def section_figures(units: Units, credits: NDArray[np.float64]) -> dict[str, Mean]:
@@ -151,15 +152,9 @@ def credit(vote: Vote, label: int, *, share_ties: bool) -> float:
     return verdict_credit(vote.best, label)
 
 
-def _outcome(vote: Vote) -> str | None:
-    if vote.tie:
-        return "tie"
-    return None if vote.best else "no verdict"
-
-
 def _ordered(row: JudgedRow, order: tuple[int, ...], name: str) -> Vote:
-    for vote in row.sample():
-        if vote.order == order:
+    for vote in row.votes:
+        if vote.order == order and vote.sample == 0:
             return vote
     if not all(vote.order for vote in row.sample()):
         raise Unscorable(f"the responses of row {row.id!r} were judged one by one, so there is no order")

@@ -8,11 +8,20 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.stored_outputs.base import OTHER, Record, Scale, Unreadable, need_text, shown
+from tirjudge.evaluation.stored_outputs.base import (
+    OTHER,
+    Record,
+    Scale,
+    Unreadable,
+    need_text,
+    prompt_of,
+    shown,
+)
 
 _DRAWS = (0, 1.5)
 _IDENTITY = ("instruction", "input", "dataset", "generator_1")
 """Columns that identify a row, together with the model (`generator_2`): the prompt and the baseline."""
+_JSON = json.JSONEncoder(sort_keys=True)
 _SHOWN = 40
 """Characters of the instruction in a row's id."""
 _PREFERENCE = "preference"
@@ -46,6 +55,7 @@ class AlpacaEval:
             domain=str(row.get("dataset") or ""),
             tags=(f"model={row['generator_2']}",) if row.get("generator_2") else (),
             extras={"preference": _preference(row)},
+            cluster=prompt_of(row),
         )
 
 
@@ -54,7 +64,7 @@ ALPACA_EVAL = AlpacaEval()
 
 def _id(row: Record) -> str:
     """Return the start of the instruction, and a digest of everything that identifies the row."""
-    identity = json.dumps([row.get(name) or "" for name in _IDENTITY], sort_keys=True)
+    identity = _JSON.encode([row.get(name) or "" for name in _IDENTITY])
     digest = blake2b(identity.encode(), digest_size=8).hexdigest()
     return f"{' '.join(need_text(row, 'instruction')[:_SHOWN].split())} #{digest}"
 

@@ -99,7 +99,9 @@ def prompt_of(row: Record) -> str:
     found = next((row[name] for name in _PROMPTS if row.get(name)), None)
     if found is None:
         return ""
-    return json.dumps([found, row.get("input")], default=str)
+    given = row.get("input")
+    # Most prompts are a text alone, and a text that looks like JSON is no other row's list.
+    return found if isinstance(found, str) and given is None else json.dumps([found, given], default=str)
 
 
 def wrong_column(shape: TypeAdapter[Any], row: Record) -> str:

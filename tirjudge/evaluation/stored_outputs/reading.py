@@ -302,9 +302,11 @@ class _Scales:
         for scale, counts, first in self._counts:
             for value in scale.values(row.fields):
                 number = _kind(value)
-                if number is not None:
-                    counts[number] += 1
-                    first.setdefault(number, row.where)
+                if number is None:
+                    continue
+                counts[number] += 1
+                if number not in first:
+                    first[number] = row.where
 
     def check(self) -> None:
         """Raise ValueError for a column whose numbers are on another scale."""
@@ -380,14 +382,13 @@ def _check(judged: JudgedRow) -> None:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     seen: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+    largest = -1 if judged.label is None else judged.label
     for vote in judged.votes:
         if vote.order and seen.setdefault((vote.order, vote.sample), vote.best) != vote.best:
             raise ValueError("two different verdicts on the same order and sample")
-    labels = () if judged.label is None else (judged.label,)
-    shown = (index for vote in judged.votes for index in (*vote.best, *vote.order, *vote.scores))
-    for index in (*labels, *shown):
-        if index >= judged.candidates:
-            raise ValueError(f"candidate {index} of {judged.candidates}")
+        largest = max(largest, *vote.best, *vote.order, *vote.scores, -1)
+    if largest >= judged.candidates:
+        raise ValueError(f"candidate {largest} of {judged.candidates}")
 
 
 def _recorded_benchmark(path: Path) -> str:
