@@ -15,18 +15,29 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.alternative_annotators import PASSES
-from tirjudge.evaluation.calibration import LEAST_SCORED
+from tirjudge.evaluation.calibration import LEAST_SCORED, CalibratedRow, aurc, curve
 from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
 from tirjudge.evaluation.protocols.win_rate import bradley_terry
-from tirjudge.evaluation.raters import ORDINAL, alpha, correlation
-from tirjudge.evaluation.significance import below, clustered_mcnemar, false_discoveries, mcnemar
-from tirjudge.statistics import Estimator, Fitted, Mean, OfTable, Proportion, SectionMean, difference_interval
+from tirjudge.evaluation.raters import ORDINAL, alpha, correlation, scott_pi
+from tirjudge.evaluation.significance import below, clustered_mcnemar, false_discoveries, holm, mcnemar
+from tirjudge.statistics import (
+    Estimator,
+    Fitted,
+    Mean,
+    OfTable,
+    Proportion,
+    SectionMean,
+    difference_interval,
+    paired_difference,
+    unpaired_interval,
+)
 
 Values = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -94,8 +105,10 @@ def cases() -> Iterator[Case]:
     yield from comparisons()
     yield from tables()
     yield from against_people()
+    yield from confidences()
     yield from ratings()
     yield from who_won()
+    yield from several_runs()
 
 
 def shares() -> Iterator[Case]:
@@ -129,12 +142,12 @@ def clusters() -> Iterator[Case]:
     for groups, size in ((200, 4), (40, 10), (50, 10), (30, 3)):
         codes = np.repeat(np.arange(groups), size)
         total = groups * size
-        for rate in (0.7, 0.9):
+        for rate, alike in product((0.7, 0.9, 0.95, 0.98), (0.05, 0.3, 0.8)):
             yield Case(
-                f"accuracy {rate:g}, {groups} prompts of {size} rows",
+                f"accuracy {rate:g}, {groups} prompts of {size} rows, correlation {alike:g}",
                 rate,
-                lambda draw, groups=groups, size=size, rate=rate, codes=codes: Mean(
-                    beta_clusters(draw, groups, size, rate, 0.3)
+                lambda draw, groups=groups, size=size, rate=rate, codes=codes, alike=alike: Mean(
+                    beta_clusters(draw, groups, size, rate, alike)
                 ).interval(len(codes), codes),
             )
 
@@ -277,7 +290,11 @@ def against_people() -> Iterator[Case]:
                     mixed = draw.permutation(len(people)) if size > 1 else np.arange(len(people))
                     people, said, codes = people[mixed], said[mixed], codes[mixed]
                     return prediction_powered(
-                        "", _WIN[people[:labels]], _WIN[said[:labels]], _WIN[said[labels:]], codes
+                        "",
+                        _WIN[people[:labels]],
+                        _WIN[said[:labels]],
+                        _WIN[said[labels:]],
+                        codes if size > 1 else None,
                     ).interval
 
                 yield Case(
@@ -332,6 +349,64 @@ def _repeated(draw: np.random.Generator, shares: Values, groups: int, size: int)
     own = draw.choice(shares.size, (groups, size), p=shares.ravel())
     same = draw.random((groups, size)) < (0.3**0.5 if size > 1 else 0)
     return np.where(same, draw.choice(shares.size, (groups, 1), p=shares.ravel()), own).ravel()
+
+
+def confidences() -> Iterator[Case]:
+    """Yield AURC of a confidence with three values, and kappa, Scott's pi and alpha of rows in prompts."""
+    shown, right = np.array([0.5, 0.7, 1.0]), np.array([0.6, 0.7, 0.9])
+    large = np.arange(300_000) % 3
+    truth = aurc(shown[large], (np.arange(300_000) // 3 % 100 >= 100 * right[large]).astype(float))
+    for groups, size in ((30, 1), (100, 1), (200, 1), (2000, 1), (100, 5)):
+        yield Case(
+            f"area under risk and coverage, {groups} prompts of {size} rows",
+            truth,
+            lambda draw, groups=groups, size=size: _area(draw, groups, size, shown, right),
+        )
+    shares = _PEOPLE["as PandaLM"]
+    coefficients: dict[str, Callable[[Values], float]] = {"kappa": cohen_kappa, "Scott's pi": scott_pi}
+    for groups, size in ((30, 5), (100, 5), (100, 1), (500, 1)):
+        codes = np.arange(groups).repeat(size)
+        for name, function in coefficients.items():
+
+            def figure(
+                draw: np.random.Generator,
+                groups: int = groups,
+                size: int = size,
+                function: Callable[[Values], float] = function,
+                codes: NDArray[np.intp] = codes,
+            ) -> Interval:
+                gold, said = np.divmod(_repeated(draw, shares, groups, size), 3)
+                table = confusion(gold.astype(float), said.astype(float))
+                return OfTable(function, *table).interval(len(codes), codes)
+
+            yield Case(f"{name} as PandaLM, {groups} prompts of {size} rows", function(shares), figure)
+
+        def nominal(draw: np.random.Generator, groups: int = groups, size: int = size) -> Interval:
+            pair = np.divmod(_repeated(draw, shares, groups, size), 3)
+            codes = np.arange(groups).repeat(size)
+            return alpha(np.array(pair, dtype=float), "nominal").interval(len(codes), codes)
+
+        # Of two raters of many rows, alpha is Scott's pi.
+        yield Case(f"nominal alpha, {groups} prompts of {size} rows", scott_pi(shares), nominal)
+
+
+def _area(draw: np.random.Generator, groups: int, size: int, shown: Values, right: Values) -> Interval:
+    kinds = draw.integers(len(shown), size=groups * size)
+    if size > 1:  # Rows of a prompt are alike.
+        kinds = np.where(draw.random(groups * size) < 0.5, kinds, draw.integers(3, size=groups).repeat(size))
+    rows = [
+        CalibratedRow(
+            id=str(number),
+            decision=int(draw.random() < right[kind]),
+            people=(1,),
+            gold=1,
+            confidence=float(shown[kind]),
+            votes=(),
+            cluster=str(number // size),
+        )
+        for number, kind in enumerate(kinds)
+    ]
+    return curve(rows, seed=int(draw.integers(2**31))).interval
 
 
 def ratings() -> Iterator[Case]:
@@ -408,6 +483,14 @@ def who_won() -> Iterator[Case]:
                 truth,
                 lambda draw, groups=groups, shown=shown: _ranked(draw, groups, shown, 4),
             )
+    for groups, size in ((30, 1), (100, 1), (2000, 1), (30, 4), (100, 4)):
+        rows = f"{groups} prompts of {size} rows"
+        yield Case(f"win rate, {rows}", 0.6, lambda draw, one=groups, size=size: _won(draw, one, size))
+        yield Case(
+            f"shown first wins, {rows}",
+            0.55,
+            lambda draw, one=groups, size=size: _first_shown(draw, one, size),
+        )
     for n in (30, 100, 200, 2000):
         yield Case(f"length of winners to losers, n = {n}", 1.2, lambda draw, n=n: _lengths(draw, n))
         yield Case(
@@ -415,6 +498,55 @@ def who_won() -> Iterator[Case]:
             0,
             p_value=lambda draw, n=n: clustered_mcnemar(_before_and_after(draw, n), np.arange(n)),
         )
+
+
+def _won(draw: np.random.Generator, groups: int, size: int) -> Interval:
+    """Return the interval of a source in half of the rows, which wins 50 % of them and ties in 20 %."""
+    shares = np.array([0.5, 0.2, 0.3])
+    credits = np.array([1.0, 0.5, 0.0])[_repeated(draw, shares, groups, size)]
+    places = np.flatnonzero(draw.random(groups * size) < 0.5)
+    codes = np.arange(groups).repeat(size)
+    return Mean(credits[places], places=places).interval(len(codes), codes)
+
+
+def _first_shown(draw: np.random.Generator, groups: int, size: int) -> Interval:
+    """Return the interval of the share of verdicts for the place shown first, of two verdicts on a row."""
+    rows = groups * size
+    shown = _repeated(draw, np.array([0.15, 0.6, 0.25]), groups, size).astype(float)
+    decided = np.where(draw.random(rows) < 0.1, 0.0, 2.0)
+    return Mean(shown * (decided > 0), decided).interval(rows, np.arange(groups).repeat(size))
+
+
+def several_runs() -> Iterator[Case]:
+    """Yield comparisons of a first run with three others, of unpaired summaries, and of attacked rows."""
+    for n in (30, 100, 200, 2000):
+
+        def smallest(draw: np.random.Generator, n: int = n) -> float:
+            first, *others = (draw.random((4, n)) < 0.7).astype(float)
+            return min(holm([_mcnemar(one - first) for one in others]))
+
+        yield Case(f"any of three tests by Holm, n = {n}", 0, p_value=smallest)
+
+        def unpaired(draw: np.random.Generator, n: int = n) -> Interval:
+            one, other = ((draw.random(size) < rate).astype(float) for size, rate in ((n, 0.6), (2 * n, 0.8)))
+            return unpaired_interval(Mean(one), Mean(other), (n, 2 * n))
+
+        yield Case(f"difference of independent runs, n = {n} and {2 * n}", 0.2, unpaired)
+        for up, down in ((0.05, 0.02), (0.3, 0.1)):
+
+            def flips(draw: np.random.Generator, n: int = n, up: float = up, down: float = down) -> Interval:
+                gained, lost, _ = draw.multinomial(n, [up, down, 1 - up - down])
+                return paired_difference(int(gained), int(lost), n)[1]
+
+            yield Case(f"net flips of an attack, {up:.0%} and {down:.0%}, n = {n}", up - down, flips)
+
+        def apart(draw: np.random.Generator, n: int = n) -> Interval:
+            judge = draw.choice([1.0, 2, 3, 4, 5], n, p=[0.02, 0.03, 0.1, 0.25, 0.6])
+            people = np.clip(judge - draw.choice([0, 1, 2], n, p=[0.6, 0.3, 0.1]), 1, 5)
+            return Mean(judge - people, is_share=False).interval(n)
+
+        # 2 % of the judge's ratings are 1, which no person lowers, and 3 % are 2, lowered by at most 1.
+        yield Case(f"judge minus people, n = {n}", 0.98 * 0.5 - 0.03 * 0.1, apart)
 
 
 def _ranked(draw: np.random.Generator, groups: int, shown: int, size: int = 1) -> Interval:

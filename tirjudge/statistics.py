@@ -25,6 +25,8 @@ LEAST_ROWS = 10
 """A section with fewer rows gives no interval to the mean that it is part of."""
 LEAST_CLUSTERS = 20
 """Clusters below which no number has an interval: simulated, it would be far too narrow or too wide."""
+_PRIOR_CLUSTERS = 2
+"""Clusters that as many informative clusters outweigh in an estimate of how alike rows of a cluster are."""
 LEAST_OF_CLASS = 20
 """A class with fewer rows gives no interval to F1, kappa and other numbers of a table of classes."""
 
@@ -193,13 +195,28 @@ class Mean:
         kinds, codes = np.unique(own, return_inverse=True)
         if len(kinds) == len(own):
             return Proportion.of_rows(self.credits, self.trials)
-        right, total = (np.bincount(codes, weights=one) for one in (self.credits, trials))
-        # One right and one wrong row are added, as in `of_rows`, so that no variance is 0.
-        rate = (right.sum() + 1) / (total.sum() + 2)
-        errors = float(((right - rate * total) ** 2).sum()) * len(kinds) / max(1, len(kinds) - 1)
-        effect = (errors + (1 - rate) ** 2 + rate**2) / ((total.sum() + 2) * rate * (1 - rate))
-        effective = float(total.sum() / effect)
+        right: NDArray[np.float64] = np.bincount(codes, weights=self.credits).astype(np.float64)
+        total: NDArray[np.float64] = np.bincount(codes, weights=trials).astype(np.float64)
+        # One right and one wrong unit are added, as in `of_rows`, so that no variance is 0: first rows, which
+        # give a design effect, and then units of as many rows as that effect. Where few clusters have errors,
+        # or successes, the effect is hardly known, and the mean size of a cluster takes its place.
+        size = float(total.sum()) / len(kinds)
+        informative = min((right > 0).sum(), (right < total).sum())
+        known = min(size, max(1.0, _design_effect(right, total, 1.0)))
+        added = (informative * known + _PRIOR_CLUSTERS * size) / (informative + _PRIOR_CLUSTERS)
+        effective = float(total.sum()) / _design_effect(right, total, added)
         return Proportion(float(right.sum()), int(total.sum()), effective, clusters=len(kinds))
+
+
+def _design_effect(right: NDArray[np.float64], total: NDArray[np.float64], added: float) -> float:
+    """Return how many times the variance of a rate is that of independent rows.
+
+    `right` and `total` count the rows of each cluster, and `added` right and as many wrong rows join them.
+    """
+    rate = float(right.sum() + added) / float(total.sum() + 2 * added)
+    errors = float(((right - rate * total) ** 2).sum()) * len(total) / max(1, len(total) - 1)
+    errors += added**2 * ((1 - rate) ** 2 + rate**2)
+    return errors / (float(total.sum() + 2 * added) * rate * (1 - rate))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -296,8 +296,10 @@ def _variance(over: str, repeated: Iterable[tuple[CalibratedRow, Sequence[int]]]
 
 def _rate(outcomes: Sequence[tuple[CalibratedRow, bool]]) -> Proportion:
     """Return the share of rows with this outcome, with the interval of their clusters."""
-    found = np.array([one for _, one in outcomes], dtype=np.float64)
-    return Mean(found).proportion(clusters_of([row for row, _ in outcomes]))
+    clusters = clusters_of([row for row, _ in outcomes])
+    if clusters is None:
+        return Proportion(sum(one for _, one in outcomes), len(outcomes))
+    return Mean(np.array([one for _, one in outcomes], dtype=np.float64)).proportion(clusters)
 
 
 def _by_sample(row: CalibratedRow) -> list[int]:
@@ -341,7 +343,7 @@ class Curve:
     aurc: float
     """Area under the curve: the mean of the risk over all numbers of kept verdicts; lower is better."""
     interval: tuple[float, float]
-    """95 % interval of AURC: percentiles of the bootstrap over rows."""
+    """95 % interval of AURC: percentiles of the bootstrap over rows or clusters; nan for fewer than 100."""
     random: float
     """AURC of a confidence that says nothing: the risk of all verdicts."""
     best: float
@@ -383,14 +385,22 @@ def curve(rows: Sequence[CalibratedRow], *, seed: int) -> Curve:
     confidence, wrong = _ordered(rows)
     if not len(confidence):
         raise ValueError("no labelled row has a verdict with this confidence")
-    draws = np.random.default_rng(seed).integers(len(wrong), size=(RESAMPLES, len(wrong)))
-    areas = [aurc(confidence[draw], wrong[draw]) for draw in draws]
+    clusters = clusters_of([row for row in rows if _is_ordered(row)])
+    units = np.arange(len(wrong)) if clusters is None else clusters
+    members = np.split(np.argsort(units, kind="stable"), np.cumsum(np.bincount(units))[:-1])
+    interval = math.nan, math.nan
+    if len(members) >= LEAST_RANKED:
+        draws = np.random.default_rng(seed).integers(len(members), size=(RESAMPLES, len(members)))
+        drawn = (
+            draws if clusters is None else (np.concatenate([members[one] for one in draw]) for draw in draws)
+        )
+        interval = central_interval([aurc(confidence[one], wrong[one]) for one in drawn])
     return Curve(
         points=tuple(points(rows)),
         n=len(rows),
         ordered=len(wrong),
         aurc=aurc(confidence, wrong),
-        interval=central_interval(areas),
+        interval=interval,
         random=float(wrong.mean()),
         best=aurc(-wrong, wrong),
     )
@@ -402,6 +412,8 @@ def points(rows: Sequence[CalibratedRow]) -> list[Point]:
     order = np.argsort(-confidence, kind="stable")
     values, total = confidence[order], np.cumsum(wrong[order])
     ends = np.flatnonzero(np.append(np.diff(values) != 0, True)[: len(values)])
+    if clusters_of(rows) is not None:
+        return [point(rows, float(values[end])) for end in ends]
     return [
         Point(
             float(values[end]),
@@ -414,10 +426,9 @@ def points(rows: Sequence[CalibratedRow]) -> list[Point]:
 
 def point(rows: Sequence[CalibratedRow], threshold: float) -> Point:
     """Return coverage and risk of a threshold."""
-    confidence, wrong = _ordered(rows)
-    kept = confidence >= threshold
-    count = int(kept.sum())
-    return Point(threshold, Proportion(count, len(rows)), Proportion(float(wrong[kept].sum()), count))
+    is_kept = [_is_ordered(row) and (row.confidence or 0.0) >= threshold for row in rows]
+    outcomes = [(row, row.decision != row.gold) for row, one in zip(rows, is_kept, strict=True) if one]
+    return Point(threshold, _rate(list(zip(rows, is_kept, strict=True))), _rate(outcomes))
 
 
 def aurc(confidence: Values, wrong: Values) -> float:
@@ -460,12 +471,14 @@ def chosen_and_verified(rows: Sequence[CalibratedRow], target: float, *, seed: i
         target=target,
         chosen=chosen,
         verified=None if chosen is None else point(second, chosen.threshold),
-        lowest=min(known, key=lambda one: one.risk.interval[1]),
+        lowest=min(known, key=lambda one: (math.isnan(one.risk.interval[1]), one.risk.interval[1])),
     )
 
 
 LEAST_SCORED = 50
 """Rows, or clusters of rows, below which the Brier score has no interval."""
+LEAST_RANKED = 100
+"""Rows, or clusters of rows, below which AURC has no interval."""
 _BINS = 10
 """Intervals of equal width between 0 and 1, over which the calibration error is summed."""
 

@@ -24,6 +24,8 @@ LEAST_LABELLED = 50
 """Labelled rows, and clusters of labelled rows, below which a corrected mean has no interval."""
 LEAST_OF_EACH = 15
 """Labelled rows that must differ from the most frequent value, below which there is no interval."""
+LEAST_CLUSTERS_OF_EACH = 30
+"""The same for clusters of labelled rows, in which a value may occur several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +117,18 @@ def prediction_powered(
 
 
 def _fault(people: Values, clusters: NDArray[np.intp] | None) -> str:
-    units = len(people) if clusters is None else int(clusters.max()) + 1
-    if units < LEAST_LABELLED:
-        kind = "rows" if clusters is None else "clusters"
+    own = np.arange(len(people)) if clusters is None else clusters
+    kind = "rows" if clusters is None else "clusters"
+    if len(np.unique(own)) < LEAST_LABELLED:
         return f"fewer than {LEAST_LABELLED} labelled {kind}"
-    different = len(people) - int(np.unique(people, return_counts=True)[1].max())
-    if different < LEAST_OF_EACH:
+    values, counts = np.unique(people, return_counts=True)
+    different = len(np.unique(own[people != values[counts.argmax()]]))
+    if clusters is None and different < LEAST_OF_EACH:
         return f"fewer than {LEAST_OF_EACH} labels differ from the most frequent one"
+    if clusters is not None and different < LEAST_CLUSTERS_OF_EACH:
+        return (
+            f"fewer than {LEAST_CLUSTERS_OF_EACH} clusters have labels that differ from the most frequent one"
+        )
     return ""
 
 

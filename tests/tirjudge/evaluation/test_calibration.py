@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 from pathlib import Path
@@ -96,6 +97,20 @@ def test_coverage_and_risk_count_the_kept_verdicts(drawn: list[tuple[int, float 
         assert (found.coverage.successes, found.coverage.n) == (len(kept), len(drawn))
         assert (found.risk.successes, found.risk.n) == (sum(one != 0 for one in kept), len(kept))
         assert found == point(rows, found.threshold)
+
+
+def test_rows_of_a_cluster_are_one_row_of_the_curve() -> None:
+    """A hundred rows, each ten times in a cluster, have the intervals of a hundred rows."""
+    draw = Random(2)
+    rows = [row(str(n), int(draw.random() < 0.3), 0, draw.randrange(3) / 2) for n in range(100)]
+    repeated = [replace(one, id=f"{one.id}-{n}", cluster=one.id) for one in rows for n in range(10)]
+    once, found = curve(rows, seed=1), curve(repeated, seed=1)
+    assert found.aurc == pytest.approx(once.aurc, abs=0.01)
+    assert found.interval == pytest.approx(once.interval, abs=0.01)
+    for single, many in zip(once.points, found.points, strict=True):
+        for one, other in (single.risk, many.risk), (single.coverage, many.coverage):
+            assert other.interval == pytest.approx(one.interval, abs=0.015)
+    assert np.isnan(curve(rows[:99], seed=1).interval).all()
 
 
 def test_a_threshold_is_chosen_on_one_half_and_verified_on_the_other() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,14 @@ def test_rows_that_are_repeated_in_a_cluster_tell_nothing_new() -> None:
     assert twice.value == pytest.approx(once.value, abs=1e-3)
     widths = [one.interval[1] - one.interval[0] for one in (once, twice)]
     assert widths[1] == pytest.approx(widths[0], rel=0.01)
+    # Thirty clusters with an unusual label are enough, and as many labels of 29 clusters are not.
+    for clusters, fault in (30, ""), (29, "fewer than 30 clusters have labels that differ"):
+        usual = [replace(one, gold=0, people=(0,)) for one in [*rows[:100], *rows[:100]]]
+        unusual = [
+            replace(one, gold=1, people=(1,), cluster=f"u{n % clusters}") for n, one in enumerate(rows[:60])
+        ]
+        assert corrected([*usual, *unusual], rows[200:])[0].fault.startswith(fault)
+        assert bool(corrected([*usual, *unusual], rows[200:])[0].fault) == bool(fault)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,10 @@ def test_scores_with_many_levels_are_correlated(tmp_path: Path) -> None:
     assert found["Spearman"] == pytest.approx(spearmanr(chosen, rejected).statistic)
     assert found["Kendall"] == pytest.approx(kendalltau(chosen, rejected).statistic)
     assert found["full"]["Kendall"]["low"] < found["Kendall"] < found["full"]["Kendall"]["high"]
+    few = write_rows(tmp_path / "few.jsonl", rows[:99])
+    found = figures(few, "--column", "rating=chosen_reward", "--column", "label=reject_reward")
+    assert found["full"]["Kendall"]["no_interval"] == "fewer than 100 rows"
+    assert found["full"]["Spearman"]["low"] is None
 
 
 def test_several_ratings_of_a_response_are_samples(tmp_path: Path) -> None:

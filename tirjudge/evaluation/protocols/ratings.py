@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figure, Figures, JudgedRow, ProtocolCard, Units, Unscorable
-from tirjudge.evaluation.raters import ORDINAL, alpha, correlation, rank_correlation, tau
+from tirjudge.evaluation.raters import LEAST_RATED, ORDINAL, alpha, correlation, rank_correlation, tau
 from tirjudge.evaluation.scoring import UnitsBuilder
 from tirjudge.statistics import Mean, OfTable, Statistic
 
@@ -87,8 +87,9 @@ def _beside_people(judge: Values, people: Values) -> dict[str, Figure]:
             errors[places] = counted.influence(len(own))
             found[name] = correlation(counted.value, len(own), errors)
     else:
-        found["Spearman"] = Statistic(rank_correlation(own, mean), len(own))
-        found["Kendall"] = Statistic(tau(own, mean), len(own))
+        fault = f"fewer than {LEAST_RATED} rows" if len(own) < LEAST_RATED else ""
+        found["Spearman"] = Statistic(rank_correlation(own, mean), len(own), fault)
+        found["Kendall"] = Statistic(tau(own, mean), len(own), fault)
     everybody = np.vstack([judge, people])
     if len(np.unique(everybody[~np.isnan(everybody)])) <= _MOST_LEVELS:
         found["alpha of judge and people"] = alpha(everybody, "ordinal")
