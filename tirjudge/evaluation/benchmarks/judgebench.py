@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from tirjudge.evaluation.base import JudgedRow, Vote
@@ -27,6 +28,7 @@ _SECTIONS = {
 }
 
 
+@lru_cache(maxsize=100)
 def section_of(source: str) -> str:
     """Return knowledge, reasoning, math or coding for a JudgeBench row's `source`, otherwise the source."""
     return next((section for start, section in _SECTIONS.items() if source.startswith(start)), source)
@@ -146,8 +148,19 @@ def _vote(judgment: Any, order: tuple[int, int]) -> Vote:
             raise Unreadable(f"judgments: response is {shown(text)}, not a text")
         decision = stored.get("decision")
         places = read_verdict(text, decision if isinstance(decision, str) else None)
-    best = tuple(sorted(order[place] for place in places))
-    return Vote(best=best, order=order, scores=scores, stop="verdict" if best else "malformed")
+    if scores:
+        return Vote(best=_candidates(places, order), order=order, scores=scores, stop="verdict")
+    return _vote_on(places, order)
+
+
+@lru_cache(maxsize=100)
+def _vote_on(places: tuple[int, ...], order: tuple[int, int]) -> Vote:
+    """Return a vote without scores, of which there are few different ones."""
+    return Vote(best=_candidates(places, order), order=order, stop="verdict" if places else "malformed")
+
+
+def _candidates(places: tuple[int, ...], order: tuple[int, int]) -> tuple[int, ...]:
+    return tuple(sorted(order[place] for place in places))
 
 
 def _object(value: Any, column: str) -> Mapping[str, Any]:

@@ -184,7 +184,8 @@ def consistently_right(votes: tuple[Vote, Vote], label: int) -> bool:
 
 def net_right(votes: tuple[Vote, Vote], label: int) -> bool:
     """Return True for more votes for the label than against it; ties and missing verdicts are neither."""
-    return sum((vote.choice == label) - (vote.choice not in (label, None)) for vote in votes) > 0
+    first, second = (vote.choice for vote in votes)
+    return (first == label) + (second == label) > (first not in (label, None)) + (second not in (label, None))
 
 
 @dataclass(frozen=True, slots=True)
