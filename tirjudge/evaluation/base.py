@@ -27,6 +27,8 @@ SOURCES, LENGTHS = "sources", "lengths"
 """Keys of a row's extras: the name of each response's source, and the number of its characters."""
 JURY = "jury"
 """Key of a row's extras: for each model of a jury that voted, the candidates that it put in first place."""
+JUDGE = "judge"
+"""Key of a row's extras: the name of the model that judged it."""
 LEFT_OPEN = "left open"
 """Key of a row's extras: True if its verdict was left open for a low confidence."""
 

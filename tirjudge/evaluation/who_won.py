@@ -15,6 +15,7 @@ from tirjudge.evaluation.protocols.win_rate import (
     FIRST_SHOWN,
     LONGER,
     ONE_PLACE,
+    OWN_FAMILY,
     STRENGTH_OF,
     WIN_RATE,
     WIN_RATE_OF,
@@ -47,6 +48,8 @@ class WhoWon:
     chance: float
     """The same share by chance: 1 / k of k responses; nan without verdicts."""
     one_place: bool
+    own_family: Estimate | None
+    """Wins that the judge gives to its own family minus those of the labels, a share; None without both."""
     longer: Estimate | None
     """Share of decided rows that the longest response won; None without texts."""
     winner_length: float
@@ -83,6 +86,7 @@ class WhoWon:
             first_shown=found.get(FIRST_SHOWN),
             chance=float(chances.sum() / votes.sum()) if votes.any() else math.nan,
             one_place=scored.units.counts[ONE_PLACE] > 0,
+            own_family=found.get(OWN_FAMILY),
             longer=found.get(LONGER),
             winner_length=float(winner),
             loser_length=float(loser),
@@ -105,6 +109,7 @@ class WhoWon:
             ],
             "first_shown_wins": _record(self.first_shown),
             "first_shown_by_chance": None if math.isnan(self.chance) else self.chance,
+            "own_family": _record(self.own_family),
             "longer_wins": _record(self.longer),
             "winner_characters": None if math.isnan(self.winner_length) else self.winner_length,
             "loser_characters": None if math.isnan(self.loser_length) else self.loser_length,
@@ -140,6 +145,12 @@ class WhoWon:
             )
         elif self.one_place:
             yield "position", "unknown: every source was always shown at the same place (--order both)"
+        if self.own_family is not None:
+            value, bounds = 100 * self.own_family.value, ""
+            if not math.isnan(self.own_family.low):
+                bounds = f" [{100 * self.own_family.low:+.1f}, {100 * self.own_family.high:+.1f}]"
+            about = f"points of wins that labels do not give, n = {self.own_family.n} rows"
+            yield "own", f"the judge gives models whose names begin like its own {value:+.1f}{bounds} {about}"
         if self.longer is not None:
             means = f"winners {self.winner_length:.0f} characters, losers {self.loser_length:.0f}"
             yield "length", f"the longer wins {_share(self.longer)} of {self.longer.n} rows; mean of {means}"

@@ -20,9 +20,10 @@ from statsmodels import api
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
-from tirjudge.evaluation.base import LENGTHS, SOURCES, JudgedRow, Unscorable, Vote
+from tirjudge.evaluation.base import JUDGE, LENGTHS, SOURCES, JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.scoring import score
+from tirjudge.evaluation.who_won import WhoWon
 
 HABITS = ("long",) * 28 + ("short",) * 12 + ("first",) * 8
 """The longer response wins, the shorter one, or the one shown first, which is a tie over both orders."""
@@ -106,6 +107,24 @@ def test_a_run_to_standard_output_names_who_won_as_well(
             assert json.loads(done.stderr[done.stderr.index("{") :])["who_won"] == judged
         else:
             assert "who won   gpt_answer 66.7% [" in done.stderr
+
+
+def test_a_judge_that_prefers_its_own_family_is_told_so(endpoint: EndpointServer, tmp_path: Path) -> None:
+    endpoint.script = choosing
+    rows = [
+        {"prompt": f"{n}. Prefer long", "responses": ["a long answer", "brief"], "label": "AB"[n % 4 == 0]}
+        | {"model_a": "Model-7B", "model_b": "other"}
+        for n in range(40)
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    words = ("--pairwise", "rows.jsonl", "--column", "sources=model_a,model_b", "--no-tools")
+    words += ("--model", "owner/model-x", "--base-url", endpoint.url)
+    done = judge(tmp_path, *words, "--output", "out.jsonl")
+    line = "own       the judge gives models whose names begin like its own +25.0 ["
+    assert line in done.stdout
+    assert "points of wins that labels do not give, n = 40 rows" in done.stdout
+    invoke("report", "out.jsonl", "-o", "page.html", folder=tmp_path)
+    assert "Own: the judge gives" in (tmp_path / "page.html").read_text()
 
 
 def test_a_source_that_is_always_first_tells_nothing_about_the_position(
@@ -229,6 +248,52 @@ def test_the_ranking_of_pandalms_models_has_the_strengths_and_errors_of_statsmod
         assert found.value == pytest.approx(share, abs=1e-6)
         bounds = np.log(share / (1 - share)) + np.array([-1, 1]) * stats.t.ppf(0.975, count - 1) * error
         assert (found.low, found.high) == pytest.approx(tuple(1 / (1 + np.exp(-bounds))), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("judge", "file", "verdict"),
+    [
+        ("llama-7b", "pandalm/pandalm-7b-testset-v1.json", "pandalm_result"),
+        ("opt-7b", "pandalm/gpt-3.5-turbo-testset-v1.json", "gpt_result"),
+    ],
+)
+def test_the_preference_for_the_own_family_is_a_fitted_constant(judge: str, file: str, verdict: str) -> None:
+    """Beside people on PandaLM's pairs: PandaLM-7B was made from llama-7b, whose answers are in the set.
+
+    The mean over the pairs with a response of the family, with clusters, is a constant fitted by statsmodels.
+    """
+    pairs = json.loads(benchmark_file("pandalm/testset-v1.json").read_text())
+    verdicts = {str(one["idx"]): one[verdict] for one in json.loads(benchmark_file(file).read_text())}
+    best = {"0": (0, 1), "1": (0,), "2": (1,), "tie": (0, 1)}
+    rows, differences, prompts = [], [], []
+    for one in pairs:
+        said, people = best.get(str(verdicts[str(one["idx"])]).strip().lower()), best[str(one["annotator1"])]
+        sources, prompt = tuple(one["cmp_key"].split("_")), one["instruction"] + one["input"]
+        if said is None:
+            continue
+        label = people[0] if len(people) == 1 else None
+        row = JudgedRow(
+            id=str(one["idx"]), votes=(Vote(best=said, order=(0, 1)),), label=label, cluster=prompt
+        )
+        extras = {SOURCES: sources, JUDGE: f"owner/{judge.upper()}"}
+        rows.append(replace(row, tied=label is None, extras=extras))
+        if judge in sources:
+            place = sources.index(judge)
+            differences.append(sum((place in c) / len(c) * sign for c, sign in ((said, 1), (people, -1))))
+            prompts.append(prompt)
+    codes = np.unique(prompts, return_inverse=True)[1]
+    fitted = api.OLS(differences, np.ones(len(differences))).fit(
+        cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False}
+    )
+    scored = score(WIN_RATE, rows)
+    found = scored.estimates["wins of the judge's own family, judge minus label"]
+    assert (found.value, found.n) == (pytest.approx(fitted.params[0]), len(differences))
+    # Our clusters are those of all rows, of which some have no response of the family.
+    assert found.high - found.value == pytest.approx(1.96 * fitted.bse[0], rel=0.02)
+    won = WhoWon.of(scored)
+    assert won is not None
+    shown = f"begin like its own {100 * fitted.params[0]:+.1f} ["
+    assert any(shown in text for heading, text in won.lines() if heading == "own")
 
 
 def test_the_best_of_a_list_is_ranked_like_choices_of_the_luce_model() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import (
+    JUDGE,
     LEFT_OPEN,
     LENGTHS,
     SOURCES,
@@ -34,6 +36,7 @@ WIN_RATE_OF, STRENGTH_OF = "win rate of ", "Bradley-Terry "
 FIRST_SHOWN = "first shown wins"
 LONGER = "longer wins"
 LENGTH_RATIO = "length of winners to losers"
+OWN_FAMILY = "wins of the judge's own family, judge minus label"
 _MOST_CREDITS = 50_000_000
 """Rows times sources, of which each has 8 bytes."""
 ONE_PLACE = "position unknown: every source always at the same place"
@@ -126,8 +129,8 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
 
     Credits are 1 for the winner, 1 / k for a tie of k and nan for a source that the row does not have.
     Further measures: decided verdicts for the response shown first, decided verdicts, how many of these would
-    name it by chance, 1 if the longest response wins or 0 (nan if there is none), characters of the winner,
-    mean characters of the others.
+    name it by chance, what the judge adds to the wins of its own family (nan if that is not known), 1 if the
+    longest response wins or 0 (nan if there is none), characters of the winner, mean characters of others.
     """
     builder = UnitsBuilder()
     numbers: dict[str, int] = {}
@@ -148,7 +151,7 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
         moved = moved or any(vote.order != tuple(range(len(sources))) for vote in decided)
         first = sum(vote.choice == vote.order[0] for vote in decided)
         chance = len(decided) / len(sources)
-        builder.add_row(row, first, len(decided), chance, *_lengths(row, best))
+        builder.add_row(row, first, len(decided), chance, _own(row, sources, best), *_lengths(row, best))
         unit += 1
     units = builder.build()
     if unit * len(numbers) > _MOST_CREDITS:
@@ -159,7 +162,7 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
     won = won[:, [numbers[name] for name in order]]
     if not moved and len(together) == 1:
         units.counts[ONE_PLACE] = int((units.values[:, 1] > 0).sum())
-        units = replace(units, values=units.values * [0, 0, 0, 1, 1, 1])
+        units = replace(units, values=units.values * [0, 0, 0, 1, 1, 1, 1])
     return replace(units, values=np.hstack([won, units.values]), names=tuple(order))
 
 
@@ -174,6 +177,26 @@ def _fault(row: JudgedRow, sources: tuple[str, ...], best: tuple[int, ...]) -> s
     return "" if best else "no verdict"
 
 
+def _own(row: JudgedRow, sources: tuple[str, ...], best: tuple[int, ...]) -> float:
+    """Return the share of the win that the judge gives to its own family, minus the share of the label.
+
+    The result is nan without a label, and unless responses of this and of another family meet.
+    """
+    family = family_of(str(row.extras.get(JUDGE, "")))
+    own = {index for index, source in enumerate(sources) if family and family_of(source) == family}
+    right = (row.label,) if row.label is not None else (0, 1) if row.tied and len(sources) == 2 else ()
+    if not right or not 0 < len(own) < len(sources):
+        return np.nan
+    judge, label = (sum(index in own for index in chosen) / len(chosen) for chosen in (best, right))
+    return judge - label
+
+
+def family_of(model: str) -> str:
+    """Return the letters that begin a model's name without its owner: `llama` for `meta-llama/Llama-3`."""
+    found = re.match("[a-z]+", model.rpartition("/")[2].lower())
+    return found[0] if found else ""
+
+
 def _lengths(row: JudgedRow, best: tuple[int, ...]) -> tuple[float, float, float]:
     """Return if the longest response wins, and the lengths of the winner and of the others; nan for a tie."""
     lengths = row.extras.get(LENGTHS)
@@ -186,7 +209,7 @@ def _lengths(row: JudgedRow, best: tuple[int, ...]) -> tuple[float, float, float
 
 def _source_figures(units: Units) -> Figures:
     count = len(units.names)
-    won, (first, votes, _, longest, winner, others) = units.values[:, :count], units.values[:, count:].T
+    won, (first, votes, _, own, longest, winner, others) = units.values[:, :count], units.values[:, count:].T
     rates = {}
     for name, credits in zip(units.names, won.T, strict=True):
         places = np.flatnonzero(~np.isnan(credits))
@@ -196,6 +219,8 @@ def _source_figures(units: Units) -> Figures:
         found |= dict(sorted(bradley_terry(units.names, won).items(), key=lambda pair: -pair[1].value))
     if votes.any():
         found[FIRST_SHOWN] = Mean(first, votes)
+    if (known := np.flatnonzero(~np.isnan(own))).size:
+        found[OWN_FAMILY] = Mean(own[known], places=known, is_share=False)
     if (known := np.flatnonzero(~np.isnan(longest))).size:
         found[LONGER] = Mean(longest[known], places=known)
     if others[known := np.flatnonzero(~np.isnan(winner))].any():

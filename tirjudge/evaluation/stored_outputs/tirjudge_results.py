@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from tirjudge.evaluation.base import (
     DECISION,
+    JUDGE,
     JURY,
     LEFT_OPEN,
     LENGTHS,
@@ -328,7 +329,8 @@ def _sources(row: Record, candidates: int) -> dict[str, Any]:
     if not all(isinstance(one, str) for one in sources) or len(sources) != candidates:
         raise ValueError(f"sources is {shown(sources)}, not {candidates} names")
     known = isinstance(responses, list) and len(responses) == candidates
-    return {SOURCES: tuple(sources)} | ({LENGTHS: tuple(map(_length, responses or ()))} if known else {})
+    lengths = {LENGTHS: tuple(map(_length, responses or ()))} if known else {}
+    return {SOURCES: tuple(sources), JUDGE: str(row.get("model") or "")} | lengths
 
 
 def _length(response: Any) -> int:
