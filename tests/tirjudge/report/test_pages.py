@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -207,6 +208,8 @@ def test_pages_are_accessible_and_fit(chromium: Any, url: str, width: int, schem
 
 
 def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
     after = tmp_path / "after.jsonl"
     shutil.copy(judged, after)
 
@@ -232,7 +235,7 @@ def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_pa
         verdict = page.locator("#list td.verdict").first
         assert verdict.inner_text().startswith("A ")
         page.set_viewport_size({"width": 400, "height": 900})
-        assert verdict.inner_text().startswith("out.jsonl\nA ")
+        expect(verdict).to_have_text(re.compile(r"^out\.jsonl\nA "), use_inner_text=True)
 
 
 def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: Path) -> None:
