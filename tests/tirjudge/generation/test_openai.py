@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from starlette.responses import JSONResponse
 
 from tests.model_families import tokenizer_of
 from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure
@@ -236,8 +237,53 @@ async def test_the_new_name_of_max_tokens_is_learnt_once(server: EndpointServer,
 
 
 @pytest.mark.parametrize(
+    ("name", "refusal"),
+    [
+        # OpenAI, for gpt-5-mini
+        (
+            "temperature",
+            failure(
+                400,
+                "Unsupported value: 'temperature' does not support 0.0 with this model. "
+                "Only the default (1) value is supported.",
+            ),
+        ),
+        ("stop", failure(400, "Unsupported parameter: 'stop' is not supported with this model.")),
+        # Anthropic, from Opus 4.7 on
+        ("temperature", failure(400, "`temperature` is deprecated for this model.")),
+        # LiteLLM, for models of OpenAI and of Anthropic
+        ("temperature", failure(400, "claude-opus-4-7 does not support temperature=0.0.")),
+        (
+            "seed",
+            failure(400, "anthropic does not support parameters: ['seed'], for model=claude-sonnet-4-5."),
+        ),
+        # FastAPI, for a model that allows no further fields
+        (
+            "seed",
+            JSONResponse(
+                {"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}, 422
+            ),
+        ),
+    ],
+)
+async def test_a_parameter_that_an_endpoint_does_not_support_is_left_out_with_a_warning(
+    server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture, name: str, refusal: Any
+) -> None:
+    server.script = lambda body: refusal if name in body else chat("A")
+    generator = generators()
+    for _ in range(2):
+        assert (await generator.generate(Context(PROMPT), SAMPLING)).text == "A"
+    sent = {"temperature", "seed", "stop"}
+    assert [sent & body.keys() for body in server.bodies] == [sent, sent - {name}, sent - {name}]
+    assert [record.message.split(",")[0] for record in caplog.records] == [
+        f"requests leave out {name} from now on"
+    ]
+
+
+@pytest.mark.parametrize(
     "refusal",
     [
+        failure(400, "'temperature' must be between 0 and 2, not 3."),
         failure(400, "max_tokens is too large: 64. The model supports 32 tokens.", param="max_tokens"),
         failure(400, "messages must not be empty"),
         chat("", "content_filter"),

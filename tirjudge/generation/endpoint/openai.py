@@ -7,6 +7,7 @@ control token in the text as the template's own. In every message such tokens ar
 from __future__ import annotations
 
 import json
+import logging
 import re
 from asyncio import Lock
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +22,8 @@ from tirjudge_environments import By, Completion, Context, Finish, Prompt, Segme
 from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.tokenization import ChatEncoder
+
+logger = logging.getLogger(__name__)
 
 Tier = Literal["auto", "completions", "turns", "tools"]
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -60,7 +63,8 @@ OWN_FIELDS = {
 }
 """Fields that a request cannot be given, with the option that sets them, if there is one."""
 DISPENSABLE = ("temperature", "top_p", "seed", "stop")
-"""Fields of the judge that `request_fields` may set to None, for an endpoint that refuses them."""
+"""Fields of the judge that are left out where an endpoint does not support them, or on request."""
+_UNSUPPORTED = re.compile(r"n[o']t support|unsupported|deprecated|not permitted", re.IGNORECASE)
 
 
 class OpenAIGenerator:
@@ -264,20 +268,36 @@ class OpenAIGenerator:
         # Some hosted models accept a temperature or a top_p, but not both.
         if sampling.top_p != 1.0:
             body["top_p"] = sampling.top_p
-        body |= {"stop": list(prompt.stop)} if prompt.stop else {}
-        return {name: value for name, value in body.items() if name not in self._left_out}
+        return body | ({"stop": list(prompt.stop)} if prompt.stop else {})
 
     async def _ask(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
-        sent = {self._length if name == "max_tokens" else name: value for name, value in body.items()}
+        sent = {
+            self._length if name == "max_tokens" else name: value
+            for name, value in body.items()
+            if name not in self._left_out
+        }
         try:
             return await self._endpoint.post(path, sent, answer)
         except Refused as refusal:
-            # OpenAI's newer models refuse the old name, which most other servers require.
-            named = "max_completion_tokens" in refusal.message and not refusal.context_full
-            if not named or "max_tokens" not in sent or refusal.status not in (400, 422):
+            if refusal.status not in (400, 422) or refusal.context_full or not self._adapts(refusal, sent):
                 raise
-            self._length = "max_completion_tokens"
             return await self._ask(path, body, answer)
+
+    def _adapts(self, refusal: Refused, sent: Mapping[str, Any]) -> bool:
+        """Return whether a next request will lack what the endpoint has refused."""
+        # OpenAI's newer models refuse the old name, which most other servers require.
+        if "max_completion_tokens" in refusal.message and "max_tokens" in sent:
+            self._length = "max_completion_tokens"
+            return True
+        # Token ids are for training, where the sampling has to be known.
+        if "prompt" in sent or not _UNSUPPORTED.search(refusal.message):
+            return False
+        named = [name for name in DISPENSABLE if re.search(rf"['\"`]{name}\b|\b{name}[=:]", refusal.message)]
+        refused = sent.keys() & named
+        for name in sorted(refused - self._left_out):
+            logger.warning("requests leave out %s from now on, because of %s", name, refusal)
+        self._left_out |= refused
+        return bool(refused)
 
     def _read(self, answer: ChatAnswer, context: Context) -> Completion:
         choice, prompt = answer.choices[0], context.prompt
