@@ -63,7 +63,20 @@ def decoded(content: object) -> bytes:
     raise ValueError("must be base64")
 
 
-def json_pieces(value: Any) -> Iterator[bytes]:
+class Base64:
+    """Bytes that are encoded in base64 by `bytes(...)`, with the length that this will have."""
+
+    def __init__(self, content: memoryview):
+        self._content = content
+
+    def __len__(self) -> int:
+        return (len(self._content) + 2) // 3 * 4
+
+    def __bytes__(self) -> bytes:
+        return base64.b64encode(self._content)
+
+
+def json_pieces(value: Any) -> Iterator[bytes | Base64]:
     """Yield a JSON value in pieces that each take at most a few milliseconds to encode; bytes become base64.
 
     Raises UnicodeEncodeError for half a character.
@@ -77,18 +90,18 @@ def json_pieces(value: Any) -> Iterator[bytes]:
         yield b"}" if keyed else b"]"
     elif isinstance(value, str | bytes):
         yield b'"'
+        text = isinstance(value, str)
         for start in range(0, len(value), _PIECE):
-            piece = value[start : start + _PIECE]
-            if isinstance(piece, str):
-                yield json.dumps(piece, ensure_ascii=False)[1:-1].encode()
+            if isinstance(value, str):
+                yield json.dumps(value[start : start + _PIECE], ensure_ascii=False)[1:-1].encode()
             else:
-                yield base64.b64encode(piece)
+                yield Base64(memoryview(value)[start : start + _PIECE])
         yield b'"'
     else:
         yield json.dumps(value).encode()
 
 
-def message_to_json(message: Message) -> Iterator[bytes]:
+def message_to_json(message: Message) -> Iterator[bytes | Base64]:
     """Yield an answer as JSON in pieces."""
     return json_pieces(message.model_dump())
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program
-from tirjudge_sandbox.http.fields import Files, Message, Paths, decoded, encoded, json_pieces, one_line
+from tirjudge_sandbox.http.fields import Base64, Files, Message, Paths, decoded, encoded, json_pieces, one_line
 
 _LIMITS = TypeAdapter(Limits)
 _EXECUTION = TypeAdapter(Execution)
@@ -51,7 +51,7 @@ class Info(Message):
     """The largest limits that a program may request."""
 
 
-def execution_to_json(execution: Execution) -> Iterator[bytes]:
+def execution_to_json(execution: Execution) -> Iterator[bytes | Base64]:
     """Yield an execution as JSON in pieces, with its files in base64."""
     large = {"stdout": execution.stdout, "stderr": execution.stderr, "files": dict(execution.files)}
     yield _EXECUTION.dump_json(execution, exclude=set(large))[:-1]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, PackageMissing, Program, Sandbox
-from tirjudge_sandbox.http.fields import message_to_json
+from tirjudge_sandbox.http.fields import Base64, message_to_json
 from tirjudge_sandbox.http.fusion import (
     PYTHON,
     RunCodeRequest,
@@ -17,7 +17,7 @@ from tirjudge_sandbox.http.fusion import (
     RunJupyterResponse,
 )
 from tirjudge_sandbox.http.native import NAME, Info, RunRequest, execution_to_json
-from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard
+from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard, Receive, Scope, Send
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 from tirjudge_sandbox.server.metrics import Metrics, RequestMetrics
 from tirjudge_sandbox.server.notebooks import Notebooks, run_cells
@@ -125,35 +125,43 @@ def create_app(
     return with_operations(app, metrics, settings.access, settings.intake)
 
 
-async def _answer(pieces: Callable[[], Iterator[bytes]]) -> "Response":
+async def _answer(pieces: Callable[[], Iterator[bytes | Base64]]) -> "Response":
     """Return an answer. A large one is encoded in parts while it is sent, between which others are served.
 
-    The memory that it takes is then that of its content, however slowly the caller reads. `pieces` returns
-    the answer in pieces, each time from the beginning.
+    The memory that it takes is then that of its content, however slowly the caller reads, and content that
+    the caller does not read is never encoded. `pieces` returns the answer in pieces, each time from the
+    beginning.
     """
     from fastapi.responses import Response, StreamingResponse
 
-    def parts() -> Iterator[bytes]:
-        gathered: list[bytes] = []
+    class Streamed(StreamingResponse):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            # `Intake` ends this when the caller hangs up. The base class starts tasks for that, which then
+            # refer to each other, and so to the content, until the next collection of garbage.
+            await self.stream_response(send)
+
+    async def parts() -> AsyncIterator[list[bytes | Base64]]:
+        gathered: list[bytes | Base64] = []
         for piece in pieces():
             gathered.append(piece)
             if len(piece) > _SMALL or len(gathered) > _MANY:
-                yield b"".join(gathered)
-                gathered.clear()
-        yield b"".join(gathered)
+                yield gathered
+                gathered = []
+                await asyncio.sleep(0)
+        yield gathered
 
-    async def paced() -> AsyncIterator[bytes]:
-        for part in parts():
-            yield part
-            await asyncio.sleep(0)
+    async def encoded() -> AsyncIterator[bytes]:
+        async for part in parts():
+            yield b"".join(map(bytes, part))
 
-    first, size = b"", 0
-    async for part in paced():
-        first, size = first or part, size + len(part)
-    if size == len(first):
-        return Response(first, media_type="application/json")
-    headers = {"content-length": str(size)}
-    return StreamingResponse(paced(), headers=headers, media_type="application/json")
+    first, sizes = None, []
+    async for part in parts():
+        first = first or part
+        sizes.append(sum(map(len, part)))
+    if first is not None and not any(sizes[1:]):
+        return Response(b"".join(map(bytes, first)), media_type="application/json")
+    headers = {"content-length": str(sum(sizes))}
+    return Streamed(encoded(), headers=headers, media_type="application/json")
 
 
 def with_operations(app: "FastAPI", metrics: RequestMetrics, access: Access, intake: IntakeLimits) -> App:

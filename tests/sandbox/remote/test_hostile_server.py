@@ -38,7 +38,7 @@ def http(body: bytes, status: str = "200 OK", **headers: object) -> bytes:
 def result(**changes: Any) -> bytes:
     """Return the body of an answer, with some of its fields changed."""
     fine = Execution(status=Status.OK, exit_code=0, stdout="fine\n", isolation=SOUND)
-    return json.dumps(json.loads(b"".join(execution_to_json(fine))) | changes).encode()
+    return json.dumps(json.loads(b"".join(map(bytes, execution_to_json(fine)))) | changes).encode()
 
 
 @asynccontextmanager
