@@ -9,7 +9,16 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program
-from tirjudge_sandbox.http.fields import Base64, Files, Message, Paths, decoded, encoded, json_pieces, one_line
+from tirjudge_sandbox.http.fields import (
+    Base64,
+    Files,
+    Message,
+    Paths,
+    decoded,
+    encoded,
+    json_pieces,
+    one_line,
+)
 
 _LIMITS = TypeAdapter(Limits)
 _EXECUTION = TypeAdapter(Execution)
