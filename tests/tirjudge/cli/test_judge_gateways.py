@@ -1,7 +1,7 @@
 """`tirjudge judge` with Claude, behind LiteLLM and through Anthropic's own endpoint for OpenAI's clients.
 
-The servers on loopback refuse, ignore and cut as LiteLLM 1.108.7 was seen to do with an Anthropic model, and as
-https://docs.anthropic.com/en/api/openai-sdk lists the fields of a request.
+The servers on loopback refuse, ignore and cut as LiteLLM 1.108.7 was seen to do with an Anthropic model, and
+as https://docs.anthropic.com/en/api/openai-sdk lists the fields of a request.
 """
 
 from __future__ import annotations
