@@ -90,7 +90,6 @@ def json_pieces(value: Any) -> Iterator[bytes | Base64]:
         yield b"}" if keyed else b"]"
     elif isinstance(value, str | bytes):
         yield b'"'
-        text = isinstance(value, str)
         for start in range(0, len(value), _PIECE):
             if isinstance(value, str):
                 yield json.dumps(value[start : start + _PIECE], ensure_ascii=False)[1:-1].encode()
