@@ -15,6 +15,7 @@ from tirjudge_environments.registry import environment_names, open_environment
 from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_environments.tokenization import ChatEncoder, Encoder
+from tirjudge_environments.tools.code_tests import Case, CaseResult, run_tests
 from tirjudge_environments.types import (
     Budget,
     By,
@@ -54,6 +55,8 @@ __all__ = [
     "Budget",
     "By",
     "Call",
+    "Case",
+    "CaseResult",
     "ChatEncoder",
     "Columns",
     "Completion",
@@ -106,6 +109,7 @@ __all__ = [
     "environment_names",
     "open_environment",
     "read_task",
+    "run_tests",
 ]
 
 for _name in __all__:

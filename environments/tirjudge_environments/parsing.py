@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 PROGRAM = "python"
 OUTPUT = "output"
 
+_OF_PYTHON = ("python", "python3", "py", "")
 _FENCE_LINE = re.compile(r"^(?P<indent>[ \t]*+)(?P<ticks>`{3,}+)(?P<info>[^`\n]*+)$", re.MULTILINE)
 
 
@@ -212,3 +213,10 @@ def behind(text: str, name: str) -> str | None:
     if f"<{name}>" in rest:
         return None
     return rest if closed else head + rest
+
+
+def code_of(response: str) -> str:
+    """Return the longest fence of Python or without a language; otherwise the whole response."""
+    fences = [fence for fence in find_fences(response) if fence.info.lower() in _OF_PYTHON]
+    bodies = [response[fence.body_start : fence.body_end] for fence in fences]
+    return max(bodies, key=len, default=response)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from tirjudge_environments.base import Environment, ToolEnvironment
+from tirjudge_environments.messages import response_data
 from tirjudge_environments.tokenization import Encoder
-from tirjudge_environments.tools.base import Tool
+from tirjudge_environments.tools.base import Tool, called
 from tirjudge_environments.tools.python import PythonTool
 from tirjudge_environments.types import (
     Budget,
@@ -82,6 +82,7 @@ class JudgeSession:
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
         self._python, self._encoder, self._budget = PythonTool(sandbox, limits), encoder, budget
         self._sample, self._seed = sample, seed
+        self._responses = {"responses": [response_data(task.candidates[index]) for index in view.order]}
         self._prompt_ids: tuple[int, ...] | None = None
         if encoder is not None:
             # The reader must see thinking that the template opened: an answer in it is not an answer.
@@ -243,13 +244,13 @@ class JudgeSession:
     async def _run(self, request: RunCode, bindings: Mapping[str, Any], seed: int) -> Execution:
         if request.tool and request.tool not in self._tools:
             raise TypeError(f"the format offers the tool {request.tool}, which the session was not given")
-        tool = self._tools[request.tool] if request.tool else self._python
-        arguments = _arguments(request.source) if request.tool else {"code": request.source}
-        if arguments is None:
-            return Execution(status=Status.ERROR, stderr="ValueError: the arguments are not a JSON object")
         # A sandbox failure is no property of the program, so it is retried before it costs the whole rollout.
         for _ in range(_ATTEMPTS):
-            outcome = await tool.call(arguments, bindings=bindings, seed=seed)
+            if request.tool:
+                tool = self._tools[request.tool]
+                outcome = await called(tool, request.source, bindings=self._responses, seed=seed)
+            else:
+                outcome = await self._python.call({"code": request.source}, bindings=bindings, seed=seed)
             if outcome.status is not Status.SANDBOX_FAILED:
                 break
         return outcome
@@ -281,15 +282,6 @@ class JudgeSession:
             usage=self._usage,
             seconds=time.monotonic() - self._started,
         )
-
-
-def _arguments(text: str) -> dict[str, Any] | None:
-    """Return the arguments of a call; None for anything but a JSON object."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):  # deeply nested JSON exceeds the recursion limit
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _size(completion: Completion) -> int:

@@ -66,7 +66,8 @@ RUNS = {
     "evaluation.md#4": Runs(names={"response": "Yes.", "row": CONSTRAINT}),
     "group-rewards.md#1": Runs("(1.0, 0.0) 1\n"),
     "group-rewards.md#2": Runs(),
-    "judge.md#1": Runs(),
+    "judge.md#1": Runs('False printed "", expected "5"\nTrue \n'),
+    "judge.md#2": Runs(),
     "embedding.md#1": Runs(
         "Verdict(",
         instead={

@@ -46,7 +46,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
-from tirjudge_environments.tools.mcp import open_tools
+from tirjudge_environments.tools import open_tools
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
 
@@ -121,7 +121,9 @@ class JudgeEngine:
         async with AsyncExitStack() as stack:
             self._open_models(stack)
             self._sandbox = await stack.enter_async_context(sandbox)
-            self._tools = await stack.enter_async_context(open_tools(self.options.tool_settings))
+            self._tools = await stack.enter_async_context(
+                open_tools(self.options.tool_settings, self._sandbox)
+            )
             # Rollouts of an earlier opening refer to a closed generator and sandbox.
             self._rollouts.clear()
             await self._warn_of_notes()

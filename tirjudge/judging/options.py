@@ -186,8 +186,10 @@ class JudgeOptions(SandboxOptions):
     """Order in which responses are shown together; `both` judges twice."""
     tools: Annotated[bool, Option("Judging")] = True
     """Let the judge run programs; without tools it judges from the text alone."""
-    tool: Annotated[list[str], Option("Judging", metavar="mcp:COMMAND|URL")] = Field(default_factory=list)
-    """An MCP server whose tools the judge may call besides Python. Repeatable."""
+    tool: Annotated[list[str], Option("Judging", metavar="tests|mcp:COMMAND|URL")] = Field(
+        default_factory=list
+    )
+    """A tool besides Python that the judge may call: run_tests, or those of an MCP server. Repeatable."""
     allow_tool: Annotated[list[str], Option("Judging", metavar="NAME", default="all of the servers")] = Field(
         default_factory=list
     )

@@ -47,6 +47,8 @@ from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.outputs import output_text, quote_fences
 from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.registry import environment_names, environment_options, open_environment
+from tirjudge_environments.tools.base import called
+from tirjudge_environments.tools.code_tests import RUN_TESTS, RunTests
 from tirjudge_environments.types import THINK
 from tirjudge_sandbox import (
     Execution,
@@ -78,7 +80,7 @@ class Outcome(StrEnum):
     NONDETERMINISTIC = "nondeterministic"
     """It differs from the record, and also between two fresh runs."""
     NOT_REPEATED = "not_repeated"
-    """It is a call of a tool other than Python, whose server is not asked again."""
+    """It is a call of a tool of an MCP server, which is not asked again."""
     FAILED = "failed"
     """It could not be run: the sandbox failed, or the file lacks a part of it."""
 
@@ -168,6 +170,8 @@ def _programs(row: RecordedRow) -> Iterator[RecordedProgram]:
             # A failure of the sandbox says nothing about the program, and a refused one did not run.
             if program.status not in ("refused", Status.SANDBOX_FAILED):
                 shown = outputs[number] if number < len(outputs) else None
+                if program.tool == RUN_TESTS.name:
+                    program = program.model_copy(update={"bindings": {"responses": view.order}})
                 yield RecordedProgram(row, view.view, view.sample, number + 1, program, shown)
 
 
@@ -175,25 +179,37 @@ async def _reproduction(
     recorded: RecordedProgram, sandbox: Sandbox, limits: Limits, weak: bool
 ) -> Reproduction:
     program, seed = recorded.program, recorded.program.seed
-    if program.tool:
+    if program.tool not in ("", RUN_TESTS.name):
         return Reproduction(recorded, Outcome.NOT_REPEATED, f"it is a call of the tool {program.tool}")
     if seed is None:
         return Reproduction(recorded, Outcome.FAILED, "its seed is not in the file")
     try:
-        again = Program(source=program.text, bindings=recorded.row.variables(program), seed=seed)
-        first = await run_foreign(again, sandbox, limits, weak)
+        first = await _again(recorded, seed, sandbox, limits, weak)
         if first.status is Status.SANDBOX_FAILED:
             return Reproduction(recorded, Outcome.FAILED, first.detail)
         difference = _difference(program, first) or _shown_difference(recorded, first)
         if not difference:
             return Reproduction(recorded, Outcome.SAME)
-        second = await run_foreign(again, sandbox, limits, weak)
+        second = await _again(recorded, seed, sandbox, limits, weak)
     except (RecursionError, TypeError, ValueError) as error:
         return Reproduction(recorded, Outcome.FAILED, str(error))
     if second.status is Status.SANDBOX_FAILED:
         return Reproduction(recorded, Outcome.FAILED, second.detail)
     stable = _observed(first) == _observed(second)
     return Reproduction(recorded, Outcome.DIFFERENT if stable else Outcome.NONDETERMINISTIC, difference)
+
+
+async def _again(
+    recorded: RecordedProgram, seed: int, sandbox: Sandbox, limits: Limits, weak: bool
+) -> Execution:
+    """Run a program again, or the tests of a call; raises ValueError if the file lacks a part of it."""
+    text, bindings = recorded.program.text, recorded.row.variables(recorded.program)
+    if not recorded.program.tool:
+        return await run_foreign(Program(source=text, bindings=bindings, seed=seed), sandbox, limits, weak)
+    execution = await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed)
+    if execution.status is Status.OK:
+        _require_isolation(execution, weak)
+    return execution
 
 
 async def run_foreign(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:

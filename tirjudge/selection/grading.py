@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
+from pydantic import ValidationError
+
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.batch import Failure
 from tirjudge.judging.questions import truncated
@@ -21,8 +23,10 @@ from tirjudge.storage.run_folder import JsonLines, read_lines
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.instruction_checks import followed, verifiers_of
 from tirjudge_environments.messages import final_text, response_data, whole_text
-from tirjudge_environments.parsing import find_fences
+from tirjudge_environments.parsing import code_of
+from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
+from tirjudge_environments.tools.code_tests import Case, run_tests
 from tirjudge_environments.types import Response
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
@@ -37,8 +41,26 @@ PRELOAD = ("numpy", "sympy", "math_verify")
 MATH_LIMITS = Limits(cpu_seconds=120, wall_seconds=300)
 _NO_MATH_VERIFY = "ModuleNotFoundError: No module named 'math_verify'"
 TEST_LIMITS = Limits(cpu_seconds=60, wall_seconds=120, memory_bytes=1 << 30)
-_PYTHON = ("python", "python3", "py", "")
 _PASSED = "tirjudge-passed.txt"
+_SETUP = "".join(
+    f"import {name}\nfrom {name} import *\n"
+    for name in (
+        *(
+            "string",
+            "re",
+            "datetime",
+            "collections",
+            "heapq",
+            "bisect",
+            "copy",
+            "math",
+            "random",
+            "statistics",
+        ),
+        *("itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing"),
+    )
+)
+"""What LiveCodeBench imports before a program (`testing_util.py`)."""
 
 _RUN_TEST_CASES = """
 import unittest as _unittest
@@ -162,11 +184,40 @@ def _gold(name: str, fields: Mapping[str, Any], count: int, label: int | None) -
                 raise RowError(f"solved must be a list of {count} truth values or numbers from 0 to 1")
             return {"solved": [float(one) for one in value]}
         case "tests":
-            return {
-                "tests": _text(value, "tests"),
-                "entry_point": _text(fields.get("entry_point"), "entry_point"),
-            }
+            entry_point = _text(fields.get("entry_point"), "entry_point")
+            tests = _cases(value, entry_point) or _text(value, "tests")
+            setup = {"setup": _SETUP} if "testtype" in str(value) and isinstance(tests, list) else {}
+            return {"tests": tests, "entry_point": entry_point, **setup}
     return {"answer": _text(value, "answer")}
+
+
+def _cases(value: Any, function: str) -> list[dict[str, Any]]:
+    """Return the fields of `Case` for cases or for LiveCodeBench's tests; empty for tests in Python.
+
+    Both may be JSON. Raises ValueError for a list of anything else.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return []
+    if not isinstance(value, list) or not value:
+        return []
+    try:
+        return [_case(one, function).model_dump(mode="json", exclude_defaults=True) for one in value]
+    except ValidationError as error:
+        raise RowError(f"tests: {first_fault(error)}") from None
+
+
+def _case(value: Any, function: str) -> Case:
+    if not isinstance(value, Mapping) or "testtype" not in value:
+        return Case.model_validate(value)
+    given, output = _text(value.get("input"), "input"), _text(value.get("output"), "output")
+    if value["testtype"] == "stdin":
+        return Case(stdin=given, expected=output)
+    arguments = ", ".join(repr(json.loads(line)) for line in given.split("\n"))
+    called = f"(Solution().{function} if 'Solution' in globals() else {function})({arguments})"
+    return Case(call=called, expected=json.loads(output))
 
 
 def unpacked(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -352,9 +403,10 @@ def _last_line(execution: Execution) -> str:
 class UnitTests:
     """A candidate solves a question if its program passes `gold["tests"]`; equal programs are one answer.
 
-    Tests are Python: bare assertions, unittest cases (BigCodeBench), or a function `check` that takes what
-    `gold["entry_point"]` names (HumanEval). A program that exits before its tests are done has not passed.
-    Tests and program share a process, so a program that is written to deceive its tests can do so.
+    Tests are cases, each of which runs the program by itself (see `run_tests`), or Python: bare assertions,
+    unittest cases (BigCodeBench), or a function `check` that takes what `gold["entry_point"]` names
+    (HumanEval). A program that exits before its tests are done has not passed. Tests in Python share a
+    process with the program, so a program that is written to deceive them can do so.
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits = TEST_LIMITS) -> None:
@@ -368,6 +420,13 @@ class UnitTests:
     async def _passes(self, program: str, question: CandidateSet) -> bool:
         """Run the tests on a program. Raises RefereeUnavailable if the sandbox failed."""
         gold = question.task.gold
+        if not isinstance(gold["tests"], str):
+            program, cases = gold.get("setup", "") + program, list(map(Case.model_validate, gold["tests"]))
+            results = await run_tests(self._sandbox, program, cases, limits=self._limits)
+            for result in results:
+                if result.passed is None:
+                    raise RefereeUnavailable(result.execution.detail, passing=True)
+            return all(result.passed for result in results)
         tests = _complete(gold["tests"], gold.get("entry_point", ""))
         # A random word that is written last proves that the tests ran to their end.
         word = secrets.token_hex(16)
@@ -376,13 +435,6 @@ class UnitTests:
         if execution.status is Status.SANDBOX_FAILED:
             raise RefereeUnavailable(execution.detail, passing=True)
         return execution.status is Status.OK and execution.files.get(_PASSED) == word.encode()
-
-
-def code_of(response: str) -> str:
-    """Return the longest fence of Python or without a language; otherwise the whole response."""
-    fences = [fence for fence in find_fences(response) if fence.info.lower() in _PYTHON]
-    bodies = [response[fence.body_start : fence.body_end] for fence in fences]
-    return max(bodies, key=len, default=response)
 
 
 def _complete(tests: str, entry_point: str) -> str:

@@ -22,8 +22,8 @@ from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
-from tirjudge_environments.tools.mcp import open_tools
 from tirjudge_environments.types import (
     Completion,
     Episode,
@@ -95,7 +95,7 @@ class SandboxThread:
         async with AsyncExitStack() as stack:
             sandbox = open_sandbox(settings.sandbox, **settings.sandbox_options)
             self.sandbox = await stack.enter_async_context(sandbox)
-            self.tools = await stack.enter_async_context(open_tools(settings.tools))
+            self.tools = await stack.enter_async_context(open_tools(settings.tools, self.sandbox))
             self._stack = stack.pop_all()
 
 

@@ -15,13 +15,13 @@ import shlex
 import signal
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tirjudge_environments.quoting import cut_middle, quote_control_tokens
-from tirjudge_environments.tools.base import CALLABLE, RESERVED, Tool, ToolSettings, ToolUnavailable
+from tirjudge_environments.tools.base import ToolUnavailable
 from tirjudge_environments.types import ToolSpec
 from tirjudge_sandbox import Execution, Limits, Status
 
@@ -181,35 +181,6 @@ class McpTool:
         self, arguments: Mapping[str, Any], *, bindings: Mapping[str, Any] | None = None, seed: int = 0
     ) -> Execution:
         return await self._server.call(self.spec.name, arguments)
-
-
-@asynccontextmanager
-async def open_tools(settings: ToolSettings) -> AsyncIterator[tuple[Tool, ...]]:
-    """Open the servers and yield the tools that a judge may call, in the order of the servers.
-
-    Raises ToolUnavailable for a server that cannot be opened, for an allowed tool that no server has, and for
-    names that are not unique or that a judge cannot call.
-    """
-    async with AsyncExitStack() as stack:
-        servers = [
-            await stack.enter_async_context(McpServer(address, settings.limits))
-            for address in settings.servers
-        ]
-        offered = [(server, spec) for server in servers for spec in server.specs]
-        names = [spec.name for _, spec in offered]
-        for name in settings.allowed:
-            if name not in names:
-                raise ToolUnavailable(f"no tool {name!r} is offered; there are {', '.join(names)}")
-        chosen = [
-            McpTool(server, spec)
-            for server, spec in offered
-            if not settings.allowed or spec.name in settings.allowed
-        ]
-        for name in (tool.spec.name for tool in chosen):
-            if not CALLABLE.fullmatch(name) or name in RESERVED or names.count(name) > 1:
-                reason = "two tools have it" if names.count(name) > 1 else "a judge cannot call it"
-                raise ToolUnavailable(f"the name {name[:64]!r} of a tool: {reason}; allow only other tools")
-        yield tuple(chosen)
 
 
 async def _ask(connection: _Connection, method: str, parameters: Mapping[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import Encoder
-from tirjudge_environments.tools.mcp import open_tools
+from tirjudge_environments.tools import open_tools
 from tirjudge_sandbox import open_sandbox
 
 ROW = {
@@ -122,7 +122,7 @@ async def ours(script: Script, settings: JudgeSettings, encoder: Encoder | None 
     turns = [_native(turn) if native else turn.fenced() for turn in script.turns]
     async with (
         open_sandbox(settings.sandbox, **settings.sandbox_options) as sandbox,
-        open_tools(settings.tools) as tools,
+        open_tools(settings.tools, sandbox) as tools,
     ):
         engine = Rollout(
             settings.environment,

@@ -34,8 +34,8 @@ from tirjudge_environments.parsing import Turn, find_fences
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.testing import check_environment, fixed_sandbox
+from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
-from tirjudge_environments.tools.mcp import open_tools
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Status
 
@@ -73,7 +73,7 @@ class FixedTool:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def tools() -> AsyncIterator[tuple[Tool, ...]]:
-    async with open_tools(settings(wall_seconds=1.0, output_bytes=20_000)) as opened:
+    async with open_tools(settings(wall_seconds=1.0, output_bytes=20_000), fixed_sandbox()) as opened:
         yield opened
 
 

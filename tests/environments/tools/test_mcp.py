@@ -16,8 +16,9 @@ import psutil
 import pytest
 
 from tests.environments.tools.mcp_server import CORPUS, FORGED
+from tirjudge_environments.testing import fixed_sandbox
+from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool, ToolSettings, ToolUnavailable
-from tirjudge_environments.tools.mcp import open_tools
 from tirjudge_sandbox import Execution, Status
 
 SERVER, SDK_SERVER = (Path(__file__).with_name(f"{name}_server.py") for name in ("mcp", "sdk"))
@@ -29,7 +30,7 @@ def settings(**given: object) -> ToolSettings:
 
 
 async def called(name: str, arguments: dict[str, object] | None = None, **given: object) -> Execution:
-    async with open_tools(settings(**given)) as tools:
+    async with open_tools(settings(**given), fixed_sandbox()) as tools:
         return await by_name(tools, name).call(arguments or {})
 
 
@@ -61,7 +62,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 async def test_a_tool_is_described_and_answers() -> None:
-    async with open_tools(settings()) as tools:
+    async with open_tools(settings(), fixed_sandbox()) as tools:
         assert [tool.spec.name for tool in tools] == ["search", "hang", "flood", "endless", "forge", "crash"]
         search = tools[0]
         assert search.spec.description.splitlines()[0] == "Search a corpus of facts."
@@ -76,7 +77,9 @@ async def test_a_tool_is_described_and_answers() -> None:
 
 
 async def check_sdk_server(address: str) -> None:
-    async with open_tools(ToolSettings(servers=(address,), wall_seconds=2.0, output_bytes=1000)) as tools:
+    async with open_tools(
+        ToolSettings(servers=(address,), wall_seconds=2.0, output_bytes=1000), fixed_sandbox()
+    ) as tools:
         search, hang, flood = tools
         assert search.spec.parameters["properties"]["query"]["type"] == "string"
         found = await search.call({"query": "prime"})
@@ -101,7 +104,7 @@ async def test_a_server_of_the_sdk_over_http(url: str) -> None:
 
 
 async def test_a_hanging_call_ends_at_its_limit_and_costs_no_other_call() -> None:
-    async with open_tools(settings(wall_seconds=2.0)) as tools:
+    async with open_tools(settings(wall_seconds=2.0), fixed_sandbox()) as tools:
         hang, search = by_name(tools, "hang"), by_name(tools, "search")
         calls = [hang.call({}), *(search.call({"query": "prime"}) for _ in range(6)), hang.call({})]
         first, *others, last = await asyncio.gather(*calls)
@@ -114,7 +117,7 @@ async def test_a_hanging_call_ends_at_its_limit_and_costs_no_other_call() -> Non
 @pytest.mark.parametrize("size", [1001, 30_000_000])
 async def test_a_flood_is_stopped_and_the_next_call_answers(size: int) -> None:
     used = psutil.Process().memory_info().rss
-    async with open_tools(settings(output_bytes=1000)) as tools:
+    async with open_tools(settings(output_bytes=1000), fixed_sandbox()) as tools:
         stopped = await by_name(tools, "flood").call({"size": size})
         assert stopped.status is Status.OUTPUT_LIMIT
         assert len(stopped.stdout) <= 1000
@@ -124,7 +127,7 @@ async def test_a_flood_is_stopped_and_the_next_call_answers(size: int) -> None:
 
 
 async def test_a_message_without_an_end_is_stopped() -> None:
-    async with open_tools(settings(allowed=("endless",))) as (endless,):
+    async with open_tools(settings(allowed=("endless",)), fixed_sandbox()) as (endless,):
         for _ in range(2):
             assert (await endless.call({})).status is Status.OUTPUT_LIMIT
 
@@ -135,7 +138,7 @@ async def test_an_answer_of_the_limit_is_whole() -> None:
 
 
 async def test_a_server_that_ends_is_a_failure_of_the_server_and_is_started_again() -> None:
-    async with open_tools(settings()) as tools:
+    async with open_tools(settings(), fixed_sandbox()) as tools:
         down = await by_name(tools, "crash").call({})
         assert down.status is Status.SANDBOX_FAILED
         assert down.detail.startswith(COMMAND)
@@ -143,7 +146,7 @@ async def test_a_server_that_ends_is_a_failure_of_the_server_and_is_started_agai
 
 
 async def test_a_cancelled_call_ends_its_server() -> None:
-    async with open_tools(settings()) as tools:
+    async with open_tools(settings(), fixed_sandbox()) as tools:
         call = asyncio.create_task(by_name(tools, "hang").call({}))
         await asyncio.sleep(0.5)
         call.cancel()
@@ -153,17 +156,17 @@ async def test_a_cancelled_call_ends_its_server() -> None:
 
 
 async def test_only_allowed_tools_are_offered() -> None:
-    async with open_tools(settings(allowed=("forge", "search"))) as tools:
+    async with open_tools(settings(allowed=("forge", "search")), fixed_sandbox()) as tools:
         assert [tool.spec.name for tool in tools] == ["search", "forge"]
     with pytest.raises(ToolUnavailable, match="no tool 'find' is offered; there are search, hang"):
-        async with open_tools(settings(allowed=("find",))):
+        async with open_tools(settings(allowed=("find",)), fixed_sandbox()):
             pass
     assert not servers()
 
 
 async def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ToolUnavailable, match="the name 'search' of a tool: two tools have it"):
-        async with open_tools(settings(servers=(COMMAND, COMMAND))):
+        async with open_tools(settings(servers=(COMMAND, COMMAND)), fixed_sandbox()):
             pass
     assert not servers()
 
@@ -179,7 +182,7 @@ async def test_two_tools_of_one_name_are_refused() -> None:
 )
 async def test_a_server_that_does_not_start_is_one_line(command: str, reason: str) -> None:
     with pytest.raises(ToolUnavailable, match=reason) as raised:
-        async with open_tools(settings(servers=(f"mcp:{command}",))):
+        async with open_tools(settings(servers=(f"mcp:{command}",)), fixed_sandbox()):
             pass
     assert "\n" not in str(raised.value)
 
@@ -189,13 +192,13 @@ async def test_a_url_that_answers_nothing_is_one_line() -> None:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
     with pytest.raises(ToolUnavailable, match="it cannot be reached"):
-        async with open_tools(ToolSettings(servers=(url,))):
+        async with open_tools(ToolSettings(servers=(url,)), fixed_sandbox()):
             pass
 
 
 @pytest.mark.parametrize("address", ["mcp:", "mcp: ", "python server.py", "ftp://x"])
 def test_an_address_is_a_command_or_a_url(address: str) -> None:
-    with pytest.raises(ValueError, match=r"mcp:COMMAND, or a URL"):
+    with pytest.raises(ValueError, match=r"mcp:COMMAND or a URL"):
         ToolSettings(servers=(address,))
 
 
@@ -233,7 +236,7 @@ for line in sys.stdin:
         say(id=asked["id"], result=next(answers))
 """
     )
-    async with open_tools(settings(servers=(f"mcp:{sys.executable} {script}",))) as (odd,):
+    async with open_tools(settings(servers=(f"mcp:{sys.executable} {script}",)), fixed_sandbox()) as (odd,):
         assert odd.spec.description.startswith("Odd < |im_end|>\n")
         assert len(odd.spec.description) < 2100
         assert odd.spec.parameters["title"] == "< |im_start|>"

@@ -135,7 +135,7 @@ def test_a_tool_that_cannot_be_opened_is_one_line(tmp_path: Path, endpoint: Endp
     for words, reason in (
         (("--tool", "mcp:/no/such/program"), "--tool mcp:/no/such/program: it cannot be started"),
         (("--tool", COMMAND, "--allow-tool", "find"), "no tool 'find' is offered"),
-        (("--tool", "search"), "'search' is no tool: write mcp:COMMAND, or a URL"),
+        (("--tool", "search"), "'search' is no tool: write tests, mcp:COMMAND or a URL"),
         (("--tool", COMMAND, "--no-tools"), "--tool needs a judge with tools"),
         (("--tool", COMMAND, "--format", "j1-pav"), "the format j1-pav offers its judge no further tools"),
     ):
@@ -144,3 +144,54 @@ def test_a_tool_that_cannot_be_opened_is_one_line(tmp_path: Path, endpoint: Endp
         (line,) = run.stderr.splitlines()
         assert reason in line
     assert not endpoint.asked
+
+
+CODE = {
+    "id": "add",
+    "prompt": "Write a function `add` of two numbers.",
+    "responses": ["def add(a, b):\n    return a - b", "```python\ndef add(a, b):\n    return a + b\n```"],
+    "label": "B",
+}
+CASES = {"cases": [{"call": "add(2, 3)", "expected": 5}, {"call": "add(0, 0)", "expected": 0}]}
+
+
+def test_a_judge_runs_tests_which_are_recorded_and_run_again(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    def script(body: dict[str, Any]) -> dict[str, Any]:
+        said = [one["content"] for one in body["messages"]]
+        if len(said) == 1:
+            return chat(f"```run_tests\n{json.dumps(CASES)}\n```\n")
+        (best,) = re.findall("response ([AB]): 2 of 2 cases passed", said[-1])
+        return chat(f"<preference>{best}</preference>")
+
+    endpoint.script = script
+    write_rows(tmp_path / "rows.jsonl", [CODE])
+    words = (*through(endpoint), "--order", "both", "--output", "out.jsonl")
+    run = judge(tmp_path, "rows.jsonl", "--tool", "tests", *words)
+    assert run.returncode == 0, run.stderr
+    (row,) = results(tmp_path / "out.jsonl")
+    assert (row["verdict"], row["correct"], row["programs"], row["programs_failed"]) == ("B", 1.0, 2, 0)
+    assert "\nrun_tests: " in endpoint.asked[0].body["messages"][0]["content"]
+    forth, back = (view["segments"][0] for view in row["views"])
+    assert (forth["tool"], forth["status"], forth["placement"]) == ("run_tests", "ok", back["placement"])
+    table = "response A: {}\ncase 1: {}\ncase 2: passed\nresponse B: {}\ncase 1: {}\ncase 2: passed"
+    wrong, right = "1 of 2 cases passed", "2 of 2 cases passed"
+    failed = "failed: returned -1, expected 5"
+    assert forth["stdout"] == table.format(wrong, failed, right, "passed")
+    assert back["stdout"] == table.format(right, "passed", wrong, failed)
+    shown = invoke("show", "out.jsonl", "add", folder=tmp_path, COLUMNS="120").stdout
+    assert "call 1 of run_tests: ok" in shown
+
+    again = ("reproduce", "out.jsonl", "--json", "--backend-option", "preload=[]")
+    found = json.loads(invoke(*again, folder=tmp_path).stdout)
+    assert (found["programs"], found["same"], found["not_repeated"], found["verdicts_changed"]) == (
+        2,
+        2,
+        0,
+        0,
+    )
+    forged = (tmp_path / "out.jsonl").read_text().replace("returned -1", "returned -2")
+    (tmp_path / "out.jsonl").write_text(forged)
+    found = json.loads(invoke(*again, folder=tmp_path).stdout)
+    assert (found["programs"], found["same"], found["different"]) == (2, 0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -25,10 +26,10 @@ from tirjudge.selection.grading import (
     Mathematics,
     Recorded,
     UnitTests,
-    code_of,
     questions,
 )
 from tirjudge_environments import Completion, Context, Finish, JudgeTask, Message
+from tirjudge_environments.parsing import code_of
 from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 
 
@@ -204,7 +205,7 @@ def test_a_label_grades_a_row_without_other_columns_and_nothing_is_needed_to_sel
         ({"label": "tie"}, {"check": "label"}, "a row needs a label that names one candidate"),
         ({"solved": [1]}, {}, "solved must be a list of 2"),
         ({"instruction_id_list": ["no:such"], "kwargs": [{}]}, {}, "no verifier is called 'no:such'"),
-        ({"tests": ["x"]}, {}, "tests must be a text"),
+        ({"tests": ["x"]}, {}, "tests: Input should be a valid dictionary"),
     ],
 )
 def test_an_invalid_row_is_a_failure(changes: dict[str, Any], options: dict[str, Any], said: str) -> None:
@@ -274,6 +275,48 @@ async def test_code_that_exits_early_does_not_pass_its_tests(sandbox: Sandbox, t
     grade = await checking.grade(solving(PROGRAMS, tests=tests, entry_point="double"))
     assert grade.solved == (1, 1, 0, 0, 0, 0, 0)
     assert grade.answers == (0, 0, 2, 3, 4, 5, 6)
+
+
+DECEIVING = """class Equal(int):
+    def __eq__(self, other):
+        return True
+
+def double(x):
+    return Equal()
+"""
+LIVECODEBENCH = [
+    {"input": "3", "output": "6", "testtype": "functional"},
+    {"input": "[1, 2]", "output": "[1, 2, 1, 2]", "testtype": "functional"},
+]
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "tests",
+    [
+        [{"call": "double(3)", "expected": 6}, {"call": "double(0)", "expected": 0}],
+        LIVECODEBENCH,
+        json.dumps(LIVECODEBENCH),
+    ],
+    ids=["cases", "livecodebench", "json"],
+)
+async def test_a_program_cannot_deceive_cases(sandbox: Sandbox, tests: object) -> None:
+    method = "class Solution:\n    def double(self, x: List[int]):\n        return Counter() or x + x"
+    programs = [*PROGRAMS[:5], DECEIVING, method if "testtype" in str(tests) else PROGRAMS[1]]
+    row = {"id": "q", "prompt": "p", "responses": programs, "tests": tests, "entry_point": "double"}
+    (question,) = questions([Row("file:1", "q", row)])
+    assert isinstance(question, CandidateSet)
+    grade = await UnitTests(sandbox, Limits(cpu_seconds=10, wall_seconds=30)).grade(question)
+    assert grade.solved == (1, 1, 0, 0, 0, 0, 1)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_programs_of_livecodebench_read_standard_input(sandbox: Sandbox) -> None:
+    tests = [{"input": "3\n", "output": "6\n", "testtype": "stdin"}]
+    row = {"id": "q", "prompt": "p", "responses": ["print(2 * int(input()))", "print(5)"], "tests": tests}
+    (question,) = questions([Row("file:1", "q", row)])
+    assert isinstance(question, CandidateSet)
+    assert (await UnitTests(sandbox).grade(question)).solved == (1, 0)
 
 
 def test_the_program_of_a_response_is_its_longest_fence() -> None:

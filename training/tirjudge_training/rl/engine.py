@@ -20,8 +20,8 @@ from tirjudge.generation import Sampling
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Environment
+from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import ToolSettings
-from tirjudge_environments.tools.mcp import open_tools
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training import model_folder
@@ -207,7 +207,7 @@ class Engine:
             # Closed in reverse order, while the loop still runs.
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             tools = AsyncExitStack()
-            self._tools = self.run(tools.enter_async_context(open_tools(self._tool_settings)))
+            self._tools = self.run(tools.enter_async_context(open_tools(self._tool_settings, self._sandbox)))
             stack.callback(lambda: self.run(tools.aclose()))
             stack.callback(lambda: self.run(self._policy.close()))
             if self._reward_questions is not None:

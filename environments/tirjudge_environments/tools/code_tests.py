@@ -1,0 +1,268 @@
+"""Tests of untrusted code: each case runs the code as a program of its own; and the tool `run_tests`.
+
+What a case expects never reaches the code's process, and no text that the code prints can end a line of the
+tool's answer: code that passes has computed what is expected, or guessed it from the inputs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tirjudge_environments.orders import letters
+from tirjudge_environments.parsing import code_of
+from tirjudge_environments.programs.outputs import output_text
+from tirjudge_environments.types import ToolSpec
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
+from tirjudge_sandbox.base import MIB
+
+MOST_CASES = 16
+"""Cases of one call of the tool."""
+_WALL = 4
+"""Seconds of wall time for each of CPU time: the machine may be busy."""
+_OUTPUT_BYTES = 1 << 16
+_MOST_VALUE_BYTES = MIB
+_LONGEST_SHOWN = 200
+"""Characters of a value, an output or an error in a reason."""
+_MOST_MEMORY_MIB = 4096
+_VALUE = "tirjudge-value.json"
+_SOURCE = """\
+import sys
+sys.argv = ["program.py", *{arguments!r}]
+exec(compile({code!r}, "<program>", "exec"))
+"""
+_CALL = """\
+import json
+with open({file!r}, "w") as file:
+    file.write(json.dumps(eval({call!r})))
+"""
+_LIMITS = Limits(cpu_seconds=60, wall_seconds=120, memory_bytes=_MOST_MEMORY_MIB * MIB)
+
+
+class Case(BaseModel):
+    """One test of a program: its inputs, and what it must print or return."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    stdin: str = ""
+    """Text of standard input."""
+    arguments: tuple[str, ...] = ()
+    """Words of the command line."""
+    files: Mapping[str, str] = Field(default_factory=dict)
+    """Files in the working folder: relative path to text."""
+    call: str = ""
+    """A Python expression that is evaluated after the program, such as `add(2, 3)`; empty for none."""
+    expected: Any = None
+    """With a call the value of the call, as JSON. Without a call the standard output; null for any."""
+    seconds: Annotated[float, Field(gt=0, le=60)] = 2.0
+    """CPU time. There is four times as much wall time."""
+    memory_mib: Annotated[int, Field(ge=1, le=_MOST_MEMORY_MIB)] = 512
+    """Memory in MiB."""
+
+    @model_validator(mode="after")
+    def _expects_a_text_of_a_program(self) -> Case:
+        if not self.call and not isinstance(self.expected, str | None):
+            raise ValueError("without a call, `expected` is the standard output: a text, or null")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """The result of one case."""
+
+    passed: bool | None
+    """None if the sandbox failed, which says nothing about the code."""
+    reason: str
+    """Why the case failed, in one line of bounded length; empty if it passed."""
+    execution: Execution
+    """The run of the code; its status is CPU_LIMIT or WALL_LIMIT if no time was left for it."""
+
+
+async def run_tests(
+    sandbox: Sandbox, code: str, cases: Sequence[Case], *, limits: Limits = _LIMITS, seed: int = 0
+) -> tuple[CaseResult, ...]:
+    """Run Python code once for every case, one after the other, each in a process of its own.
+
+    A case passes if the program ends by itself with exit code 0 and the value of the call equals what is
+    expected, or its output does: line by line without surrounding white space, where a line of numbers
+    equals a line with the same numbers (LiveCodeBench, `testing_util.py`). The times of `limits` apply to all
+    cases together, and its other bounds to each. Never raises for what the code does; raises ValueError for
+    files that cannot be written.
+    """
+    results: list[CaseResult] = []
+    cpu, wall = limits.cpu_seconds, limits.wall_seconds
+    for case in cases:
+        if cpu <= 0 or wall <= 0:
+            spent = Execution(status=Status.CPU_LIMIT if cpu <= 0 else Status.WALL_LIMIT)
+            results.append(CaseResult(False, "not run: the time of all cases is spent", spent))
+            continue
+        own = replace(
+            limits,
+            cpu_seconds=min(case.seconds, cpu),
+            wall_seconds=min(_WALL * case.seconds, wall),
+            memory_bytes=min(case.memory_mib * MIB, limits.memory_bytes),
+            output_bytes=min(_OUTPUT_BYTES, limits.output_bytes),
+        )
+        execution = await sandbox.run(_program(code, case, seed), own)
+        cpu, wall = cpu - execution.cpu_seconds, wall - execution.wall_seconds
+        results.append(_result(case, execution))
+    return tuple(results)
+
+
+def _program(code: str, case: Case, seed: int) -> Program:
+    source = _SOURCE.format(arguments=case.arguments, code=code)
+    if case.call:
+        source += _CALL.format(file=_VALUE, call=case.call)
+    return Program(
+        source=source,
+        stdin=case.stdin,
+        files={path: text.encode("utf-8", "surrogatepass") for path, text in case.files.items()},
+        fetch=(_VALUE,) if case.call else (),
+        seed=seed,
+    )
+
+
+def _result(case: Case, execution: Execution) -> CaseResult:
+    if execution.status is Status.SANDBOX_FAILED:
+        return CaseResult(None, "the sandbox failed", execution)
+    if execution.status is not Status.OK:
+        return CaseResult(False, f"ended with {_shown(output_text(execution, _LONGEST_SHOWN))}", execution)
+    if not case.call:
+        if case.expected is None or _same_output(execution.stdout, case.expected):
+            return CaseResult(True, "", execution)
+        return CaseResult(False, _differs("printed", execution.stdout, case.expected), execution)
+    content = execution.files.get(_VALUE)
+    if content is None or len(content) > _MOST_VALUE_BYTES:
+        fault = "ended before the call" if content is None else "returned a value that is too large"
+        return CaseResult(False, fault, execution)
+    try:
+        value = json.loads(content)
+        passed = bool(value == case.expected)
+    except (ValueError, RecursionError):  # the code may write the file itself
+        return CaseResult(False, "returned no JSON value", execution)
+    return CaseResult(passed, "" if passed else _differs("returned", value, case.expected), execution)
+
+
+def _same_output(printed: str, expected: str) -> bool:
+    ours, theirs = ([line.strip() for line in text.strip().split("\n")] for text in (printed, expected))
+    return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
+
+
+def _same_line(one: str, other: str) -> bool:
+    try:
+        return one == other or list(map(Decimal, one.split())) == list(map(Decimal, other.split()))
+    except InvalidOperation:  # a word is no number
+        return False
+
+
+def _differs(verb: str, found: Any, expected: Any) -> str:
+    return f"{verb} {_shown(found)}, expected {_shown(expected)}"
+
+
+def _shown(value: Any) -> str:
+    """Return a value as JSON in ASCII: no character of it ends a line, or reads as another one."""
+    text = json.dumps(value)
+    half = _LONGEST_SHOWN // 2
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:half]} ... {text[-half:]}"
+
+
+class _Asked(BaseModel):
+    """The arguments of the tool."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    response: str = ""
+    """The letter of the response to test; empty for all."""
+    cases: Annotated[tuple[Case, ...], Field(min_length=1, max_length=MOST_CASES)]
+    """Each case runs the program of the response anew."""
+
+
+def _untitled(schema: Any) -> Any:
+    """Return a JSON schema without the titles that pydantic adds, which tell a model nothing."""
+    if isinstance(schema, list):
+        return list(map(_untitled, schema))
+    if not isinstance(schema, dict):
+        return schema
+    return {name: _untitled(part) for name, part in schema.items() if name not in ("title", "format")}
+
+
+RUN_TESTS = ToolSpec(
+    name="run_tests",
+    description="Run the Python program of a response, its longest fence, on cases, and return which passed.",
+    parameters=_untitled(_Asked.model_json_schema()),
+)
+
+
+class RunTests:
+    """The tool `run_tests`: the code of one response of the view, or of all, on cases that a judge writes."""
+
+    spec = RUN_TESTS
+
+    def __init__(self, sandbox: Sandbox, limits: Limits = Limits()) -> None:
+        """`limits`: their times apply to all cases of a call together."""
+        self._sandbox, self.limits = sandbox, limits
+
+    async def call(
+        self, arguments: Mapping[str, Any], *, bindings: Mapping[str, Any] | None = None, seed: int = 0
+    ) -> Execution:
+        responses = (bindings or {}).get("responses", [])
+        named = dict(zip(letters(len(responses)), responses, strict=True))
+        texts: list[str] = []
+        runs: list[Execution] = []
+        try:
+            asked = _Asked.model_validate(arguments)
+            if asked.response:
+                named = {asked.response: named[asked.response]}
+            # Each has its own share of the time, so that no program can use up that of another response.
+            share = replace(
+                self.limits,
+                cpu_seconds=self.limits.cpu_seconds / len(named),
+                wall_seconds=self.limits.wall_seconds / len(named),
+            )
+            for name, response in named.items():
+                results = await run_tests(
+                    self._sandbox, _code(response), asked.cases, limits=share, seed=seed
+                )
+                runs += [result.execution for result in results]
+                texts.append(_table(name, results))
+        except KeyError:
+            return _refused(f"response: there are only {', '.join(named)}")
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            return _refused(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+        except ValueError as error:
+            return _refused(str(error))
+        failed = next((run for run in runs if run.status is Status.SANDBOX_FAILED), None)
+        return failed or Execution(
+            status=Status.OK,
+            stdout="\n".join(texts),
+            wall_seconds=sum(run.wall_seconds for run in runs),
+            cpu_seconds=sum(run.cpu_seconds for run in runs),
+            queued_seconds=sum(run.queued_seconds for run in runs),
+            max_rss_bytes=max(run.max_rss_bytes for run in runs),
+            isolation=runs[0].isolation,
+        )
+
+
+def _refused(reason: str) -> Execution:
+    return Execution(status=Status.ERROR, stderr=f"ValueError: {reason}")
+
+
+def _table(name: str, results: Sequence[CaseResult]) -> str:
+    """Return what a judge is shown of a response's results."""
+    lines = [
+        f"response {name}: {sum(result.passed is True for result in results)} of {len(results)} cases passed"
+    ]
+    for number, result in enumerate(results, 1):
+        lines.append(f"case {number}: {'passed' if result.passed else f'failed: {result.reason}'}")
+    return "\n".join(lines)
+
+
+def _code(response: Any) -> str:
+    """Return the program of a response, or of the last message of a transcript."""
+    return code_of(response if isinstance(response, str) else response[-1]["content"])
