@@ -20,15 +20,15 @@ class Honest:
     stdin: str = ""
     needs: str = ""
     """A need that some placements do not meet: `files` that it may write, `processes` or programs that
-    it may start, `ctypes`, or `semaphores` of processes, which `multiprocessing` makes for threads too."""
+    it may start, or `ctypes` and `multiprocessing`, which the import policy refuses."""
 
 
 LACKING = {
     "root": {"processes"},
     "userns": {"processes"},
-    "own-uid": {"processes", "files", "semaphores"},
-    "plain": {"processes", "files", "semaphores"},
-    "docker": {"processes", "semaphores"},
-    "policy": {"processes", "semaphores", "ctypes"},
+    "own-uid": {"processes", "files"},
+    "plain": {"processes", "files"},
+    "docker": {"processes"},
+    "policy": {"processes", "multiprocessing", "ctypes"},
 }
 """The needs that each placement does not meet, as docs/sandbox.md says. Programs with one end badly there."""

@@ -194,7 +194,7 @@ with Pool(2) as pool:
     print(pool.map(len, ['a', 'bb']))
 """,
         "[1, 2]\n",
-        needs="semaphores",
+        needs="multiprocessing",
     ),
     Honest(
         "multiprocessing.pool.ThreadPool",
@@ -205,7 +205,7 @@ print(pool.map(str.upper, 'ab'))
 pool.close()
 """,
         "['A', 'B']\n",
-        needs="semaphores",
+        needs="multiprocessing",
     ),
     Honest(
         "another interpreter by subprocess",

@@ -6,13 +6,23 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from tirjudge_sandbox.base import Isolation, Limits, Program, SandboxUnavailable, Status
-from tirjudge_sandbox.guest.settings import Preparation
+from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Preparation
 from tirjudge_sandbox.registry import open_sandbox, sandbox_names
 from tirjudge_sandbox.workers import local_process
 from tirjudge_sandbox.workers.host import PLACEMENTS, candidate_placements
 from tirjudge_sandbox.workers.worker import WorkerFailed
 
 LOCAL = "local"
+
+
+def lacking(placement: str) -> str:
+    """Return what honest programs cannot do in a placement of the local sandbox, as a sentence."""
+    if placement in WITHOUT_NAMESPACES:
+        return "Programs there can write no files and start no processes (subprocess, multiprocessing)."
+    return (
+        "Programs there can start no other programs (subprocess), and processes of their own "
+        "(multiprocessing) only with the limit `processes`."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

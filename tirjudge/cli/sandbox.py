@@ -54,7 +54,7 @@ from tirjudge_sandbox import (
 )
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.containers import client, image
-from tirjudge_sandbox.doctor import LOCAL, Finding, examine
+from tirjudge_sandbox.doctor import LOCAL, Finding, examine, lacking
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
 from tirjudge_sandbox.server.settings import MOST, ServerSettings
 from tirjudge_sandbox.workers.host import Host as Machine
@@ -354,7 +354,7 @@ def doctor(
         if one.reason:
             print(f"{' '.join((one.backend, one.placement)).strip()}: {printable(one.reason, limit=1000)}")
     if chosen is not None:
-        console.print(f"The local sandbox runs programs in `{chosen.placement}`.")
+        console.print(f"The local sandbox runs programs in `{chosen.placement}`. {lacking(chosen.placement)}")
         return
     console.print("The local sandbox refuses to run programs here. Remedies:")
     for advice in machine.advice():

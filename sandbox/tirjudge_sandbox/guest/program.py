@@ -5,6 +5,7 @@ from __future__ import annotations
 import _signal
 import atexit
 import builtins
+import errno
 import functools
 import gc
 import io
@@ -107,6 +108,68 @@ def seed_generators(seed: int) -> None:
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
+
+
+class ThreadLock:
+    """Stands for `_multiprocessing.SemLock`, with its methods, where semaphores of processes cannot be made.
+
+    They would lie in a file of /dev/shm. Pools of threads make some too, for which this is as good. It is of
+    no use to a further process, which gets an OSError.
+    """
+
+    SEM_VALUE_MAX = 2**31 - 1
+    name, handle = None, 0
+    _RECURSIVE = 0
+
+    def __init__(self, kind: int, value: int, maxvalue: int, name: str, unlink: bool):
+        self.kind, self.maxvalue = kind, maxvalue
+        self._left = threading.Semaphore(value)
+        self._held, self._holder, self._process = 0, 0, _getpid()
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        self._check_process()
+        recursive = self.kind == self._RECURSIVE and self._is_mine()
+        if not recursive and not self._left.acquire(
+            block, max(0.0, timeout) if block and timeout is not None else None
+        ):
+            return False
+        self._held, self._holder = self._held + 1, threading.get_ident()
+        return True
+
+    def release(self) -> None:
+        self._check_process()
+        if self.kind == self._RECURSIVE and not self._is_mine():
+            raise AssertionError("attempt to release recursive lock not owned by thread")
+        if self._get_value() >= self.maxvalue:
+            raise ValueError("semaphore or lock released too many times")
+        self._held -= 1
+        if self.kind != self._RECURSIVE or not self._held:
+            self._left.release()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _count(self) -> int:
+        return self._held
+
+    def _is_mine(self) -> bool:
+        return self._held > 0 and self._holder == threading.get_ident()
+
+    def _get_value(self) -> int:
+        return self._left._value
+
+    def _is_zero(self) -> bool:
+        return self._get_value() == 0
+
+    def _after_fork(self) -> None:
+        self._held = 0
+
+    def _check_process(self) -> None:
+        if _getpid() != self._process:
+            raise OSError(errno.ENOSYS, "processes cannot share a semaphore here")
 
 
 def _execute(job: Job, descriptors: Sequence[int], place: Place) -> int:

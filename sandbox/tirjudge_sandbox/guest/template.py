@@ -6,6 +6,7 @@ whatever the template had decoded and freed.
 
 from __future__ import annotations
 
+import _multiprocessing
 import array
 import contextlib
 import errno
@@ -79,6 +80,8 @@ class Template:
         preparation = settings.preparation
         if not preparation.unix_sockets:
             _forget_epoll()
+        if not self._contains or not os.access("/dev/shm", os.W_OK):
+            _multiprocessing.SemLock = program.ThreadLock
         _warm_up(settings.sites, preparation.preload)
         self._check = (
             import_policy.check(frozenset(preparation.imports)) if preparation.imports is not None else None

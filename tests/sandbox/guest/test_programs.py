@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_sandbox import Program, Status
+from tirjudge_sandbox import Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -211,3 +211,35 @@ async def test_missing_preload_modules_are_skipped():
     async with LocalSandbox(capacity=1, preload=("no_such_module", "no_such.module", "fractions")) as box:
         ran = await box.run(Program(source="import sys; print('fractions' in sys.modules)"))
         assert ran.stdout == "True\n"
+
+
+LOCKS = """
+import multiprocessing, queue, threading
+lock, nested, places = multiprocessing.Lock(), multiprocessing.RLock(), multiprocessing.BoundedSemaphore(2)
+print(lock.acquire(), lock.acquire(False), lock.acquire(timeout=0.05), repr(lock))
+print(nested.acquire(), nested.acquire(), repr(nested), places.acquire(timeout=-1), repr(places))
+held = []
+other = threading.Thread(target=lambda: held.append((nested.acquire(False), places.acquire(False))))
+other.start(); other.join()
+print(held)
+for one in (lock, nested, nested, places, places):
+    one.release()
+for one in (lock, nested, places):
+    try: one.release()
+    except (AssertionError, ValueError) as error: print(type(error).__name__, error)
+waiting = multiprocessing.Queue(1)
+waiting.put('one')
+try: waiting.put('two', timeout=0.05)
+except queue.Full: print('full')
+print(waiting.get(timeout=5))
+woken = multiprocessing.Event()
+other = threading.Thread(target=lambda: print(woken.wait(5)))
+other.start(); woken.set(); other.join()
+"""
+
+
+async def test_locks_of_multiprocessing_are_those_of_python_among_threads(target):
+    """Also where a program can make no semaphore of processes."""
+    ran = await target.run(Program(source=LOCKS), Limits())
+    python = subprocess.run([sys.executable, "-c", LOCKS], capture_output=True, text=True, check=True)
+    assert (ran.stderr, ran.stdout) == ("", python.stdout)

@@ -231,7 +231,8 @@ def test_the_doctor_tries_every_placement():
     assert "local userns: unshare: Operation not permitted" in lines
     assert "local own-uid: only for root" in lines
     assert any(line.startswith("docker") for line in lines)
-    assert lines[-1] == "The local sandbox runs programs in `plain`."
+    ending = "Programs there can write no files and start no processes (subprocess, multiprocessing)."
+    assert lines[-1] == f"The local sandbox runs programs in `plain`. {ending}"
 
 
 def test_the_doctor_suggests_remedies():
