@@ -149,6 +149,59 @@ def test_rmb_pairs_the_best_response_with_every_loser(tmp_path: Path) -> None:
     assert {(task.domain, task.tags[0]) for task in asked} == {("BoN Harmlessness", "group=bon-3294")}
 
 
+def test_trajectories_of_plan_rewardbench_become_transcripts(tmp_path: Path) -> None:
+    user = {"role": "user", "content": "Weather and hotels in Rome?"}
+    calls = [
+        {"role": "tool_call", "content": repr({"name": name, "arguments": '{"place": "Rome"}'})}
+        for name in ("weather", "hotels")
+    ]
+    results = [
+        {"role": "tool_response", "content": "sunny", "name": "weather"},
+        {"role": "tool_response", "content": "none"},
+    ]
+    answer = {"role": "assistant", "content": "Sunny; no hotels."}
+    more = [{"role": "user", "content": "And Paris?"}, {"role": "assistant", "content": "I look."}, calls[0]]
+    tool = {"type": "function", "function": {"name": "weather", "description": "", "parameters": {}}}
+    row = {
+        "query": "Weather and hotels in Rome?\nAnd Paris?",
+        "tools": [tool],
+        "uuid": "u",
+        "chosen": {"messages": [user, *calls, *results, answer, *more, results[0], answer]},
+        "reject": {"messages": [user, {"role": "assistant", "content": "It rains."}]},
+        "_lcp_bucket": "planning_multi_hard",
+    }
+    first, second = tasks("plan-rewardbench", tmp_path, row, row, part="planning_multi_hard")
+    assert (first.id, second.id) == ("planning_multi_hard/1", "planning_multi_hard/2")
+    assert (first.label, first.domain) == (0, "planning_multi_hard")
+    assert first.prompt[0].content == row["query"]
+    assert [one.name for one in first.tools] == ["weather"]
+    chosen, rejected = first.candidates
+    assert rejected == "It rains."
+    assert [(one.role, one.content) for one in chosen] == [
+        ("assistant", ""),
+        ("tool", "sunny"),
+        ("tool", "none"),
+        ("assistant", "Sunny; no hotels."),
+        ("user", "And Paris?"),
+        ("assistant", "I look."),
+        ("tool", "sunny"),
+        ("assistant", "Sunny; no hotels."),
+    ]
+    made = [(call.name, call.id, call.arguments) for one in chosen for call in one.tool_calls]
+    arguments = '{"place": "Rome"}'
+    assert made == [(n, f"call-{i}", arguments) for i, n in enumerate(("weather", "hotels", "weather"), 1)]
+    assert [one.tool_call_id for one in chosen if one.role == "tool"] == ["call-1", "call-2", "call-3"]
+    hostile = {"role": "tool_call", "content": "__import__('os').system('true')"}
+    bad = {**row, "chosen": {"messages": [user, hostile]}}
+    (found,) = BenchmarkRows(
+        open_benchmark("plan-rewardbench"),
+        ["safety_refusal"],
+        {"safety_refusal": write(tmp_path / "bad.jsonl", bad)},
+    )
+    assert isinstance(found, BadRow)
+    assert found.reason == "chosen: a tool_call must be a Python dict with a name and arguments"
+
+
 def test_judgelm_joins_its_two_files_and_leaves_out_rows_without_a_score(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,25 @@ def test_orders_by_their_definitions(seed: int) -> None:
     assert figures("net-vote", rows)["accuracy"] == sum(net) / n
 
 
+def test_plan_rewardbench_counts_a_tie_as_half_and_means_the_sections() -> None:
+    """Each order is scored by itself, and the mean of a split's scores enters the mean of all splits."""
+    judged = {
+        "safety_refusal": [((0,), (0,)), ((0, 1), (0,)), ((1,), ())],  # 1 1, 0.5 1, 0 0
+        "tool_irrelevance": [((1,), (0,))],  # 0 1
+    }
+    rows = [
+        pair(f"{domain} {number}", *votes, domain=domain)
+        for domain, found in judged.items()
+        for number, votes in enumerate(found)
+    ]
+    found = figures("plan-rewardbench", rows)
+    assert found["safety_refusal"] == pytest.approx(3.5 / 6)
+    assert found["tool_irrelevance"] == pytest.approx(1 / 2)
+    assert found["mean of sections"] == pytest.approx((3.5 / 6 + 1 / 2) / 2)
+    assert next(iter(found)) == "mean of sections"
+    assert found["accuracy"] == pytest.approx(4.5 / 8)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_drawn_for_a_row_does_not_depend_on_other_rows(seed: int) -> None:
     rows = random_pairs(seed)

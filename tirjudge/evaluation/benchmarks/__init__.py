@@ -23,6 +23,7 @@ BENCHMARKS = Plugins(
         "judgebench": "judgebench:JUDGEBENCH",
         "judgelm": "judgelm:JUDGELM",
         "pandalm": "pandalm:PANDALM",
+        "plan-rewardbench": "plan_rewardbench:PLAN_REWARDBENCH",
         "ppe-correctness": "ppe:PPE_CORRECTNESS",
         "ppe-preference": "ppe:PPE_PREFERENCE",
         "rewardbench": "rewardbench:REWARDBENCH",

@@ -22,6 +22,7 @@ PROTOCOLS = Plugins(
         "mean-score": "protocols.samples:MEAN_SCORE",
         "net-vote": "protocols.accuracy:NET_VOTE",
         "one-order": "protocols.accuracy:ONE_ORDER",
+        "plan-rewardbench": "protocols.accuracy:PLAN_REWARDBENCH",
         "position": "protocols.behaviour:POSITION",
         "ppe": "protocols.accuracy:PPE",
         "ratings": "protocols.ratings:RATINGS_PROTOCOL",

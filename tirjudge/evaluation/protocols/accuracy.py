@@ -145,36 +145,56 @@ PPE = OneOrder(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class EveryOrder:
     """Accuracy over all votes. The row is the unit, because its votes depend on each other."""
 
-    card = ProtocolCard(
-        name="every-order",
-        about="accuracy over all orders, each a sample of its own",
-        ties="count as wrong",
-        failures="count as wrong",
-        source="CodeJudgeBench",
-    )
+    card: ProtocolCard
+    share_ties: bool = False
+    """True if a tie of k has the credit 1 / k, and the mean of the sections is the headline."""
 
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
         for row, label in builder.labelled(rows):
             votes = row.sample()
             builder.count_outcomes(*votes)
-            right = sum(vote.choice == label for vote in votes)
+            right = sum(credit(vote, label, share_ties=self.share_ties) for vote in votes)
             builder.add_row(row, right / len(votes) if votes else 0.0, right, len(votes))
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         _, right, votes = units.values.T
-        figures = {"accuracy": Mean(right, votes)}
-        if len(units.sections) > 1:
-            for name, places in units.sections.items():
-                figures[name or "no domain"] = Mean(right[places], votes[places], places)
-        return figures
+        accuracy: Figures = {"accuracy": Mean(right, votes)}
+        if len(units.sections) < 2:
+            return accuracy
+        sections = {
+            name or "no domain": Mean(right[places], votes[places], places)
+            for name, places in units.sections.items()
+        }
+        if not self.share_ties:
+            return {**accuracy, **sections}
+        return {"mean of sections": SectionMean(list(sections.values())), **accuracy, **sections}
 
 
-EVERY_ORDER = EveryOrder()
+EVERY_ORDER = EveryOrder(
+    ProtocolCard(
+        name="every-order",
+        about="accuracy over all orders, each a sample of its own",
+        ties=_WRONG,
+        failures=_WRONG,
+        source="CodeJudgeBench",
+    )
+)
+PLAN_REWARDBENCH = EveryOrder(
+    ProtocolCard(
+        name="plan-rewardbench",
+        about="accuracy over all orders, each a sample of its own, the mean of the sections",
+        ties="are worth 0.5",
+        failures=_WRONG,
+        source="Plan-RewardBench, eval/evaluate_benchmark_final.py",
+    ),
+    share_ties=True,
+)
 
 
 def consistently_right(votes: tuple[Vote, Vote], label: int) -> bool:

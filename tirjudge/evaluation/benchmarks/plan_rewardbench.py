@@ -1,0 +1,104 @@
+"""Plan-RewardBench: the better one of two agents' trajectories; rows keep calls as Python dicts in a text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge_environments.tasks import RowError
+
+_HUB = "wyy1112/Plan-RewardBench"
+_PARTS = {
+    "planning_single_easy": 144,
+    "planning_single_hard": 158,
+    "planning_multi_easy": 109,
+    "planning_multi_hard": 73,
+    "robust_recovery": 361,
+    "safety_refusal": 51,
+    "tool_irrelevance": 275,
+}
+
+
+def _read(row: PublishedRow) -> Iterator[Fields]:
+    yield {
+        "id": f"{row.part}/{row.number}",
+        "prompt": row.need("query"),
+        "chosen": _transcript(row, "chosen"),
+        "rejected": _transcript(row, "reject"),
+        "tools": row.fields.get("tools"),
+        "domain": row.part,
+    }
+
+
+def _transcript(row: PublishedRow, name: str) -> list[dict[str, Any]]:
+    """Return a trajectory behind the user's first message, which the query repeats, in OpenAI's form.
+
+    Results have no ids: each belongs to the earliest call that waits for one.
+    """
+    transcript: list[dict[str, Any]] = []
+    waiting: list[str] = []
+    count = 0
+    for message in row.within(name, "messages")[1:]:
+        said = dict(message) if isinstance(message, Mapping) else {}
+        if said.get("role") == "tool_call":
+            if not transcript or transcript[-1]["role"] != "assistant":
+                transcript.append({"role": "assistant", "content": ""})
+            count += 1
+            waiting.append(f"call-{count}")
+            call = {"id": waiting[-1], "type": "function", "function": _call(said.get("content"), name)}
+            transcript[-1].setdefault("tool_calls", []).append(call)
+        elif said.get("role") == "tool_response":
+            id = waiting.pop(0) if waiting else ""
+            transcript.append({**said, "role": "tool", "tool_call_id": id})
+        else:
+            transcript.append(said)
+    return transcript
+
+
+def _call(text: Any, name: str) -> dict[str, Any]:
+    try:
+        call = ast.literal_eval(text)
+        return {"name": call["name"], "arguments": call["arguments"]}
+    except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
+        raise RowError(f"{name}: a tool_call must be a Python dict with a name and arguments") from None
+
+
+PLAN_REWARDBENCH = Benchmark(
+    name="plan-rewardbench",
+    about="Which agent's trajectory is better: planning, recovery, refusal, tools (Wang et al. 2026)",
+    parts=tuple(
+        Part(name=name, hub=_HUB, file=f"data/{name}.jsonl", rows=rows) for name, rows in _PARTS.items()
+    ),
+    columns={
+        "query": "the user's messages",
+        "tools": "the tools that were offered",
+        "chosen": "object with messages: the better trajectory",
+        "reject": "object with messages: the worse one",
+        "uuid": "not used: several rows share one",
+    },
+    protocols=("plan-rewardbench", "every-order", "both-orders", "tir", "position"),
+    licence="CC-BY-4.0",
+    order="both",
+    example={
+        "query": "What is the weather in Rome?",
+        "tools": [{"type": "function", "function": {"name": "weather", "description": "", "parameters": {}}}],
+        "uuid": "0",
+        "chosen": {
+            "messages": [
+                {"role": "user", "content": "What is the weather in Rome?"},
+                {"role": "tool_call", "content": "{'name': 'weather', 'arguments': '{\"place\": \"Rome\"}'}"},
+                {"role": "tool_response", "content": "sunny", "name": "weather"},
+                {"role": "assistant", "content": "It is sunny."},
+            ]
+        },
+        "reject": {
+            "messages": [
+                {"role": "user", "content": "What is the weather in Rome?"},
+                {"role": "assistant", "content": "It rains."},
+            ]
+        },
+    },
+    read=_read,
+)
