@@ -212,6 +212,9 @@ class Verdict:
     """True if the judge said that no candidate is best."""
     parsed: Mapping[str, Any] = field(default_factory=dict)
     """Other parts of the answer as JSON values by name: a rubric, reasons; the choice ignores them."""
+    criteria: tuple[tuple[Verdict, int], ...] = ()
+    """Of a dialogue on several criteria the verdict on each, in their order, with the offset behind its
+    answer in the text of the turn. The verdict has nothing else then."""
 
 
 @dataclass(frozen=True, slots=True)

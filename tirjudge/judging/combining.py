@@ -13,7 +13,7 @@ from statistics import fmean
 
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.verdicts import JudgedCriterion
-from tirjudge_environments import Episode, JudgeTask, StopReason, Trajectory, Verdict, View
+from tirjudge_environments import Episode, JudgeTask, StopReason, Trajectory, Usage, Verdict, View
 
 SATISFIED_FROM = 6.0
 """The default of `JudgeOptions.satisfied_from`: above the middle of the scales from 0 or 1 to 10."""
@@ -36,6 +36,42 @@ def by_views(kind: str, episode: Episode) -> Judgment:
         named = {index for verdict, view in ended for index in _named(verdict, view)}
         best = tuple(sorted(named)) if named else highest(scores, 2)
     return Judgment(kind, best, scores, stop, detail, episode)
+
+
+def by_criterion(episode: Episode) -> list[Episode]:
+    """Split dialogues that are about several criteria of their task into an episode for each criterion.
+
+    The part of a criterion ends with its verdict, so that it reads as a dialogue of its own. The first part
+    also has all that came before, with the programs, tokens and time of the whole.
+    """
+    criteria = episode.task.criteria
+    if len(criteria) < 2:
+        return [episode]
+    return [
+        replace(
+            episode,
+            task=replace(episode.task, criteria=(criterion,)),
+            trajectories=tuple(_part(one, number) for one in episode.trajectories),
+        )
+        for number, criterion in enumerate(criteria)
+    ]
+
+
+def _part(whole: Trajectory, number: int) -> Trajectory:
+    """Return the part of a dialogue that is about one of its criteria."""
+    part = whole if number == 0 else replace(whole, segments=(), calls=(), usage=Usage(), seconds=0.0)
+    verdicts = () if whole.verdict is None else whole.verdict.criteria
+    if not verdicts:
+        return part
+    *before, last = whole.segments
+    # Offsets count from the start of the turn, to which a prefill belongs.
+    prefill = 0 if before else len(whole.prompt.prefill)
+    verdict, end = verdicts[number]
+    start = verdicts[number - 1][1] - prefill if number else 0
+    text = last.text[start : end - prefill if number < len(verdicts) - 1 else None]
+    reasoning = "" if number else last.reasoning
+    ending = replace(last, text=text, reasoning=reasoning, ids=None, logprobs=None)
+    return replace(part, segments=(*([] if number else before), ending), verdict=verdict)
 
 
 def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ()) -> Judgment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
 from tirjudge.judging.abstention import Abstention
-from tirjudge.judging.combining import by_criteria, by_views, self_consistency
+from tirjudge.judging.combining import by_criteria, by_criterion, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, endpoint_key
 from tirjudge.models import ModelUnavailable, resolve_model
@@ -37,6 +38,7 @@ from tirjudge.rollout import Rollout, all_or_none
 from tirjudge_environments import (
     Context,
     Environment,
+    Episode,
     JudgeTask,
     Message,
     Prompt,
@@ -140,9 +142,9 @@ class JudgeEngine:
     ) -> Judgment:
         """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
 
-        `order` replaces the configured one. A task with criteria is judged by each criterion in a dialogue of
-        its own (see `by_criteria`). Raises ValueError if the format takes another number of responses or has
-        no orders, and if it does not show a reference or criteria that the task has.
+        `order` replaces the configured one. A task with criteria is judged by each of them, up to
+        `criteria_per_call` in one dialogue (see `by_criteria`). Raises ValueError if the format takes another
+        number of responses or has no orders, and if it does not show a reference or criteria of the task.
         """
         name = self.options.format or kind or kind_for(task)
         self._check_shown(name, task)
@@ -181,21 +183,28 @@ class JudgeEngine:
 
     async def _answers(self, name: str, task: JudgeTask, order: Order | None, number: int) -> list[Judgment]:
         """Return the judgments of one model: on each criterion of a task, or on a task without criteria."""
-        questions = [replace(task, criteria=(criterion,)) for criterion in task.criteria] or [task]
-        return await all_or_none(self._judgment(name, question, order, number) for question in questions)
+        size = self.options.criteria_per_call
+        starts = range(0, max(1, len(task.criteria)), size)
+        questions = [replace(task, criteria=task.criteria[start : start + size]) for start in starts]
+        found = await all_or_none(self._judgments(name, question, order, number) for question in questions)
+        return [judged for part in found for judged in part]
 
     def _combined(self, task: JudgeTask, answers: Sequence[Judgment]) -> Judgment:
         """Combine what `_answers` returns into the judgment of the task."""
         return by_criteria(task, answers, self.options.satisfied_from) if task.criteria else answers[0]
 
-    async def _judgment(self, name: str, task: JudgeTask, order: Order | None, number: int) -> Judgment:
-        """Judge a task with at most one criterion by the model of a number."""
-        rollout = self.rollout(name, order, number)
-        if self.options.samples == 1:
-            result = by_views(name, await rollout.episode(task))
-        else:
-            group = await rollout.group(task, self.options.samples)
-            result = self_consistency([by_views(name, episode) for episode in group])
+    async def _judgments(
+        self, name: str, task: JudgeTask, order: Order | None, number: int
+    ) -> list[Judgment]:
+        """Judge a task by the model of a number, in one dialogue on all its criteria for each view."""
+        rollout, samples = self.rollout(name, order, number), self.options.samples
+        group = [await rollout.episode(task)] if samples == 1 else await rollout.group(task, samples)
+        return [self._sampled(name, task, part) for part in zip(*map(by_criterion, group), strict=True)]
+
+    @staticmethod
+    def _sampled(name: str, task: JudgeTask, group: Sequence[Episode]) -> Judgment:
+        judged = [by_views(name, episode) for episode in group]
+        result = judged[0] if len(judged) == 1 else self_consistency(judged)
         if result.stop is StopReason.PROMPT_TOO_LONG and task.reference:
             length = len(task.reference)
             hint = f"the reference has {length} characters, which --truncate shortens"
@@ -222,7 +231,8 @@ class JudgeEngine:
     def dialogues(self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None) -> int:
         """Return the most dialogues in which `judge` would judge the task; raises as `judge` does."""
         rollout = self.rollout(self.options.format or kind or kind_for(task), order)
-        questions = len(self.options.jurors) * max(1, len(task.criteria))
+        parts = math.ceil(len(task.criteria) / self.options.criteria_per_call)
+        questions = len(self.options.jurors) * max(1, parts)
         return len(rollout.environment.views(task)) * self.options.samples * questions
 
     def rewards(self, result: Judgment) -> tuple[Score, ...]:
@@ -292,9 +302,12 @@ class JudgeEngine:
             "protocol": "tool" if options.tier == "tools" else "fence",
             "order": options.order,
             "seed": options.seed,
+            "per_criterion": options.criteria_per_call > 1,
         }
         # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
         known = environment_options(format)
+        if options.criteria_per_call > 1 and "per_criterion" not in known:
+            raise ValueError(f"the format {format} gives one answer: leave out --criteria-per-call")
         taken = {key: value for key, value in wanted.items() if key in known and value is not None}
         trained = dict(note.formats.get(format, {}))
         if note.formats and not trained:
@@ -314,7 +327,7 @@ class JudgeEngine:
 
     def _differs(self, name: str) -> bool:
         """Return True if an option of the format was chosen for this run."""
-        own = "tier" if name == "protocol" else name
+        own = {"protocol": "tier", "per_criterion": "criteria_per_call"}.get(name, name)
         return bool(getattr(self.options, own) != JudgeOptions.model_fields[own].default)
 
     def _check_format(self) -> None:

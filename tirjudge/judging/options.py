@@ -216,6 +216,8 @@ class JudgeOptions(SandboxOptions):
         SATISFIED_FROM
     )
     """Lowest score with which a response that is judged alone satisfies a criterion of its row."""
+    criteria_per_call: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
+    """Criteria of a row that the judge decides in one dialogue, each with a verdict of its own."""
     temperature: Annotated[
         float, Field(ge=0.0), Option("Judging", default="0, which is greedy; 1 for several samples")
     ] = 0.0

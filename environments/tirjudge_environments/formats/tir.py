@@ -57,6 +57,8 @@ _ISOLATED = "tir-isolated"
 """The prompt file that ends the prompt under the option `isolated`."""
 _TRANSCRIPTS = "tir-transcripts"
 """The prompt file that says how programs find transcripts."""
+_CRITERIA = "tir-criteria"
+"""The prompt file that asks for an answer to each of several criteria."""
 _TOOLS = "tir-tools"
 """The prompt file that describes the tools besides Python, under the `fence` protocol."""
 
@@ -98,6 +100,9 @@ class TirFormat(BaseModel, ABC):
     """Tell the judge how its programs run the code of a response as a separate program. Our own option; the
     module `isolated` is there in either case."""
 
+    per_criterion: bool = False
+    """Ask for one answer to each criterion of a task that has several. Our own option."""
+
     def model_post_init(self, context: Any) -> None:
         """Load every prompt that may be needed, so that a missing one fails before a run begins."""
         for with_tools in {self.tools, *self.tools_by_domain.values()}:
@@ -122,6 +127,10 @@ class TirFormat(BaseModel, ABC):
         notes = [_TRANSCRIPTS] if with_tools and self._binds_transcripts(task) else []
         for note in [*notes, *([_ISOLATED] if with_tools and self.isolated else [])]:
             text = f"{text}\n{load_template(note).text}"
+        if (count := self._answers(task)) > 1:
+            answers = " ".join([f"<{self.tag}>...</{self.tag}>"] * count)
+            asked_for = {"count": str(count), "answers": answers}
+            text = f"{text}\n{load_template(_CRITERIA).with_values(asked_for)}"
         native = self.protocol == "tool"
         if with_tools and self.further_tools and not native:
             described = tools_text(self.further_tools)
@@ -154,7 +163,7 @@ class TirFormat(BaseModel, ABC):
                 )
         if completion.finish is Finish.STOP:
             return Continue()
-        reading = self._read_verdict(view, turn)
+        reading = self._read_verdict(view, turn, self._answers(task))
         # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
@@ -243,13 +252,20 @@ class TirFormat(BaseModel, ABC):
             exchanged=self._exchanged(task, view),
         )
 
-    def _read_verdict(self, view: View, turn: Turn) -> Verdict | Malformed:
+    def _answers(self, task: JudgeTask) -> int:
+        """Return the number of answers that the judge of this task is asked for."""
+        return max(1, len(task.criteria)) if self.per_criterion else 1
+
+    def _read_verdict(self, view: View, turn: Turn, answers: int = 1) -> Verdict | Malformed:
+        length = len(turn.text)
         # Only a turn that begins with the tag thinks: elsewhere the judge may quote it from a response.
         if turn.text.lstrip().startswith(THINK):
             behind = behind_thinking(turn.text)
             if behind is None:
                 return Malformed("the thinking was not closed")
             turn = self._turn(behind)
+        if answers > 1:
+            return self._read_each(view, turn, answers, length - len(turn.text))
         answer = turn.answer(self.tag)
         if answer is not None:
             return self.verdict(view, answer) or Malformed(
@@ -260,6 +276,21 @@ class TirFormat(BaseModel, ABC):
             if turn.tags(self.tag)
             else f"no <{self.tag}> outside fences"
         )
+
+    def _read_each(self, view: View, turn: Turn, answers: int, skipped: int) -> Verdict | Malformed:
+        """Read the answers to several criteria from a turn without its thinking, of `skipped` characters."""
+        tags = turn.tags(self.tag)
+        opened, closed = tags[::2], tags[1::2]
+        in_turn = all(one.opens for one in opened) and not any(one.opens for one in closed)
+        if len(tags) != 2 * answers or not in_turn:
+            return Malformed(f"not one <{self.tag}> outside fences for each of {answers} criteria")
+        read: list[tuple[Verdict, int]] = []
+        for first, last in zip(opened, closed, strict=True):
+            verdict = self.verdict(view, turn.text[first.end : last.start].strip())
+            if verdict is None:
+                return Malformed(f"<{self.tag}> {len(read) + 1} holds no answer to this view")
+            read.append((verdict, skipped + last.end))
+        return Verdict(criteria=tuple(read))
 
 
 def _shown(task: JudgeTask, view: View) -> list[Response]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,93 @@ def test_criteria_come_from_any_column_and_a_file_keeps_its_threshold(
     assert shortened.exit_code == 0, shortened.output
     assert results(output)[0]["scores"] == [0.25]
     assert results(output)[0]["cut"] is True
+
+
+SEVERAL = ["names a cat", {"text": "names a dog", "polarity": "negative"}, {"text": "is kind", "weight": 2}]
+PAIR = {"id": "p", "prompt": "p", "responses": ["a cat", "a dog"], "criteria": SEVERAL}
+
+
+def several(body: dict[str, Any]) -> Any:
+    """Run a program first; then answer each criterion that the prompt frames, between remarks."""
+    text = body["messages"][0]["content"]
+    found = re.findall(r"<(criterion-\w+)>\n(.*)\n</\1>", text)
+    if len(body["messages"]) == 1 and "names a cat" in text:
+        return chat("```python\nprint('cat' in response_a)\n```\n")
+    cat_first = "Response A:\na cat\n" in text
+    best = {"names a cat": cat_first, "names a dog": cat_first, "is kind": not cat_first}
+    answers = [f"About {name}: <preference>{'AB'[not best[name]]}</preference>" for _, name in found]
+    return chat(" and ".join(answers) + ".")
+
+
+def judge_several(server: EndpointServer, folder: Path, *words: object) -> Result:
+    file = write_rows(folder / "rows.jsonl", [PAIR])
+    given = [
+        "judge",
+        file,
+        "--base-url",
+        server.url,
+        "--model",
+        "m",
+        "--output",
+        folder / "out.jsonl",
+        *words,
+    ]
+    return CliRunner().invoke(app, list(map(str, given)))
+
+
+def test_a_dialogue_on_several_criteria_has_a_verdict_on_each(server: EndpointServer, tmp_path: Path) -> None:
+    server.script = several
+    one_by_one = judge_several(server, tmp_path, "--order", "both", "--overwrite")
+    assert one_by_one.exit_code == 0, one_by_one.output
+    (apart,) = results(tmp_path / "out.jsonl")
+    asked = len(server.asked)
+    run = judge_several(server, tmp_path, "--order", "both", "--criteria-per-call", 2, "--overwrite")
+    assert run.exit_code == 0, run.output
+    (row,) = results(tmp_path / "out.jsonl")
+    assert len(server.asked) - asked == 6, "for both orders two turns on two criteria, and one on the third"
+    assert [one["satisfied"] for one in row["criteria"]] == [[1, 0], [1, 0], [0, 1]]
+    assert [one["satisfied"] for one in apart["criteria"]] == [[1, 0], [1, 0], [0, 1]]
+    assert (row["verdict"], row["scores"]) == (apart["verdict"], apart["scores"]) == ("tie", [0.5, 0.5])
+    prompts = [one.body["messages"][0]["content"] for one in server.asked[asked:]]
+    answers = (
+        "There are 2 criteria.",
+        "in the format <preference>...</preference> <preference>...</preference>.",
+    )
+    assert [sum(part in prompt for prompt in prompts) for part in answers] == [4, 4]
+    first, second = (
+        next(view for view in row["views"] if view["criterion"] == number and view["view"] == "AB")
+        for number in (0, 1)
+    )
+    assert [part["kind"] for part in first["segments"]] == ["program", "output", "reasoning"]
+    assert first["segments"][-1]["text"] == "About names a cat: <preference>A</preference>"
+    (rest,) = second["segments"]
+    assert rest["text"] == " and About names a dog: <preference>A</preference>."
+    assert (second["prompt_tokens"], second["completion_tokens"]) == (0, 0)
+    assert row["programs"] == 2
+    again = CliRunner().invoke(app, ["reproduce", str(tmp_path / "out.jsonl"), "--json"])
+    found = json.loads(again.stdout)
+    assert (found["verdicts"], found["verdicts_changed"]) == (6, 0)
+    assert (found["programs"], found["same"]) == (2, 2)
+
+
+def test_a_dialogue_without_an_answer_to_each_criterion_decides_none(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    for said in (
+        "<preference>A</preference>",
+        "<preference>A</preference> " * 4,
+        "A <preference>C</preference> " * 3,
+    ):
+        server.script = lambda body, said=said: chat(said)
+        run = judge_several(server, tmp_path, "--criteria-per-call", 3, "--overwrite", "--no-tools")
+        assert run.exit_code == 1, run.output
+        (row,) = results(tmp_path / "out.jsonl")
+        assert [one["stop"] for one in row["criteria"]] == ["malformed"] * 3
+        assert (row["verdict"], row["criteria"][0]["satisfied"]) == (None, [None, None])
+
+
+def test_a_format_of_one_answer_refuses_several_criteria(server: EndpointServer, tmp_path: Path) -> None:
+    run = judge_several(server, tmp_path, "--criteria-per-call", 2, "--format", "j1-pav")
+    assert run.exit_code == 2
+    assert "the format j1-pav gives one answer: leave out --criteria-per-call" in run.stderr
+    assert not server.asked

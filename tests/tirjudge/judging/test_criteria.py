@@ -18,11 +18,24 @@ from tirjudge.cli import app
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.combining import Aggregate, aggregate
+from tirjudge.judging.combining import Aggregate, aggregate, by_criterion
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge.storage.result_file import digest
-from tirjudge_environments import Context, Criterion, JudgeTask, Message, StopReason
+from tirjudge_environments import (
+    Completion,
+    Context,
+    Criterion,
+    Episode,
+    Finish,
+    JudgeSession,
+    JudgeTask,
+    Message,
+    StopReason,
+    TirPointwise,
+    Usage,
+)
+from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import open_sandbox
 
 Shares = Sequence[float | None]
@@ -184,6 +197,27 @@ def test_each_criterion_has_its_own_dialogue_program_and_verdict() -> None:
     assert listed.verdict is not None
     assert len(listed.criteria) == 3
     assert [len(one.satisfied) for one in listed.criteria] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("thinking", ["", "<think>\nIs it <score>1</score>?\n</think>\n"])
+async def test_the_parts_of_a_dialogue_on_several_criteria_are_the_whole(thinking: str) -> None:
+    criteria = (Criterion(text="is short"), Criterion(text="is kind"))
+    task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x",), criteria=criteria)
+    format = TirPointwise(per_criterion=True)
+    session = JudgeSession(format, task, format.views(task)[0], fixed_sandbox())
+    said = f"{thinking}Short: <score>7</score>\n```json\n<score>3</score>\n```\nkind: <score>2.5</score> end"
+    await session.step(Completion(text="```python\nprint(1)\n```\n", finish=Finish.STOP))
+    await session.step(Completion(text=said, finish=Finish.END, usage=Usage(10, 5)))
+    parts = [one.trajectories[0] for one in by_criterion(Episode(task, 0, (session.trajectory,)))]
+    assert [one.verdict.scores if one.verdict else None for one in parts] == [{0: 7.0}, {0: 2.5}]
+    assert [segment.text for one in parts for segment in one.segments[-1:]] == [
+        said.partition("7</score>")[0] + "7</score>",
+        said.partition("7</score>")[2],
+    ]
+    assert [(len(one.segments), len(one.calls), one.usage.completion_tokens) for one in parts] == [
+        (3, 1, 5),
+        (1, 0, 0),
+    ]
 
 
 def test_a_missing_verdict_is_never_a_0_and_a_failed_call_fails_the_row() -> None:
