@@ -36,7 +36,7 @@ MOST = 2048 * MIB
 _ROOT = Path("/sys/fs/cgroup/memory")
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _NOBODY = 65534
-_EVERYWHERE = """
+EVERYWHERE = """
 import os, sys, time
 for _ in range(4):
     try:
@@ -55,6 +55,16 @@ try:
     while True: held.append(bytearray(1 << 16))
 except MemoryError: pass
 """,
+    "page tables": """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+for number in range(1, 65000):
+    # A page in each GiB needs two pages of tables. Private, anonymous, and only where nothing is yet.
+    at = libc.mmap(ctypes.c_void_p(number << 30), ctypes.c_size_t(4096), 3, 0x100022, -1, ctypes.c_long(0))
+    if at == (1 << 64) - 1: break
+    ctypes.memset(at, 1, 1)
+""",
     "files": """
 for number in range(4000):
     try: open('x' * 200 + f'-{os.getpid()}-{number}', 'wb').write(bytes(1 << 14))
@@ -66,12 +76,13 @@ try:
     while True:
         pair = socket.socketpair()
         held.append(pair)
-        pair[0].setblocking(False)
         try: pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
         except OSError: pass
-        try:
-            while True: pair[0].send(bytes(1 << 16))
-        except BlockingIOError: pass
+        for end in pair:
+            end.setblocking(False)
+            try:
+                while True: end.send(bytes(1 << 16))
+            except BlockingIOError: pass
 except OSError: pass
 """,
     "pipes": """
@@ -178,7 +189,7 @@ async def _host(sandbox: str, options: str, attack: str) -> None:
         await box.run(Program(source=""), LIMITS)
         print("ready", flush=True)
         sys.stdin.readline()
-        ended = await box.run(Program(source=_EVERYWHERE + ATTACKS[attack] + _HOLD), LIMITS)
+        ended = await box.run(Program(source=EVERYWHERE + ATTACKS[attack] + _HOLD), LIMITS)
         print(ended.status, ended.detail, flush=True)
 
 

@@ -88,7 +88,8 @@ class Limits:
     cpu_seconds: float = 10.0
     """CPU time of each of its processes."""
     memory_bytes: int = 512 * MIB
-    """Address space beyond what the warm interpreter already maps; each thread's stack takes 8 MiB of it."""
+    """Address space beyond what the warm interpreter already maps; each thread's stack takes 8 MiB of it.
+    Each process may have as much, and in a control group all processes together."""
     threads: int = 32
     """Threads that it may run at once besides its first one, without `processes`. A pool of the standard
     library makes no more."""

@@ -84,7 +84,7 @@ def main_in_container() -> None:
         # Opened for the template, which will not be able to open files in /proc and /sys.
         files = memory.KernelFiles.open()
         os.set_inheritable(control.fileno(), True)
-        privileges.limit()
+        privileges.limit(unix_sockets=inside.preparation.unix_sockets)
         privileges.forbid_new()
         if landlock.abi():
             landlock.restrict(
@@ -156,7 +156,7 @@ def _become_template(settings: Outside, uid: int) -> NoReturn:
             owner=uid,
         )
     os.chdir(inside.scratch)
-    privileges.limit()
+    privileges.limit(unix_sockets=inside.preparation.unix_sockets)
     privileges.drop(None if settings.placement == PLAIN else uid)
     if landlock.abi():
         landlock.restrict(read=readable, write=[inside.scratch, *namespaces.WRITABLE_DEVICES])

@@ -18,18 +18,23 @@ _SIGKILL = 9
 
 _FIXED_LIMITS = {
     resource.RLIMIT_CORE: 0,
-    resource.RLIMIT_NOFILE: 256,
     resource.RLIMIT_MEMLOCK: 0,
     resource.RLIMIT_MSGQUEUE: 0,
     resource.RLIMIT_RTPRIO: 0,
     resource.RLIMIT_SIGPENDING: 256,
 }
 """The limits that are the same for all programs; the others are set for each from its `Limits`."""
+_DESCRIPTORS, _DESCRIPTORS_OF_KERNELS = 64, 256
+"""Each of a pair of sockets holds 224 KiB that RLIMIT_AS does not count. Kernels of notebooks need more."""
 
 
-def limit() -> None:
-    """Set the limits that are the same for every program. Raises OSError or ValueError."""
-    for kind, value in _FIXED_LIMITS.items():
+def limit(*, unix_sockets: bool) -> None:
+    """Set the limits that are the same for every program of a worker. Raises OSError or ValueError.
+
+    `unix_sockets`: see `Preparation`.
+    """
+    descriptors = _DESCRIPTORS_OF_KERNELS if unix_sockets else _DESCRIPTORS
+    for kind, value in (*_FIXED_LIMITS.items(), (resource.RLIMIT_NOFILE, descriptors)):
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))

@@ -21,8 +21,9 @@ from tirjudge_sandbox.base import LARGEST_LIMIT, MIB, Limits
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = re.compile(r"tirjudge-(\d+)-\d+")
 _NUMBERS = itertools.count()
-_KERNEL_BYTES = 16 * MIB
-"""Memory of the kernel that an honest program may need: page tables, descriptors, pipes."""
+_PROGRAM_BYTES, _PROCESS_BYTES = 4 * MIB, MIB
+"""Memory of the kernel that an honest program may need, page tables, descriptors and pipes, and that each of
+its processes may need besides."""
 _LEFT_BYTES = 32 * MIB
 """Memory that programs may leave behind in a group: the kernel remembers the names that were looked up."""
 _REMOVALS, _REMOVAL_SECONDS = 100, 0.02
@@ -114,8 +115,9 @@ class MemoryGroup:
     def limit(self, limits: Limits) -> bool:
         """Set the limit for the next program. Return False if the group needs to be replaced first.
 
-        It is the memory of the warm worker, for each process of the program a copy of that and
-        `memory_bytes`, the working folder, and 16 MiB for the kernel. The group needs to be replaced once
+        It is the memory of the warm worker, and for all processes of the program together a copy of half of
+        that, `memory_bytes`, the working folder, 4 MiB for the kernel, and 1 MiB for each process: sympy
+        writes to a quarter of the worker's pages. The group needs to be replaced once
         earlier programs have left more than 32 MiB, or the kernel refuses the limit: taking that memory back
         would cost the time of the next program.
         """
@@ -124,8 +126,8 @@ class MemoryGroup:
             if left > _LEFT_BYTES and left - self._cached() > _LEFT_BYTES:
                 return False
             if limits != self._limits:
-                each = self._base + limits.memory_bytes
-                total = self._base + (1 + limits.processes) * each + limits.disk_bytes + _KERNEL_BYTES
+                total = self._base + self._base // 2 + limits.memory_bytes + limits.disk_bytes
+                total += _PROGRAM_BYTES + (1 + limits.processes) * _PROCESS_BYTES
                 self._write(self._version.limit, str(min(total, LARGEST_LIMIT)))
                 self._limits = limits
         except OSError:

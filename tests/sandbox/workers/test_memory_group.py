@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.sandbox_memory import ATTACKS, EVERYWHERE, LIMITS
 from tests.sandbox.targets import HOARDERS, MIB
 from tirjudge_sandbox import Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
@@ -47,7 +48,7 @@ def before() -> set[Path]:
 
 
 def test_full_sockets_of_all_processes_count(before: set[Path]) -> None:
-    """Each process holds 28 MiB in sockets, which its own limits of 1 MiB do not count."""
+    """Each process holds 7 MiB in sockets, which its own limits of 1 MiB do not count."""
 
     async def attacked() -> tuple[list[Status], list[str], int, set[Path]]:
         async with LocalSandbox(capacity=1, preload=()) as box:
@@ -61,6 +62,23 @@ def test_full_sockets_of_all_processes_count(before: set[Path]) -> None:
     assert lost == 0, "the template must survive its programs"
     assert len(during - before) == 1
     assert not groups() - before
+
+
+def test_all_processes_together_hold_at_most_twice_the_limit(before: set[Path]) -> None:
+    """And 16 MiB, whatever of the kernel's they hold; each may have 16 MiB of its own."""
+
+    async def held() -> int:
+        async with LocalSandbox(capacity=1, preload=()) as box:
+            await box.run(QUICK, LIMITS)
+            (group,) = groups() - before
+            version_1 = (group / "memory.max_usage_in_bytes").exists()
+            used, peak = ("usage_in_bytes", "max_usage_in_bytes") if version_1 else ("current", "peak")
+            warm = int((group / f"memory.{used}").read_text())
+            for name in ("objects", "sockets", "pipes", "page tables"):
+                await box.run(Program(source=EVERYWHERE + ATTACKS[name]), LIMITS)
+            return int((group / f"memory.{peak}").read_text()) - warm
+
+    assert asyncio.run(held()) <= 2 * LIMITS.memory_bytes + 16 * MIB
 
 
 def test_directory_entries_count(before: set[Path]) -> None:
