@@ -253,14 +253,21 @@ class JudgeEngine:
 
         Raises GeneratorFailed or SandboxUnavailable, in one line, naming the part that cannot answer.
         """
-        prompt = Prompt(messages=(Message("user", "Hello"),))
-        for generator in (one.generator for one in self._models):
-            ids = None if generator.encoder is None else tuple(generator.encoder.prompt(prompt))
-            await generator.generate(Context(prompt, ids=ids), Sampling(max_tokens=1))
+        for number in range(len(self._models)):
+            await self.ask("Hello", number=number, tokens=1)
         if self._runs_programs:
             tried = await self._sandbox.run(Program(source=""))
             if tried.status is not Status.OK:
                 raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
+
+    async def ask(self, text: str, *, number: int = 0, tokens: int | None = None) -> str:
+        """Return the greedy answer of a model to a question of our own; raises GeneratorFailed."""
+        model, prompt, ids = self._models[number], Prompt(messages=(Message("user", text),)), None
+        if (encoder := model.generator.encoder) is not None:
+            prompt = replace(prompt, prefill=encoder.opening(prompt))
+            ids = tuple(encoder.prompt(prompt))
+        sampling = Sampling(max_tokens=tokens or view_tokens(self.options, model.note))
+        return prompt.prefill + (await model.generator.generate(Context(prompt, ids=ids), sampling)).text
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         """Run a program of our own in the judge's sandbox."""

@@ -1,0 +1,177 @@
+"""`tirjudge criteria`, which proposes criteria for labelled rows, and keeps those that agree with labels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack, aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tirjudge.cli.options import (
+    RUNNER,
+    ColumnOption,
+    LabelsOption,
+    RunOptions,
+    SplitOption,
+    SubsetOption,
+    label_values,
+    takes_options,
+)
+from tirjudge.cli.output import INTERRUPTED, SOME_FAILED, examples, output_file, refuse_input, say, stop
+from tirjudge.console_text import printable
+from tirjudge.data.rows import BadRow, Row
+from tirjudge.data.sources import RowSource, open_rows
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.spending import CostReached, Spending
+from tirjudge.judging.batch import FailureCount, Plan, TooManyFailures, kind_of
+from tirjudge.judging.criteria import ProposedCriteria, propose_criteria
+from tirjudge.judging.judge_engine import JudgeEngine, local_weights
+from tirjudge.judging.options import ABSTENTION
+from tirjudge.judging.questions import truncated
+from tirjudge.rollout.concurrency import as_finished
+from tirjudge.storage.run_folder import JsonLines, read_lines
+from tirjudge_environments.tasks import Columns, read_task
+
+
+@examples(
+    "tirjudge criteria rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+    "tirjudge criteria rows.jsonl --model my-model --most 5 --output rubrics.jsonl",
+)
+@takes_options("criteria", without=(*ABSTENTION, *RUNNER, "texts", "criteria_per_call"))
+def criteria(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="Labelled rows with two or more responses, as for tirjudge judge."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Rows with their criteria.  [default: NAME.criteria.jsonl in this folder]",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    most: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Criteria proposed for a row.", rich_help_panel="Judging")
+    ] = 8,
+    column: ColumnOption = None,
+    labels: LabelsOption = "",
+    subset: SubsetOption = None,
+    split: SplitOption = None,
+    *,
+    options: RunOptions,
+) -> None:
+    """Propose criteria for labelled rows, and keep those whose verdicts agree with the labels.
+
+    The model contrasts the better response with up to three others. Then it judges the row by each criterion,
+    in both orders. The rows are written with the criteria that agree; the same command resumes.
+    Exit codes: 0 every row was read, 1 some rows failed, 2 usage or no rows, 130 interrupted.
+    """
+    plan = options.plan(Columns.parse(column or ()), label_values(labels))
+    target = output_file(output, file, "criteria")
+    options = options.model_copy(update={"order": options.order or "both"})
+    options.check(plan.kind)
+    rows = open_rows(file, config=subset, split=split)
+    refuse_input(target, rows)
+    if options.overwrite:
+        target.unlink(missing_ok=True)
+    prices, weights = options.prices(), local_weights(options)
+    with ExitStack() as stack:
+        lines = JsonLines(target)
+        stack.callback(lines.close)
+        calls = target.with_name(f"{target.name}.calls.jsonl")
+        spending = stack.enter_context(
+            Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
+        )
+        done = {row["id"] for row in read_lines(target) if "id" in row}
+        run = _Run(options, plan, most, lines, done)
+        try:
+            completed = asyncio.run(run.over(rows, spending, weights))
+        except KeyboardInterrupt:
+            stop("criteria", "interrupted; the same command resumes", INTERRUPTED)
+    print(
+        f"rows      {run.rows}, {run.with_criteria} with criteria, {run.failed} failed, {run.before} before"
+    )
+    print(f"criteria  {run.proposed} proposed, {run.kept} kept")
+    print(f"written   {printable(str(target))}")
+    raise typer.Exit(0 if completed and not run.failed else SOME_FAILED)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One pass over the rows."""
+
+    options: RunOptions
+    plan: Plan
+    most: int
+    lines: JsonLines
+    done: set[Any]
+    """Ids of the rows that an earlier start wrote."""
+    rows: int = 0
+    before: int = 0
+    failed: int = 0
+    with_criteria: int = 0
+    proposed: int = 0
+    kept: int = 0
+    failures: FailureCount = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.failures = FailureCount(self.plan.give_up_after)
+
+    async def over(self, rows: RowSource, spending: Spending, weights: str) -> bool:
+        """Return True if the run reached the end of the rows."""
+        async with JudgeEngine(self.options, spending=spending, weights=weights) as engine:
+            works = (self._row(engine, row) for row in self._left(rows))
+            try:
+                async with aclosing(as_finished(works, self.plan.concurrency)) as finished:
+                    async for _ in finished:
+                        pass
+            except (CostReached, TooManyFailures) as error:
+                say(f"stopped: {error}; the same command resumes")
+                return False
+        return True
+
+    def _left(self, rows: RowSource) -> Iterator[Row | BadRow]:
+        for number, row in enumerate(rows):
+            if number == self.plan.limit:
+                return
+            yield row
+
+    async def _row(self, engine: JudgeEngine, row: Row | BadRow) -> None:
+        self.rows += 1
+        try:
+            if isinstance(row, BadRow):
+                raise ValueError(row.reason)
+            plan = self.plan
+            task = read_task(row.fields, default_id=row.default_id, columns=plan.columns, labels=plan.labels)
+            if task.id in self.done:
+                self.before += 1
+                return
+            kind = kind_of(task, plan.kind)
+            found = await propose_criteria(engine, truncated(task, plan.truncate), kind, most=self.most)
+        except GeneratorFailed as error:
+            self._fail(row.where, str(error))
+            self.failures.is_down(str(error), denied=engine.denied)
+            return
+        except ValueError as error:
+            self._fail(row.where, str(error))
+            return
+        self.failures.works()
+        self._write(task.id, row, found)
+
+    def _write(self, id: str, row: Row, found: ProposedCriteria) -> None:
+        self.with_criteria += bool(found.kept)
+        self.kept += len(found.kept)
+        self.proposed += len(found.kept) + len(found.dropped)
+        fields = {**row.fields, "id": id}
+        # An empty list of criteria is no row that can be judged.
+        self.lines.append({**fields, "criteria": list(found.kept)} if found.kept else fields)
+
+    def _fail(self, where: str, reason: str) -> None:
+        self.failed += 1
+        say(f"{where}: {reason}")
