@@ -6,6 +6,7 @@
 All judge the first 1, 16 and 64 rows as pairs, greedily, with the same model, prompts, sandbox and budget:
 
 * `one process` and `two processes`: the generator `transformers` of this package;
+* `openvino` and `openvino, threads: 1`: the generator `openvino`, by default with a thread for each core;
 * `generate`: transformers' own `generate` on one left-padded batch of the rows that still run; then their
   programs run, and the rows continue as a new batch, from their whole text;
 * `llama.cpp` (package llama-cpp-python, with `--gguf`, which takes several files): base weights as the file
@@ -38,6 +39,7 @@ import numpy as np
 
 from research.smol.sources import read_lines
 from tirjudge.generation.base import Generator, Sampling
+from tirjudge.generation.local.openvino import OpenvinoGenerator
 from tirjudge.generation.local.processes import ProcessesGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.models import resolve_model
@@ -219,13 +221,17 @@ async def measure(options: argparse.Namespace) -> None:
     ]
     one = TransformersGenerator.load(folder, max_rows=64)
     two = ProcessesGenerator(folder, processes=2, max_rows=64)
+    fast = {
+        name: OpenvinoGenerator.load(folder, max_rows=64, threads=threads)
+        for name, threads in (("openvino", None), ("openvino, threads: 1", 1))
+    }
     async with open_sandbox("local") as sandbox:
         ours: Judged = []
         ways: dict[str, Way] = {
             "one process": with_rollout(environment, one, sandbox, budget),
             "two processes": with_rollout(environment, two, sandbox, budget),
             "generate": with_generate(environment, one, sandbox, budget),
-        }
+        } | {name: with_rollout(environment, generator, sandbox, budget) for name, generator in fast.items()}
         llamas = {
             f"llama.cpp, {Path(file).stem}, threads: {threads}": LlamaCpp(
                 file, threads, len(tasks), lambda: ours
@@ -263,8 +269,8 @@ async def measure(options: argparse.Namespace) -> None:
                     f"[{min(measured):.3f}, {max(measured):.3f}]  {agreement}",
                     flush=True,
                 )
-    await one.close()
-    await two.close()
+    for generator in (one, two, *fast.values()):
+        await generator.close()
 
 
 def main() -> None:

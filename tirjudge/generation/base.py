@@ -17,12 +17,17 @@ GENERATORS = Plugins(
     "generator",
     "tirjudge.generation",
     {
+        "openvino": "local.openvino:OpenvinoGenerator.load",
         "transformers": "local.processes:load",
         "vllm": "vllm:VllmGenerator.load",
     },
 )
 """Each member is called with a model and the options of `open_generator`."""
-NEEDED = {"transformers": ("local", LOCAL), "vllm": ("vllm", ("vllm",))}
+NEEDED = {
+    "openvino": ("fast", ("gguf", "jinja2", "openvino", "tokenizers")),
+    "transformers": ("local", LOCAL),
+    "vllm": ("vllm", ("vllm",)),
+}
 """By generator, the extra that installs it and modules of the extra."""
 
 

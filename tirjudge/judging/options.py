@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import find_spec
 from inspect import Parameter, Signature
 from typing import Annotated, Any, Self
 
@@ -18,6 +19,7 @@ from tirjudge.generation.spending import FREE, Price, known_price
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.models import is_local_name
+from tirjudge.models.resolve import embedded_name
 from tirjudge.records.verdicts import Confidence
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import first_fault
@@ -60,6 +62,8 @@ _JURY = ("jury", "vote_weights", "escalate_below")
 """Options of a jury as a whole."""
 _OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields")
 _OF_ENGINES = ("generator", "generator_options")
+_ASKED = {*_JURY, *_OF_ENGINES, *_OF_ENDPOINTS}
+"""Options with which a user says what runs the model."""
 ABSTENTION = ("abstain_below", "confidence")
 """Options by which verdicts are left open."""
 
@@ -139,7 +143,14 @@ class JudgeOptions(SandboxOptions):
 
     OPENAI_BASE_URL is used for a model that is named, and neither on this machine nor run by `generator`.
     """
-    generator: Annotated[str, Option("Model", metavar="NAME")] = "transformers"
+    generator: Annotated[
+        str,
+        Option(
+            "Model",
+            metavar="NAME",
+            default="openvino for the embedded model, if installed, else transformers",
+        ),
+    ] = "transformers"
     """The engine that runs a model in this process."""
     generator_options: Annotated[
         Mapping[str, Any], Option("Model", name="generator-option", metavar="KEY=VALUE")
@@ -270,6 +281,16 @@ class JudgeOptions(SandboxOptions):
         names = [given.get("model"), *(given.get("jury") or ())]
         named = any(isinstance(name, str) and name and not is_local_name(name) for name in names)
         return {**given, "base_url": address} if named and not local else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_fast_engine(cls, given: Any) -> Any:
+        """Run the embedded model with OpenVINO, unless another engine is asked for or alone is here."""
+        if not isinstance(given, Mapping) or any(given.get(name) for name in _ASKED):
+            return given
+        fast = find_spec("openvino") or not find_spec("torch")
+        embedded = fast and given.get("model", "") in ("", embedded_name())
+        return {**given, "generator": "openvino"} if embedded else given
 
     @model_validator(mode="before")
     @classmethod

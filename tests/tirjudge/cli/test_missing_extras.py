@@ -15,11 +15,14 @@ SERVED = "--model m --base-url http://127.0.0.1:9/v1"
 HIDING = "import os, sys\nfor name in os.environ['HIDDEN'].split():\n    sys.modules[name] = None\n"
 """A module `sitecustomize`, so that the modules are missing in the processes of a command too."""
 COMMANDS = {
-    "judge rows.jsonl": {"local": "huggingface_hub safetensors tokenizers torch transformers"},
-    "bon rows.jsonl": {"local": "torch"},
-    "attack rows.jsonl": {"local": "torch"},
-    "serve --port 0": {"local": "transformers"},
-    "models fetch smol": {"local": "gguf torch"},
+    "judge rows.jsonl --generator transformers": {
+        "local": "huggingface_hub safetensors tokenizers torch transformers"
+    },
+    "judge rows.jsonl": {"fast": "gguf jinja2 openvino,torch tokenizers"},
+    "bon rows.jsonl": {"fast": "openvino,torch"},
+    "attack rows.jsonl": {"fast": "openvino,torch"},
+    "serve --port 0": {"fast": "openvino,torch"},
+    "models fetch smol": {"fast": "gguf tokenizers"},
     "judge rows.jsonl --generator vllm": {"vllm": "vllm"},
     f"judge rows.jsonl --runner ray {SERVED}": {"ray": "ray"},
     f"judge rows.jsonl --backend docker {SERVED}": {"docker": "docker requests"},
@@ -43,7 +46,7 @@ COMMANDS = {
     """train --recipe smol --set rl.report_to=["wandb"]""": {"wandb": "wandb"},
     "launch verl --recipe tir-judge-zero-8b": {"verl": "verl"},
 }
-"""By command, the extra that it needs and modules of the extra, of which one is missing at a time."""
+"""By command, the extra that it needs and modules: one, or several with a comma, is missing at a time."""
 CASES = [
     (command, extra, module)
     for command, needed in COMMANDS.items()
@@ -70,7 +73,11 @@ def test_a_missing_package_is_one_line_with_its_extra(
         cwd=tmp_path,
         # A converted model of the user's own cache would need no `gguf`.
         env=os.environ
-        | {"PYTHONPATH": str(tmp_path), "HIDDEN": module, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+        | {
+            "PYTHONPATH": str(tmp_path),
+            "HIDDEN": module.replace(",", " "),
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        },
         capture_output=True,
         text=True,
         check=False,

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoConfig, AutoTokenizer
 
 from tests.tirjudge.smollm2 import needs_smollm2, wheel_file
-from tirjudge.models import SMOL, ModelUnavailable, machine, resolve_model
+from tirjudge.models import SMOL, ModelUnavailable, gguf_llama, machine, resolve_model
 from tirjudge.models.gguf_file import GgufHeader, read_header
 from tirjudge.models.machine import cache_folder
 
@@ -146,3 +147,31 @@ def test_two_processes_convert_once_and_a_killed_one_leaves_no_model(tmp_path: P
     expected = torch.from_numpy(gguf.dequantize(stored.data, stored.tensor_type)).to(torch.bfloat16)
     assert torch.equal(tensors["model.embed_tokens.weight"], expected)
     assert (SMOL.folder() / "chat_template.jinja").read_text().startswith("{% for message in messages %}")
+
+
+@needs_smollm2
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_our_conversion_writes_what_transformers_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Path(resolve_model("smol"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    monkeypatch.setattr(gguf_llama, "PRE_TOKENIZERS", set())
+    theirs = Path(resolve_model("smol"))
+    assert ours != theirs
+    weights, expected = load_file(ours / "model.safetensors"), load_file(theirs / "model.safetensors")
+    assert weights.keys() == expected.keys()
+    assert all(weights[name].equal(value) for name, value in expected.items())
+    configs = [AutoConfig.from_pretrained(folder).to_dict() for folder in (ours, theirs)]
+    for name in ("_name_or_path", "transformers_version", "use_cache"):
+        assert all(config.pop(name, None) is not False for config in configs), name
+    assert configs[0] == configs[1]
+    mine, other = (AutoTokenizer.from_pretrained(folder) for folder in (ours, theirs))
+    dialogue = [{"role": "user", "content": "naïve ¶ 3.14\n\tprint('<|im_end|>')  x"}]
+    assert mine.apply_chat_template(dialogue) == other.apply_chat_template(dialogue)
+    assert (mine.eos_token, mine.pad_token, mine.bos_token) == (
+        other.eos_token,
+        other.pad_token,
+        other.bos_token,
+    )

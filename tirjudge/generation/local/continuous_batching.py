@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tirjudge.generation.local.batch_generator import Row
 from tirjudge.generation.local.kv_cache import PaddedCache, ParkedRow, ParkedRows
-from tirjudge.generation.local.sampling import Noise, StopStrings, draw
-from tirjudge_environments import Finish
+from tirjudge.generation.local.sampling import draw
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,47 +31,6 @@ PASS_COLUMNS = 1024
 """Tokens of one row in a prefill pass."""
 PASS_TOKENS = 8192
 """Tokens of all rows in a prefill pass, padding included."""
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Row:
-    """The state of one request: its tokens, its sampling parameters and its position in the cache."""
-
-    ids: list[int]
-    """The context, then the sampled tokens."""
-    start: int
-    """Length of the context."""
-    limit: int
-    """Length of `ids` at which the row ends."""
-    stops: StopStrings
-    temperature: float = 0.0
-    top_p: float = 1.0
-    noise: Noise | None = None
-    """The uniform draw of every position; None for a greedy row."""
-    fed: int = 0
-    """Tokens whose keys and values are in the row's slot of the cache."""
-    logprobs: list[float] = field(default_factory=list)
-    finish: Finish | None = None
-    cancelled: bool = False
-
-    @property
-    def pending(self) -> int:
-        """Known tokens to be fed before the last one, whose logits give the next token."""
-        return len(self.ids) - 1 - self.fed
-
-    @property
-    def uniform(self) -> float:
-        return 0.0 if self.noise is None else float(self.noise[len(self.ids)])
-
-    def accept(self, token: int, logprob: float, ends: frozenset[int]) -> None:
-        self.ids.append(token)
-        self.logprobs.append(logprob)
-        if token in ends:
-            self.finish = Finish.END
-        elif self.stops.completed(self.ids, self.start):
-            self.finish = Finish.STOP
-        elif len(self.ids) >= self.limit:
-            self.finish = Finish.LENGTH
 
 
 class Decoder:

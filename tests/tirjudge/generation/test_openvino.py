@@ -1,0 +1,258 @@
+"""OpenVINO gives nearly the numbers of torch's forward pass, whichever rows join, leave or resume."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from tests.tirjudge.generation.test_transformers import (
+    SAMPLED,
+    TOKENIZER,
+    context,
+    exact_logprobs,
+    prompts,
+    sampled,
+    sampling,
+)
+from tests.tirjudge.tiny_models import tiny_llama, tiny_qwen3
+from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.local import openvino
+from tirjudge.generation.local.openvino import OpenvinoGenerator
+from tirjudge.generation.local.openvino_graph import _units
+from tirjudge_environments import Finish
+
+Make = Callable[..., OpenvinoGenerator]
+CLOSE = 0.02
+"""Nats between log-probabilities with keys and values in float16, and in float32."""
+
+
+def small_llama() -> Any:
+    """Return a model whose weights are multiples of a step, in groups of 32, as those of a GGUF file are."""
+    model = tiny_llama()
+    with torch.no_grad():
+        for name, weights in ((name, one) for name, one in model.named_parameters() if one.dim() == 2):
+            groups = weights.view(len(weights), -1, 32)
+            if "layers" in name:
+                least, step = (
+                    groups.amin(-1, keepdim=True),
+                    (groups.amax(-1, keepdim=True) - groups.amin(-1, keepdim=True)) / 15,
+                )
+                groups.copy_(least + step.half() * ((groups - least) / step).round())
+            else:
+                step = (groups.abs().amax(-1, keepdim=True) / 127).half()
+                groups.copy_((groups / step).round() * step)
+    return model
+
+
+@pytest.fixture
+async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
+    """Return a function that loads a model from a folder; the generators are closed at the end."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = []
+
+    def generator(model: Any = None, **options: Any) -> OpenvinoGenerator:
+        folder = tmp_path / f"model-{len(made)}"
+        (model or small_llama()).save_pretrained(folder)
+        TOKENIZER.save_pretrained(folder)
+        made.append(OpenvinoGenerator.load(str(folder), threads=1, cache_bytes=8 << 20, **options))
+        return made[-1]
+
+    yield generator
+    for one in made:
+        await one.close()
+
+
+async def test_logprobs_in_a_mixed_batch_are_those_of_a_forward_pass(make: Make) -> None:
+    generator, model = make(max_rows=3), small_llama()
+    contexts = [*prompts(1, 3, 40, 9, 120, 33, 10), *prompts(60) * 3]
+    completions = await asyncio.gather(
+        *(generator.generate(context(ids), sampling(i, 10 + 3 * i)) for i, ids in enumerate(contexts))
+    )
+    errors = []
+    for ids, completion in zip(contexts, completions, strict=True):
+        exact = exact_logprobs(model, ids, completion)
+        errors += (torch.tensor(completion.logprobs) - exact).abs().tolist()
+    assert max(errors) < CLOSE
+
+
+async def test_a_long_prompt_is_fed_in_several_passes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openvino, "PASS_TOKENS", 16)
+    generator, model = make(), small_llama()
+    contexts = prompts(100, 70, 16, 3)
+    completions = await asyncio.gather(*(generator.generate(context(ids), SAMPLED) for ids in contexts))
+    for ids, completion in zip(contexts, completions, strict=True):
+        exact = exact_logprobs(model, ids, completion)
+        assert completion.logprobs == pytest.approx(exact.tolist(), abs=CLOSE)
+    assert generator.tokens_fed == sum(map(len, contexts)) + sampled(*completions) - 4
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+async def test_the_same_seed_gives_the_same_completion_alone_and_in_company(top_p: float, make: Make) -> None:
+    generator = make(max_rows=3)
+    (ids,) = prompts(30)
+    alone = await generator.generate(context(ids), sampling(5, top_p=top_p))
+    others = [generator.generate(context(other), sampling(i)) for i, other in enumerate(prompts(50, 3, 80))]
+    company = await asyncio.gather(*others, generator.generate(context(ids), sampling(5, top_p=top_p)))
+    assert company[-1].token_ids == alone.token_ids
+    assert company[-1].logprobs == pytest.approx(alone.logprobs, abs=1e-3)
+    other_seed = await generator.generate(context(ids), sampling(6, top_p=top_p))
+    assert other_seed.token_ids != alone.token_ids
+
+
+async def test_samples_have_the_distribution_of_the_temperature_and_top_p(make: Make) -> None:
+    """Of 600 first tokens; a frequency has a standard error of at most .021."""
+    generator, (ids,) = make(), prompts(9)
+    asked = [sampling(seed, 1, temperature=0.5, top_p=0.8) for seed in range(600)]
+    completions = await asyncio.gather(*(generator.generate(context(ids), one) for one in asked))
+    with torch.no_grad():
+        chances = (small_llama()(torch.tensor([ids])).logits[0, -1] / 0.5).softmax(-1)
+    ordered, tokens = chances.sort(descending=True)
+    kept = int((ordered.cumsum(-1) < 0.8).sum()) + 1
+    nucleus = dict(zip(tokens[:kept].tolist(), (ordered[:kept] / ordered[:kept].sum()).tolist(), strict=True))
+    drawn = [completion.token_ids[0] for completion in completions if completion.token_ids]
+    # Rounding may move a token over the edge of the nucleus.
+    assert sum(token not in nucleus for token in drawn) <= 6
+    for token, chance in nucleus.items():
+        assert drawn.count(token) / len(drawn) == pytest.approx(chance, abs=0.07)
+    logprobs = {one.token_ids[0]: one.logprobs[0] for one in completions if one.token_ids and one.logprobs}
+    best = max(nucleus, key=lambda token: nucleus[token])
+    assert logprobs[best] == pytest.approx(torch.tensor(nucleus[best]).log().item(), abs=CLOSE)
+
+
+async def test_a_resumed_row_is_fed_only_the_appended_tokens(make: Make) -> None:
+    generator, model = make(), small_llama()
+    first, second, output = prompts(50, 70, 33)
+    completions = await asyncio.gather(*(generator.generate(context(i), SAMPLED) for i in (first, second)))
+    before = generator.tokens_fed
+    longer = [*first, *(completions[0].token_ids or ()), *output]
+    again = await generator.generate(context(longer), sampling(0, 7))
+    # The last sampled token was not fed before; the last new one will not be fed.
+    assert generator.tokens_fed - before == 1 + 33 + sampled(again) - 1
+    assert again.logprobs == pytest.approx(exact_logprobs(model, longer, again).tolist(), abs=CLOSE)
+
+
+async def test_rows_wait_for_blocks_and_all_of_them_end(make: Make) -> None:
+    """The cache holds one row of the longest answer at a time."""
+    generator, model = make(max_context=2048), small_llama()
+    generator._decoder._free = generator._decoder._free[: generator._decoder._whole]
+    contexts = prompts(*range(20, 90, 10))
+    completions = await asyncio.gather(
+        *(
+            generator.generate(context(ids), sampling(i, 1500 if i == 2 else 20))
+            for i, ids in enumerate(contexts)
+        )
+    )
+    for ids, completion in zip(contexts, completions, strict=True):
+        exact = exact_logprobs(model, ids, completion)
+        assert completion.logprobs == pytest.approx(exact.tolist(), abs=CLOSE)
+
+
+async def test_cancelling_frees_the_row(make: Make) -> None:
+    generator = make(max_rows=1)
+    first, waiting = (
+        asyncio.create_task(generator.generate(context(ids), Sampling(max_tokens=2000)))
+        for ids in prompts(5, 6)
+    )
+    while not generator.tokens_fed:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    waiting.cancel()
+    first.cancel()
+    await asyncio.gather(first, waiting, return_exceptions=True)
+    assert first.cancelled()
+    assert waiting.cancelled()
+    assert generator.tokens_fed < 2000
+    assert len((await generator.generate(context([5]), Sampling(max_tokens=3))).token_ids or ()) == 3
+
+
+async def test_a_stop_string_ends_the_turn(make: Make) -> None:
+    generator, (ids,) = make(), prompts(20)
+    whole = await generator.generate(context(ids), sampling(3, 60))
+    stop = generator.encoder.decode((whole.token_ids or ())[20:23])
+    completion = await generator.generate(context(ids, "never there", stop), sampling(3, 60))
+    assert completion.finish is Finish.STOP
+    assert completion.token_ids == (whole.token_ids or ())[: len(completion.token_ids or ())]
+    assert stop in completion.text
+
+
+@pytest.mark.parametrize("configured", [7, [301, 7]])
+async def test_the_end_token_of_the_generation_config_ends_the_turn(configured: Any, make: Make) -> None:
+    model: Any = small_llama()
+    model.generation_config.eos_token_id = configured
+    with torch.no_grad():
+        for parameter in model.model.layers.parameters():
+            parameter.zero_()
+        model.lm_head.weight.zero_()
+        model.lm_head.weight[7, 0] = model.model.embed_tokens.weight[5, 0] = 9.0
+    completion = await make(model).generate(context([5]), Sampling(max_tokens=30))
+    assert (completion.token_ids, completion.finish, completion.text) == ((7,), Finish.END, "")
+
+
+async def test_a_context_without_room_for_an_answer_is_refused_in_one_line(make: Make) -> None:
+    generator = make(max_context=64)
+    fits, too_long = prompts(63, 64)
+    completion = await generator.generate(context(fits), SAMPLED)
+    assert (sampled(completion), completion.finish) == (1, Finish.LENGTH)
+    with pytest.raises(ContextTooLong, match=r"^the context has 64 tokens, but .* takes 64 .*$"):
+        await generator.generate(context(too_long), SAMPLED)
+
+
+async def test_weights_that_are_no_numbers_are_one_line(make: Make) -> None:
+    model: Any = small_llama()
+    with torch.no_grad():
+        model.model.norm.weight.fill_(torch.nan)
+    with pytest.raises(
+        GeneratorFailed, match=r"^[^\n]*model-0: the model's logits are NaN: check its weights$"
+    ):
+        await make(model).generate(context([10]), SAMPLED)
+
+
+async def test_another_architecture_is_one_line(make: Make) -> None:
+    with pytest.raises(
+        GeneratorFailed, match=r"^[^\n]* is no plain Llama model, [^\n]*--generator transformers$"
+    ):
+        make(tiny_qwen3())
+
+
+async def test_an_adapter_is_merged_once(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The numbers are those of the weights that PEFT merges."""
+    base: Any = small_llama()
+    make(base)
+    config = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an old name
+        adapted: Any = get_peft_model(base, config)
+    folder = tmp_path / "adapter"
+    adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "model-0")
+    adapted.save_pretrained(folder)
+    merged, (ids,) = adapted.merge_and_unload(), prompts(40)
+    for times in (1, 2):
+        generator = OpenvinoGenerator.load(str(folder), threads=1, cache_bytes=8 << 20)
+        completion = await generator.generate(context(ids), SAMPLED)
+        assert completion.logprobs == pytest.approx(
+            exact_logprobs(merged, ids, completion).tolist(), abs=CLOSE
+        )
+        await generator.close()
+        assert sum("converting adapter" in line for line in caplog.messages) == 1, times
+
+
+def test_weights_that_had_four_bits_are_found_again() -> None:
+    """Sixteen levels in each group of 32, as in GGUF's Q4_1, rounded to bfloat16 when they are converted."""
+    torch.manual_seed(0)
+    levels = torch.randint(0, 16, (50, 6, 32)).float()
+    levels[:, :, 0], levels[:, :, 1] = 0, 15
+    scale, least = torch.rand(50, 6, 1) * 0.01 + 0.001, -0.1 * torch.rand(50, 6, 1)
+    rounded = (least + scale * levels).bfloat16().float().view(50, -1).numpy()
+    units, scales, lowest = _units(rounded)
+    assert (units == levels.numpy()).all()
+    assert np.abs(scales / scale.numpy() - 1).max() < 0.02
+    assert np.abs((lowest[..., None] + scales * units).reshape(50, -1) - rounded).max() < 2**-8 * 0.2

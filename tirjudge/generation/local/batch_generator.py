@@ -1,0 +1,217 @@
+"""The base of the generators that run a model in this process: requests become rows of one batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tirjudge.console_text import first_line
+from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.local.sampling import Noise, StopStrings, noise
+from tirjudge_environments import Completion, Context, Finish, Usage
+from tirjudge_environments.tokenization import ChatEncoder
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Row:
+    """The state of one request: its tokens, its sampling parameters and its position in the cache."""
+
+    ids: list[int]
+    """The context, then the sampled tokens."""
+    start: int
+    """Length of the context."""
+    limit: int
+    """Length of `ids` at which the row ends."""
+    stops: StopStrings
+    temperature: float = 0.0
+    top_p: float = 1.0
+    noise: Noise | None = None
+    """The uniform draw of every position; None for a greedy row."""
+    fed: int = 0
+    """Tokens whose keys and values are in the row's slot of the cache."""
+    logprobs: list[float] = field(default_factory=list)
+    finish: Finish | None = None
+    cancelled: bool = False
+
+    @property
+    def pending(self) -> int:
+        """Known tokens to be fed before the last one, whose logits give the next token."""
+        return len(self.ids) - 1 - self.fed
+
+    @property
+    def uniform(self) -> float:
+        return 0.0 if self.noise is None else float(self.noise[len(self.ids)])
+
+    def accept(self, token: int, logprob: float, ends: frozenset[int]) -> None:
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        if token in ends:
+            self.finish = Finish.END
+        elif self.stops.completed(self.ids, self.start):
+            self.finish = Finish.STOP
+        elif len(self.ids) >= self.limit:
+            self.finish = Finish.LENGTH
+
+
+class RowDecoder(Protocol):
+    """Decodes rows that join and leave a batch. One thread calls `step`, another may call `submit`."""
+
+    tokens_fed: int
+
+    @property
+    def busy(self) -> int:
+        """Number of rows that wait or run."""
+        ...
+
+    def submit(self, row: Row) -> None: ...
+
+    def step(self) -> Iterable[Row]:
+        """Feed tokens, and return the rows that ended or were cancelled."""
+        ...
+
+    def forget(self) -> None:
+        """Drop every row and all keys and values."""
+        ...
+
+
+class BatchGenerator:
+    """Completes contexts as rows of a decoder's batch, in a thread, so that programs run meanwhile."""
+
+    def __init__(self, name: str, encoder: ChatEncoder, decoder: RowDecoder, max_context: int) -> None:
+        """`max_context`: tokens of a context and its answer together."""
+        self.model = name
+        self.encoder = encoder
+        self._decoder = decoder
+        self._max_context = max_context
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tirjudge-generation")
+        self._driver: asyncio.Task[None] | None = None
+        self._futures: dict[Row, asyncio.Future[None]] = {}
+        self._stops: dict[tuple[str, ...], StopStrings] = {}
+        self._clock = BusyClock()
+
+    @property
+    def busy_seconds(self) -> float:
+        """Wall seconds since the start in which tokens were computed."""
+        return self._clock.seconds
+
+    @property
+    def tokens_fed(self) -> int:
+        """Tokens that went through the model since the start, without padding."""
+        return self._decoder.tokens_fed
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        row = self._row(context, sampling)
+        future = asyncio.get_running_loop().create_future()
+        self._futures[row] = future
+        self._decoder.submit(row)
+        if self._driver is None or self._driver.done():
+            self._driver = asyncio.create_task(self._drive())
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError:
+            row.cancelled = True
+            await asyncio.gather(future, return_exceptions=True)
+            raise
+        ids, start = tuple(row.ids[row.start :]), row.start
+        assert row.finish is not None
+        return Completion(
+            text=self.encoder.decode(ids),
+            finish=row.finish,
+            token_ids=ids,
+            logprobs=tuple(row.logprobs),
+            usage=Usage(prompt_tokens=start, completion_tokens=len(ids)),
+        )
+
+    async def close(self) -> None:
+        self._cancel_all()
+        if self._driver is not None and not self._driver.done():
+            await self._driver
+        self._thread.shutdown()
+        self._decoder.forget()
+
+    def _row(self, context: Context, sampling: Sampling) -> Row:
+        if context.ids is None:
+            raise GeneratorFailed(
+                f"{self.model} takes token ids: pass this generator's encoder to the session"
+            )
+        start = len(context.ids)
+        if start >= self._max_context:
+            raise ContextTooLong(
+                f"the context has {start} tokens, but {self.model} takes {self._max_context} including its "
+                "answer: shorten the row, or raise max_context"
+            )
+        stop = context.prompt.stop
+        if stop not in self._stops:
+            self._stops[stop] = StopStrings(stop, self.encoder)
+        limit = min(start + max(1, sampling.max_tokens), self._max_context)
+        return Row(
+            ids=list(context.ids),
+            start=start,
+            limit=limit,
+            stops=self._stops[stop],
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            noise=noise(sampling.seed, limit) if sampling.temperature > 0 else None,
+        )
+
+    def _around_batch(self) -> AbstractContextManager[Any]:
+        """Return what holds while rows run."""
+        return nullcontext()
+
+    def _around_steps(self) -> AbstractContextManager[Any]:
+        """Return what holds during several steps, in their thread."""
+        return nullcontext()
+
+    async def _drive(self) -> None:
+        """Step the batch until it is empty, and resolve the futures of rows that end.
+
+        Cancelling it cancels every row.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            with self._around_batch():
+                while self._decoder.busy:
+                    steps = loop.run_in_executor(self._thread, self._advance)
+                    try:
+                        await asyncio.shield(steps)
+                    except asyncio.CancelledError:
+                        self._cancel_all()
+                    for row in await steps:
+                        self._settle(row)
+        except Exception as error:
+            self._fail(error)
+
+    def _cancel_all(self) -> None:
+        for row in self._futures:
+            row.cancelled = True
+
+    def _settle(self, row: Row) -> None:
+        future = self._futures.pop(row)
+        if row.cancelled:
+            future.cancel()
+        else:
+            future.set_result(None)
+
+    def _advance(self) -> list[Row]:
+        """Step until at least one row ends, and return those rows."""
+        with self._clock.working(), self._around_steps():
+            ended: list[Row] = []
+            while self._decoder.busy and not ended:
+                ended = list(self._decoder.step())
+        return ended
+
+    def _fail(self, error: Exception) -> None:
+        """Fail every row after a forward pass that raised, for lack of memory or otherwise.
+
+        Later requests start with an empty batch, and may succeed.
+        """
+        self._decoder.forget()
+        futures, self._futures = self._futures, {}
+        for future in futures.values():
+            failure = GeneratorFailed(f"{self.model}: {first_line(error)}")
+            failure.__cause__ = error
+            future.set_exception(failure)

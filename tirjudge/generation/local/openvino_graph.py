@@ -1,0 +1,289 @@
+"""A Llama model as a graph of OpenVINO, from its weights in numpy, and the file that holds it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
+from tirjudge.generation.model_files import Adapter
+from tirjudge.models import weights_sha256
+from tirjudge.models.gguf_file import SOURCE_FILE, file_sha256, written_once
+from tirjudge.models.machine import cache_folder
+from tirjudge.models.safetensors_file import Array, read
+
+logger = logging.getLogger(__name__)
+
+GRAPH = "model.xml"
+_ADAPTER = "adapter_model.safetensors"
+_LORA_PREFIX = "base_model.model."
+_VERSION = 4
+"""Raised with every change of the graph, so that files of an earlier one are not used."""
+_PLAIN_LORA = {
+    "bias": "none",
+    "use_dora": False,
+    "use_rslora": False,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+}
+_HIDDEN = -3e38
+_GROUP = 32
+"""Weights that share a scale."""
+_SMALLEST = 1e-12
+_BFLOAT16 = 2**-7
+"""Twice the largest error of a value in bfloat16, of the value."""
+
+
+def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None] = logger.warning) -> Path:
+    """Return the folder of a model's graph, written at the first call; an adapter is merged into it.
+
+    folder: of the model in safetensors, or of the adapter. Raises GeneratorFailed for a model that is no
+    plain Llama, and ModelUnavailable.
+    """
+    base = Path(adapter.base if adapter else folder)
+    identity = hashlib.sha256(f"{_VERSION} {weights_sha256(str(base))}".encode())
+    if adapter:
+        identity.update((Path(folder) / ADAPTER_CONFIG).read_bytes())
+        identity.update(file_sha256(Path(folder) / _ADAPTER).encode())
+    sha256 = identity.hexdigest()
+    found = cache_folder() / f"{Path(folder).name}-openvino-{sha256[:16]}"
+    if found.is_dir():
+        return found
+
+    def write(fresh: Path) -> None:
+        import openvino
+
+        config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+        weights = {
+            name: values for file in sorted(base.glob("*.safetensors")) for name, values in read(file).items()
+        }
+        factors = _low_rank(Path(folder)) if adapter else {}
+        fresh.mkdir()
+        openvino.save_model(llama(config, weights, factors), fresh / GRAPH, compress_to_fp16=False)
+        source = {"file": str(folder), "sha256": sha256, "architecture": "llama"}
+        (fresh / SOURCE_FILE).write_text(json.dumps(source, indent=2) + "\n")
+
+    return written_once(found, Path(folder).name, say, write)
+
+
+def require_llama(folder: Path) -> dict[str, Any]:
+    """Return the config of a Llama model. Raises GeneratorFailed for one that the graph does not compute."""
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise GeneratorFailed(f"cannot load the model {str(folder)!r}: {error}") from error
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    plain = (
+        config.get("model_type") == "llama"
+        and rope.get("rope_type", "default") == "default"
+        and not config.get("attention_bias")
+        and not config.get("mlp_bias")
+        and config.get("hidden_act", "silu") == "silu"
+    )
+    if not plain:
+        raise GeneratorFailed(
+            f"{str(folder)!r} is no plain Llama model, and the generator openvino runs no other: give "
+            "--generator transformers"
+        )
+    return config
+
+
+def _low_rank(folder: Path) -> dict[str, tuple[Array, Array]]:
+    """Return the two factors of a LoRA adapter for each weight, `[rank, in]` and, scaled, `[out, rank]`."""
+    config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    other = [name for name, plain in _PLAIN_LORA.items() if config.get(name, plain) != plain]
+    if other or config.get("modules_to_save"):
+        raise GeneratorFailed(
+            f"{str(folder)!r} is an adapter with {', '.join(other) or 'modules_to_save'}, which only the "
+            "generator transformers takes"
+        )
+    factors = read(folder / _ADAPTER)
+    scale = np.float32(config["lora_alpha"] / config["r"])
+    return {
+        name.removeprefix(_LORA_PREFIX).replace(".lora_A.weight", ".weight"): (
+            down,
+            scale * factors[name.replace(".lora_A.", ".lora_B.")],
+        )
+        for name, down in factors.items()
+        if ".lora_A." in name
+    }
+
+
+def _groups(rows: Array) -> Array:
+    return rows.reshape(len(rows), -1, math.gcd(_GROUP, rows.shape[1]))
+
+
+def _units(rows: Array) -> tuple[Array, Array, Array]:
+    """Return weights as `least + scale * unit` in groups of a row.
+
+    Weights that came from four bits, as in GGUF's Q4_1, have sixteen levels a group, which are found again.
+    Returns units in eight bits, `[out, groups, size]`, scales, `[out, groups, 1]`, and `[out, groups]`.
+    """
+    groups = _groups(rows)
+    least, largest = groups.min(-1, keepdims=True), groups.max(-1, keepdims=True)
+    spread, close = np.maximum(largest - least, _SMALLEST), np.abs(groups).max(-1, keepdims=True) * _BFLOAT16
+    scales = spread / 255
+    for levels in (255, 15):
+        scale = (spread / levels).astype(np.float16).astype(np.float32)
+        units = np.rint((groups - least) / np.maximum(scale, _SMALLEST))
+        fits = np.abs(least + scale * units - groups).max(-1, keepdims=True) <= close
+        scales = scale if levels == 255 else np.where(fits, scale, scales)
+    units = np.rint((groups - least) / np.maximum(scales, _SMALLEST)).clip(0, 255)
+    least = (groups - scales * units).mean(-1)
+    return units.astype(np.uint8), scales, least
+
+
+def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, tuple[Array, Array]]) -> Any:
+    """Return the graph of a model with a paged cache of keys and values.
+
+    `adapter`: see `_low_rank`; empty for none.
+
+    Inputs beside those of the cache: `input_ids` and `position_ids`, `[tokens]`, of all rows in a row, and
+    `last`, `[rows]`, the places of the tokens whose successors are wanted. Output: their log-probabilities,
+    `[rows, vocabulary]`, in float32.
+    """
+    import openvino as ov
+    from openvino import opset13 as op
+    from openvino.op.util import Variable, VariableInfo
+
+    layers, heads = config["num_hidden_layers"], config["num_attention_heads"]
+    groups = config.get("num_key_value_heads") or heads
+    size = config.get("head_dim") or config["hidden_size"] // heads
+    theta = (config.get("rope_parameters") or config).get("rope_theta", 10_000.0)
+
+    def parameter(name: str, shape: list[int], kind: Any = ov.Type.i64) -> Any:
+        made = op.parameter(shape, kind, name=name)
+        made.output(0).get_tensor().set_names({name})
+        return made
+
+    def whole(*values: int) -> Any:
+        return op.constant(np.array(values, np.int64))
+
+    def table(name: str) -> Any:
+        rows = weights[name]
+        groups = _groups(rows)
+        scales = np.abs(groups).max(-1, keepdims=True) / 127
+        return unpacked(rows, np.rint(groups / np.maximum(scales, _SMALLEST)).astype(np.int8), scales)
+
+    def unpacked(rows: Array, units: Array, scales: Array) -> Any:
+        # Eight bits: float16 would be unpacked to float32, twice, in 1.1 GB.
+        exact = op.multiply(op.convert(op.constant(units), "f16"), op.constant(scales.astype(np.float16)))
+        return op.convert(op.reshape(exact, whole(*rows.shape), False), "f32")
+
+    def linear(x: Any, name: str) -> Any:
+        rows = weights[name]
+        units, scales, least = _units(rows)
+        # The least weight of each group counts as often as the inputs of the group add up to.
+        down, up = (
+            [np.repeat(np.eye(least.shape[1], dtype=np.float32), rows.shape[1] // least.shape[1], 1)],
+            [least],
+        )
+        if name in adapter:
+            for parts, part in zip((down, up), adapter[name], strict=True):
+                parts.append(part)
+        low = op.matmul(x, op.constant(np.concatenate(down)), False, True)
+        corrected = op.matmul(low, op.constant(np.concatenate(up, 1)), False, True)
+        return op.add(op.matmul(x, unpacked(rows, units, scales), False, True), corrected)
+
+    def norm(x: Any, name: str) -> Any:
+        mean = op.reduce_mean(op.power(x, op.constant(np.array([[[2]]], np.float32))), whole(-1), True)
+        scale = op.sqrt(op.add(mean, op.constant(np.array([[[config["rms_norm_eps"]]]], np.float32))))
+        scaled = op.multiply(x, op.divide(op.constant(np.array([[[1]]], np.float32)), scale))
+        return op.multiply(op.constant(weights[name].reshape(1, 1, -1)), scaled)
+
+    ids, positions = parameter("input_ids", [-1, -1]), parameter("position_ids", [-1, -1])
+    mask, last = parameter("attention_mask", [-1, -1]), parameter("last", [-1])
+    beams = parameter("beam_idx", [-1], ov.Type.i32)
+    zero, one = op.constant(np.int64(0)), op.constant(np.int64(1))
+    minus = op.constant(np.array([[[[-1]]]], np.float32))
+
+    embedding = table("model.embed_tokens.weight")
+    h = op.gather(embedding, op.convert(ids, "i32"), op.constant(np.int32(0)))
+
+    # Rotary embeddings, https://arxiv.org/abs/2104.09864
+    inverse = (1 / theta ** (np.arange(0, size, 2, dtype=np.float64) / size)).astype(np.float32)
+    places = op.convert(op.unsqueeze(positions, whole(1)), "f32")
+    angles = op.transpose(
+        op.matmul(op.constant(inverse.reshape(1, -1, 1)), places, False, False), whole(0, 2, 1)
+    )
+    angles = op.unsqueeze(op.concat([angles, angles], -1), whole(1))
+    cosine, sine = op.cos(angles), op.sin(angles)
+
+    def rotated(x: Any) -> Any:
+        low = op.slice(x, whole(0), whole(size // 2), whole(1), whole(3))
+        high = op.slice(x, whole(size // 2), whole(2**31 - 1), whole(1), whole(3))
+        turned = op.concat([op.multiply(high, minus), low], -1)
+        return op.add(op.multiply(x, cosine), op.multiply(turned, sine))
+
+    # The transformation to a paged cache looks for this mask, and removes it.
+    batch = op.gather(op.shape_of(ids), zero, zero)
+    total = op.gather(op.shape_of(mask), one, zero)
+    past = op.subtract(total, op.gather(op.shape_of(ids), one, zero))
+    queries = op.unsqueeze(op.range(past, total, one, "i64"), whole(1))
+    keys = op.unsqueeze(op.range(zero, total, one, "i64"), whole(0))
+    seen = op.unsqueeze(op.convert(mask, "boolean"), whole(1, 2))
+    allowed = op.logical_and(op.unsqueeze(op.less_equal(keys, queries), whole(0, 1)), seen)
+    bias = op.select(allowed, op.constant(np.float32(0)), op.constant(np.float32(_HIDDEN)))
+
+    assigned = []
+
+    def cached(x: Any, name: str) -> Any:
+        info = VariableInfo()
+        info.data_shape, info.data_type = ov.PartialShape([-1, groups, -1, size]), ov.Type.f32
+        info.variable_id = name
+        variable = Variable(info)
+        empty = op.broadcast(
+            op.constant(np.float32(0)), op.concat([op.unsqueeze(batch, zero), whole(groups, 0, size)], 0)
+        )
+        before = op.gather(op.read_value(empty, variable), beams, zero)
+        both = op.concat([before, x], 2)
+        assigned.append(op.assign(both, variable))
+        shape = op.concat(
+            [
+                op.unsqueeze(batch, zero),
+                whole(groups, heads // groups),
+                op.unsqueeze(total, zero),
+                whole(size),
+            ],
+            0,
+        )
+        spread = op.broadcast(op.unsqueeze(both, whole(2)), shape, "BIDIRECTIONAL")
+        return op.reshape(spread, whole(0, heads, -1, size), True)
+
+    def split(x: Any, count: int) -> Any:
+        return op.transpose(op.reshape(x, whole(0, 0, count, size), True), whole(0, 2, 1, 3))
+
+    for number in range(layers):
+        layer = f"model.layers.{number}."
+        attention, past_name = f"{layer}self_attn.", f"past_key_values.{number}."
+        x = norm(h, f"{layer}input_layernorm.weight")
+        query = rotated(split(linear(x, f"{attention}q_proj.weight"), heads))
+        key = cached(
+            rotated(split(linear(x, f"{attention}k_proj.weight"), groups)),
+            f"{past_name}keypresent.{number}.key",
+        )
+        value = cached(
+            split(linear(x, f"{attention}v_proj.weight"), groups), f"{past_name}valuepresent.{number}.value"
+        )
+        attended = op.scaled_dot_product_attention(
+            query, key, value, bias, op.constant(np.float32(size**-0.5)), causal=False
+        )
+        attended = op.reshape(op.transpose(attended, whole(0, 2, 1, 3)), whole(0, 0, heads * size), True)
+        h = op.add(h, linear(attended, f"{attention}o_proj.weight"))
+        x = norm(h, f"{layer}post_attention_layernorm.weight")
+        gate = op.swish(linear(x, f"{layer}mlp.gate_proj.weight"))
+        up = linear(x, f"{layer}mlp.up_proj.weight")
+        h = op.add(h, linear(op.multiply(gate, up), f"{layer}mlp.down_proj.weight"))
+
+    head = embedding if config.get("tie_word_embeddings") else table("lm_head.weight")
+    wanted = op.gather(norm(h, "model.norm.weight"), last, zero)
+    logits = op.log_softmax(op.matmul(wanted, head, False, True), -1)
+    return ov.Model([op.result(logits)], assigned, [ids, mask, positions, beams, last], "llama")
