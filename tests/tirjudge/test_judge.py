@@ -17,8 +17,8 @@ from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.spending import CostReached
-from tirjudge.judging.judge_engine import JudgeEngine, NoSandbox
-from tirjudge.judging.options import JudgeOptions
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions, NoSandbox
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.model_families import tokenizer_of
-from tirjudge.judging.judge_engine import JudgeEngine, NoSandbox
-from tirjudge.judging.options import JudgeOptions
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.options import JudgeOptions, NoSandbox
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, open_environment
 from tirjudge_training.data.base import WITHOUT_TOOLS, open_judges
 from tirjudge_training.data.rows import JUDGES

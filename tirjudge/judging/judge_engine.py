@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from tirjudge.generation.spending import MeteredGenerator, Spending
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import by_criteria, by_criterion, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.options import JudgeOptions, endpoint_key
+from tirjudge.judging.options import JudgeOptions, NoSandbox, endpoint_key
 from tirjudge.models import ModelUnavailable, resolve_model
 from tirjudge.models.machine import require
 from tirjudge.models.resolve import (
@@ -390,8 +391,11 @@ class JudgeEngine:
         return _Model(name, note, metered, endpoint, cached)
 
     async def _warn_of_notes(self) -> None:
-        """Warn if an endpoint serves a trained judge whose prompts and settings do not apply."""
+        """Warn of a judge without the tools of its training, and of one whose settings do not apply."""
         for model in self._models:
+            if missing := [tool for tool in model.note.tools if tool not in self.options.tool]:
+                asked = " ".join(f"--tool {shlex.quote(tool)}" for tool in missing)
+                logger.warning("%s was trained with further tools: give %s", model.name, asked)
             if model.endpoint is None or self.options.note_of:
                 continue
             for name in (model.name, str((await model.endpoint.card()).get("root") or "")):
@@ -438,23 +442,6 @@ def _juror(model: str, judged: Judgment, first: int, weight: float = 1.0) -> Jur
         prompt_tokens=judged.usage.prompt_tokens,
         completion_tokens=judged.usage.completion_tokens,
     )
-
-
-class NoSandbox:
-    """The sandbox of a judge without programs, which also works where programs cannot be isolated."""
-
-    capacity = 1
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Do nothing; there is nothing to close."""
-
-    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
-        return Execution(status=Status.SANDBOX_FAILED, detail="this judge was opened without a sandbox")
 
 
 def kind_for(task: JudgeTask) -> Kind:

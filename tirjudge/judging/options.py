@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import Parameter, Signature
+from types import TracebackType
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -24,7 +25,7 @@ from tirjudge.records.verdicts import Confidence
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tools.base import ToolSettings
-from tirjudge_sandbox import ImportPolicy, Sandbox, open_sandbox
+from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, Status, open_sandbox
 from tirjudge_sandbox.base import MIB
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
@@ -51,6 +52,7 @@ _PLACE = {
     "timeout",
     "retries",
     "allow_weak_isolation",
+    "tool_authorization",
     "price_in",
     "price_out",
     "price_cached",
@@ -81,6 +83,23 @@ class Option:
     """Shown as the default where it is not the field's plain value."""
     further: str = ""
     """The field that takes the second and all further values; the option is then repeatable."""
+
+
+class NoSandbox:
+    """The sandbox of a judge without programs, which also works where programs cannot be isolated."""
+
+    capacity = 1
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Do nothing; there is nothing to close."""
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        return Execution(status=Status.SANDBOX_FAILED, detail="this judge was opened without a sandbox")
 
 
 class SandboxOptions(BaseModel):
@@ -205,6 +224,10 @@ class JudgeOptions(SandboxOptions):
         default_factory=list
     )
     """The only tool that the judge may call besides Python. Repeatable."""
+    tool_authorization: Annotated[Mapping[str, str], Option("Judging", metavar="HOST=VARIABLE")] = Field(
+        default_factory=dict
+    )
+    """Environment variable with the header Authorization for the MCP server at a host. Repeatable."""
     tool_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), Option("Judging", metavar="SECONDS")] = (
         20.0
     )
@@ -308,6 +331,7 @@ class JudgeOptions(SandboxOptions):
             return ToolSettings(
                 servers=tuple(self.tool),
                 allowed=tuple(self.allow_tool),
+                authorization=self.tool_authorization,
                 wall_seconds=self.tool_seconds,
                 output_bytes=self.tool_bytes,
             )

@@ -262,6 +262,8 @@ class ModelNote(BaseModel):
     """The characters of a response that it was shown in training; None showed whole responses."""
     formats: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
     """The judge formats of its training by name, each with all options that decide what the judge sees."""
+    tools: tuple[str, ...] = ()
+    """The tools besides Python with which the judge was trained, as `ToolSettings.servers` has them."""
     enable_thinking: bool | None = None
     """The thinking mode with which the judge was trained, see `ChatEncoder`."""
     max_tokens: int | None = Field(default=None, ge=1)

@@ -24,7 +24,9 @@ async def open_tools(settings: ToolSettings, sandbox: Sandbox) -> AsyncIterator[
             if address == TESTS:
                 offered.append(RunTests(sandbox, settings.limits))
             else:
-                server = await stack.enter_async_context(McpServer(address, settings.limits))
+                server = await stack.enter_async_context(
+                    McpServer(address, settings.limits, settings.authorization_for(address))
+                )
                 offered += [McpTool(server, spec) for spec in server.specs]
         names = [tool.spec.name for tool in offered]
         for name in settings.allowed:

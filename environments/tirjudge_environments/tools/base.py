@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from tirjudge_environments.types import ToolSpec
 from tirjudge_sandbox import Execution, Limits, SandboxUnavailable, Status
@@ -74,6 +76,9 @@ class ToolSettings(BaseModel):
     standard input and output, in the environment of this process; `http://...` and `https://...` are URLs."""
     allowed: tuple[str, ...] = ()
     """Names of the only tools that the judge may call; empty allows all tools of the servers."""
+    authorization: Mapping[str, str] = Field(default_factory=dict)
+    """The host of a URL to the name of an environment variable. Its value is sent to this host alone, as the
+    header `Authorization`."""
     wall_seconds: float = Field(default=20.0, gt=0, allow_inf_nan=False)
     """Time of one call."""
     output_bytes: int = Field(default=MIB, ge=1)
@@ -90,6 +95,29 @@ class ToolSettings(BaseModel):
             if not server.startswith(("http://", "https://", "mcp:")):
                 raise ValueError(f"{server!r} is no tool: write tests, mcp:COMMAND or a URL")
         return servers
+
+    @model_validator(mode="after")
+    def _hosts_are_known(self) -> Self:
+        hosts = {urlsplit(server).hostname for server in self.servers}
+        if any("@" in urlsplit(server).netloc for server in self.servers):
+            raise ValueError("a URL of a tool holds a password, which is recorded: use `authorization`")
+        for host in self.authorization:
+            if host not in hosts:
+                raise ValueError(f"there is an authorization for {host}, and no tool at this host")
+        return self
+
+    def authorization_for(self, address: str) -> str:
+        """Return the header `Authorization` for a server; empty if it gets none.
+
+        Raises ToolUnavailable, without the value, for a variable that is not set or that can be no header.
+        """
+        variable = self.authorization.get(urlsplit(address).hostname or "")
+        if variable is None:
+            return ""
+        value = os.environ.get(variable, "").strip()
+        if not value or not value.isascii() or not value.isprintable():
+            raise ToolUnavailable(f"--tool {address}: the variable {variable} holds no header")
+        return value
 
     @property
     def limits(self) -> Limits:

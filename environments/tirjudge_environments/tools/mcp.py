@@ -67,8 +67,9 @@ class _Connection(Protocol):
 class McpServer:
     """An MCP server and its tools. An async context manager; opening raises ToolUnavailable."""
 
-    def __init__(self, address: str, limits: Limits) -> None:
-        self.address, self.limits = address, limits
+    def __init__(self, address: str, limits: Limits, authorization: str = "") -> None:
+        """`authorization` is the header of this name that a URL gets; empty for none."""
+        self.address, self.limits, self._authorization = address, limits, authorization
         self.specs: tuple[ToolSpec, ...] = ()
         """All tools of the server, once it is open."""
         self._free = asyncio.Semaphore(CONNECTIONS)
@@ -145,7 +146,7 @@ class McpServer:
         if self.address.startswith("mcp:"):
             connection = await _Program.open(self.address.removeprefix("mcp:"), most)
         else:
-            connection = _Http(self.address, most)
+            connection = _Http(self.address, most, self._authorization)
         try:
             about = {"name": "tirjudge", "version": "1"}
             wanted = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about}
@@ -276,7 +277,7 @@ class _Program:
 class _Http:
     """A server at a URL (streamable HTTP)."""
 
-    def __init__(self, url: str, most_bytes: int) -> None:
+    def __init__(self, url: str, most_bytes: int, authorization: str) -> None:
         try:
             import httpx
         except ImportError:
@@ -284,6 +285,8 @@ class _Http:
         # Calls have a limit of their own.
         self._client, self._url, self._most_bytes = httpx.AsyncClient(timeout=None), url, most_bytes
         self._headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": _PROTOCOL}
+        if authorization:
+            self._headers["authorization"] = authorization
 
     async def exchange(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         import httpx

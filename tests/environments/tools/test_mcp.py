@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import ValidationError
 
 from tests.environments.tools.mcp_server import CORPUS, FORGED
 from tirjudge_environments.testing import fixed_sandbox
@@ -246,3 +251,66 @@ for line in sys.stdin:
         bad = await odd.call({})
         assert bad.status is Status.SANDBOX_FAILED
         assert "no result of a tool" in bad.detail
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """An MCP server with one tool, which answers only requests with its header."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        said = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "serverInfo": {"name": "g", "version": "1"},
+        }
+        if asked["method"] == "tools/list":
+            said = {"tools": [{"name": "search", "inputSchema": {"type": "object"}}]}
+        elif asked["method"] == "tools/call":
+            said = {"content": [{"type": "text", "text": "Canberra"}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "result": said}).encode()
+        self.send_response(200 if self.headers["authorization"] == SECRET else 401)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+SECRET = "Bearer a-secret-of-tests"
+
+
+@contextmanager
+def guarded() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Guarded)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/mcp"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+async def test_a_url_gets_the_header_of_its_host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_HEADER", f"{SECRET}\n")
+    with guarded() as url:
+        known = ToolSettings(servers=(url,), authorization={"127.0.0.1": "SEARCH_HEADER"})
+        async with open_tools(known, fixed_sandbox()) as (search,):
+            assert (await search.call({})).stdout == "Canberra"
+        with pytest.raises(ToolUnavailable, match="it answered with HTTP 401"):
+            async with open_tools(ToolSettings(servers=(url,)), fixed_sandbox()):
+                pass
+        assert known.authorization_for("http://localhost:1/mcp") == ""
+        for value in ("", "two\nlines", "not \u00e4scii"):
+            monkeypatch.setenv("SEARCH_HEADER", value)
+            with pytest.raises(ToolUnavailable, match="the variable SEARCH_HEADER holds no header") as raised:
+                async with open_tools(known, fixed_sandbox()):
+                    pass
+            assert not value or value not in str(raised.value)
+    for wrong in (
+        {"servers": ("https://me:secret@example.com/mcp",)},
+        {"servers": ("https://example.com/mcp",), "authorization": {"example.org": "X"}},
+    ):
+        with pytest.raises(ValidationError, match=r"holds a password|no tool at this host"):
+            ToolSettings.model_validate(wrong)

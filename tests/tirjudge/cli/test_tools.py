@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.environments.tools.mcp_server import CORPUS, FORGED
-from tests.environments.tools.test_mcp import COMMAND, servers
+from tests.environments.tools.test_mcp import COMMAND, SECRET, guarded, servers
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
 
@@ -195,3 +195,44 @@ def test_a_judge_runs_tests_which_are_recorded_and_run_again(
     (tmp_path / "out.jsonl").write_text(forged)
     found = json.loads(invoke(*again, folder=tmp_path).stdout)
     assert (found["programs"], found["same"], found["different"]) == (2, 0, 2)
+
+
+def test_the_header_of_a_server_is_in_no_file_and_no_message(
+    tmp_path: Path, endpoint: EndpointServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.script = lambda body: chat(
+        "```search\n{}\n```\n" if len(body["messages"]) == 1 else "<preference>A</preference>"
+    )
+    monkeypatch.setenv("SEARCH_HEADER", SECRET)
+    write_rows(tmp_path / "rows.jsonl", [ROW])
+    with guarded() as url:
+        words = ("rows.jsonl", *through(endpoint), "--output", "out.jsonl", "--tool", url)
+        refused = judge(tmp_path, *words)
+        run = judge(tmp_path, *words, "--tool-authorization", "127.0.0.1=SEARCH_HEADER")
+    assert refused.returncode == 2
+    assert "it answered with HTTP 401" in refused.stderr
+    assert run.returncode == 0, run.stderr
+    (row,) = results(tmp_path / "out.jsonl")
+    assert row["views"][0]["segments"][0]["stdout"] == "Canberra"
+    secret = SECRET.removeprefix("Bearer ")
+    written = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert [file for file in written if secret in file.read_text(errors="replace")] == []
+    assert secret not in run.stdout + run.stderr + str([one.body for one in endpoint.asked])
+
+
+def test_a_judge_that_was_trained_with_tools_asks_for_them(
+    tmp_path: Path, endpoint: EndpointServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    (tmp_path / "note").mkdir()
+    (tmp_path / "note" / "tirjudge.json").write_text(json.dumps({"tools": ["tests", "mcp:my search"]}))
+    write_rows(tmp_path / "rows.jsonl", [ROW])
+    words = ("rows.jsonl", *through(endpoint), "--note-of", "./note")
+    run = judge(tmp_path, *words, "--output", "a.jsonl")
+    assert run.returncode == 0, run.stderr
+    assert "m was trained with further tools: give --tool tests --tool 'mcp:my search'" in caplog.text
+    caplog.clear()
+    (tmp_path / "note" / "tirjudge.json").write_text(json.dumps({"tools": ["tests"]}))
+    run = judge(tmp_path, *words, "--output", "b.jsonl", "--tool", "tests")
+    assert run.returncode == 0, run.stderr
+    assert "further tools" not in caplog.text

@@ -20,8 +20,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.training.fitting import fit
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.judge_engine import NoSandbox
 from tirjudge.judging.meta_judge import RewardQuestions
+from tirjudge.judging.options import NoSandbox
 from tirjudge.rollout import Rollout
 from tirjudge_environments import (
     Context,

@@ -16,6 +16,7 @@ from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import ModelNote, embedded_model, read_note
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Message, Prompt
+from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
@@ -89,3 +90,13 @@ def test_the_embedded_judge_has_the_note_of_its_recipe() -> None:
     assert note["formats"].keys() == {"tir-pairwise", "tir-listwise", "tir-pointwise"}
     embedded = read_note(embedded_model()).model_dump(mode="json")
     assert {key: embedded[key] for key in note} == note
+
+
+def test_a_note_names_the_tools_of_the_training() -> None:
+    recipe = load(Recipe, "smol")
+    tools = recipe.rl.model_copy(update={"tools": ToolSettings(servers=("tests",))})
+    note = context(recipe, RowData(recipe.data, recipe.environments), Path(), print).note
+    assert "tools" not in note
+    recipe = recipe.model_copy(update={"rl": tools})
+    note = context(recipe, RowData(recipe.data, recipe.environments), Path(), print).note
+    assert ModelNote.model_validate(note).tools == ("tests",)

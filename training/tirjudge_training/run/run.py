@@ -227,13 +227,14 @@ def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
     for name in ("prompts", "shown_chars"):
         values = {getattr(judge, name, None) for judge in judges}
         note |= {name: values.pop()} if len(values) == 1 else {}
-    return note
+    tools = recipe.rl.tools.servers
+    return note | ({"tools": tools} if tools else {})
 
 
 _REWARDS = {"consistency", "evidence", "reward", "negative_reward", "format_reward"}
-_NOT_NOTED = {"order", "seed", "further_tools", *_REWARDS}
+_NOT_NOTED = {"order", "seed", "further_tools", "per_criterion", *_REWARDS}
 """Options of formats that a note leaves out: the order of a row's responses and its reward, which the judge
-does not see, and the tools besides Python, which every run opens for itself."""
+does not see, the tools besides Python, which the note has apart, and what each run asks for itself."""
 
 
 def _formats(recipe: Recipe, data: Data) -> dict[str, dict[str, Any]]:
