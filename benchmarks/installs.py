@@ -4,9 +4,10 @@
 
 For each Python: the sandbox without any index, which runs a program; the environments, which build a
 prompt; and the base install of tirjudge, which judges a pair through an endpoint on loopback, runs the
-recorded program again with `reproduce`, and is then uninstalled. `--extra local` adds the README's first
-command with the embedded judge, and `--extra train` two steps of TRL with a judge's environment; another
-extra only prints the version. Prints a Markdown table: seconds of pip with its cache as it is, megabytes
+recorded program again with `reproduce`, and is then uninstalled. `--extra fast` and `--extra local` add the
+README's first command with the embedded judge, and `--extra train` two steps of TRL with a judge's
+environment; another extra only prints the version. `--uv` installs with uv in place of pip, which downloads
+one file after the other. Prints a Markdown table: seconds of the installer with its cache as it is, megabytes
 beyond an empty environment, packages, files left after the uninstall, and what was checked.
 """
 
@@ -119,27 +120,30 @@ def answers(bin: Path, work: Path) -> str:
     return run(bin / "tirjudge", "--version", cwd=work).strip()
 
 
-EXTRAS = {"local": embedded_judges, "train": trl_trains}
+EXTRAS = {"fast": embedded_judges, "local": embedded_judges, "train": trl_trains}
 
 
 def files(folder: Path) -> dict[Path, int]:
-    """Return the size of each file below a folder, without compiled modules."""
+    """Return the size of each file below a folder, without compiled modules and the lock that uv makes."""
     found = (path for path in folder.rglob("*") if "__pycache__" not in path.parts and path.is_file())
+    found = (path for path in found if path.name != ".lock")
     return {path: path.lstat().st_size for path in found}
 
 
 def measure(
-    python: str, requirement: Sequence[str], check: Callable[[Path, Path], str], work: Path
+    python: str, requirement: Sequence[str], check: Callable[[Path, Path], str], work: Path, *, uv: bool
 ) -> tuple[float, float, int, int, str]:
-    """Return seconds of pip, megabytes, packages, files left and what was checked."""
+    """Return seconds of the installer, megabytes, packages, files left and what was checked."""
     work.mkdir(parents=True)
     run(python, "-m", "venv", "environment", cwd=work)
     bin = work / "environment" / "bin"
     # Python 3.11 creates environments with setuptools.
     run(bin / "python", "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", cwd=work)
     before = files(work / "environment")
+    pip = (bin / "python", "-m", "pip", "install")
+    installer = ("uv", "pip", "install", "--python", bin / "python") if uv else pip
     begun = time.perf_counter()
-    run(bin / "python", "-m", "pip", "install", "--quiet", *requirement, cwd=work)
+    run(*installer, "--quiet", *requirement, cwd=work)
     seconds = time.perf_counter() - begun
     after = files(work / "environment")
     checked = check(bin, work)
@@ -160,6 +164,7 @@ def main() -> None:
         "--output", type=Path, required=True, help="a new folder for the builds and environments"
     )
     parser.add_argument("--extra", action="append", default=[], metavar="NAME", help="an extra of tirjudge")
+    parser.add_argument("--uv", action="store_true", help="install with uv instead of pip")
     options = parser.parse_args()
     output: Path = options.output.resolve()
     dist = output / "dist"
@@ -179,7 +184,7 @@ def main() -> None:
     for python in options.pythons:
         version = run(python, "-c", "import platform; print(platform.python_version())", cwd=ROOT).strip()
         for name, requirement, check in cases:
-            row = measure(python, requirement, check, output / version / name)
+            row = measure(python, requirement, check, output / version / name, uv=options.uv)
             print(
                 f"| {version} | {name} | {row[0]:.1f} | {row[1]:.1f} | {row[2]} | {row[3]} | {row[4]} |",
                 flush=True,

@@ -101,7 +101,7 @@ def trainer(folder: Path, rewards: Any, **changes: Any) -> GRPOTrainer:
         "max_tool_calling_iterations": SETTINGS.turns - 1,
         "use_cpu": True,
         "bf16": False,
-        "activation_checkpointing": False,
+        "gradient_checkpointing": False,
         "report_to": [],
     }
     words = tokenizer()

@@ -35,7 +35,7 @@ def trainer(reward: Any, prompts: Sequence[str], folder: Path) -> GRPOTrainer:
             save_strategy="no",
             use_cpu=True,
             bf16=False,
-            activation_checkpointing=False,
+            gradient_checkpointing=False,
             report_to=[],
             seed=0,
         ),
