@@ -164,8 +164,10 @@ def test_our_conversion_writes_what_transformers_writes(
     assert weights.keys() == expected.keys()
     assert all(weights[name].equal(value) for name, value in expected.items())
     configs = [AutoConfig.from_pretrained(folder).to_dict() for folder in (ours, theirs)]
-    for name in ("_name_or_path", "transformers_version", "use_cache"):
-        assert all(config.pop(name, None) is not False for config in configs), name
+    # The name in the file, and the number of a token that byte-level BPE never needs.
+    for name in ("_model_name_or_path", "_name_or_path", "unk_token_id"):
+        for config in configs:
+            config.pop(name, None)
     assert configs[0] == configs[1]
     mine, other = (AutoTokenizer.from_pretrained(folder) for folder in (ours, theirs))
     dialogue = [{"role": "user", "content": "naïve ¶ 3.14\n\tprint('<|im_end|>')  x"}]
