@@ -143,7 +143,7 @@ class RemoteSandbox:
         except (EndpointFailed, EndpointRefused) as error:
             return Execution(status=Status.SANDBOX_FAILED, detail=str(error), queued_seconds=clock() - called)
         finally:
-            queue.release()
+            queue.release(program.client)
         # The time on the network counts as queueing, since the program did not run.
         return replace(execution, queued_seconds=max(0.0, clock() - called - execution.wall_seconds))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.1, 10.0
 _MOST_DOUBLINGS = 10
@@ -14,13 +14,21 @@ _MOST_DOUBLINGS = 10
 class FairQueue:
     """A semaphore with `count` places. A client with thousands of waiters delays another by one, not by all.
 
+    The next place is for the client that holds the fewest, and clients that hold as many take turns.
+
     Clients whose names have the same part before a slash are one client towards all others, and take turns
     among themselves: a server puts its caller there, who may choose the rest of the name. Belongs to one
     event loop; not thread-safe.
     """
 
     def __init__(self, count: int):
-        self._free = count
+        self._count = count
+        self._extra = 0
+        self._held: Counter[str] = Counter()
+        """Places held per part before the slash."""
+        self._first = ""
+        self._several = False
+        """True once clients with different parts before the slash have come."""
         self._waiting: OrderedDict[str, OrderedDict[str, deque[asyncio.Future[None]]]] = OrderedDict()
         """Waiters per part before the slash and client. The order of keys is the order in which they are
         served."""
@@ -32,11 +40,14 @@ class FairQueue:
 
     async def acquire(self, client: str) -> None:
         """Wait for a place. It must be given back by `release`; a cancelled call holds none."""
-        if self._free:
-            self._free -= 1
+        group = client.partition("/")[0]
+        self._first = self._first or group
+        self._several = self._several or group not in ("", self._first)
+        if self._may_hold(group):
+            self._held[group] += 1
             return
         place = asyncio.get_running_loop().create_future()
-        clients = self._waiting.setdefault(client.partition("/")[0], OrderedDict())
+        clients = self._waiting.setdefault(group, OrderedDict())
         clients.setdefault(client, deque()).append(place)
         try:
             await place
@@ -45,13 +56,36 @@ class FairQueue:
                 self._leave(client, place)
             else:
                 # The place was assigned in the same iteration of the loop, and would be lost.
-                self.release()
+                self.release(client)
             raise
 
-    def release(self) -> None:
+    def release(self, client: str) -> None:
         """Give a place back: the first waiter of the next client gets it."""
-        while self._waiting:
-            group, clients = self._waiting.popitem(last=False)
+        group = client.partition("/")[0]
+        self._held[group] -= 1
+        if not self._held[group]:
+            del self._held[group]
+        self._serve()
+
+    def extend(self, extra: int) -> None:
+        """Allow so many places in addition to `count`.
+
+        Where there are several clients they are for those that hold no place, so that a client whose
+        programs take long cannot take them too.
+        """
+        self._extra = extra
+        self._serve()
+
+    def _may_hold(self, group: str) -> bool:
+        held = self._held.total()
+        extra = 0 if self._several and group in self._held else self._extra
+        return held < self._count + extra
+
+    def _serve(self) -> None:
+        """Give the places that are free to the next of the clients that hold the fewest."""
+        while able := list(filter(self._may_hold, self._waiting)):
+            group = min(able, key=self._held.__getitem__)
+            clients = self._waiting.pop(group)
             client, waiters = clients.popitem(last=False)
             place = waiters.popleft()
             # Both go to the end of their order, behind all others that wait.
@@ -62,8 +96,7 @@ class FairQueue:
             # A waiter whose task was cancelled may not have run yet to leave the queue.
             if not place.done():
                 place.set_result(None)
-                return
-        self._free += 1
+                self._held[group] += 1
 
     def _leave(self, client: str, place: asyncio.Future[None]) -> None:
         group = client.partition("/")[0]

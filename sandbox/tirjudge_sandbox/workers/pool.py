@@ -57,7 +57,8 @@ class Pool:
 
     A short program need not wait for the end of long ones: while `capacity` programs have been running for
     `LONG_SECONDS` each, one more may run, and up to `spare` if those get long too. The kernel then divides
-    the CPUs fairly, since each program is a session (and so an autogroup of the scheduler) of its own.
+    the CPUs fairly, since each program is a session (and so an autogroup of the scheduler) of its own. The
+    worker for it is started beforehand, since a running program may end before a new worker is warm.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Pool:
         self._most_programs = programs_per_worker
         self._start: Start | None = None
         self._spare = spare
-        self._long = self._lent = 0
+        self._long = 0
         self._seats = [_Seat(spare=number >= self.capacity) for number in range(self.capacity + spare)]
         self._free = list(self._seats)
         self._queue = FairQueue(self.capacity)
@@ -122,6 +123,8 @@ class Pool:
         """
         validate(program, limits)
         called = asyncio.get_running_loop().time()
+        # Once this program waits, if it has to.
+        asyncio.get_running_loop().call_soon(self._lend)
         await self._queue.acquire(program.client)
         folder_bytes = max(limits.disk_bytes, self.folder_bytes)
         # Among equally suitable seats, prefer the most recently used one.
@@ -137,7 +140,8 @@ class Pool:
             return Execution(status=Status.SANDBOX_FAILED, detail=f"no worker could be started: {error}")
         finally:
             self._free.append(seat)
-            self._give_back()
+            self._queue.release(program.client)
+            self._lend()
 
     async def _run_in(
         self, worker: Worker, program: Program, limits: Limits, channel: int | None
@@ -160,9 +164,7 @@ class Pool:
             nonlocal long
             long = True
             self._long += 1
-            while self._lent < self._lendable():
-                self._lent += 1
-                self._queue.release()
+            self._lend()
 
         timer = asyncio.get_running_loop().call_later(LONG_SECONDS, count)
         try:
@@ -171,19 +173,30 @@ class Pool:
             timer.cancel()
             self._long -= long
 
-    def _lendable(self) -> int:
-        """Return how many programs may run in addition to `capacity`."""
-        return min(self._spare, max(0, self._long - self.capacity + 1))
+    def _lend(self) -> None:
+        """Let as many programs run in addition to `capacity` as there are long ones and warm workers for."""
+        extra = min(self._spare, max(0, self._long - self.capacity + 1))
+        lent = max(0, len(self._seats) - len(self._free) - self.capacity)
+        warm = sum(seat.alive for seat in self._free)
+        if lent < extra and not warm and self._queue.waiting and self._start is not None:
+            cold = self._free[-1]
+            if cold.warming is None:
+                cold.warming = asyncio.ensure_future(self._warm(cold))
+        self._queue.extend(min(extra, lent + warm))
 
-    def _give_back(self) -> None:
-        """Give the place of a program that has ended to the next, unless too many are lent by now."""
-        if self._lent > self._lendable():
-            self._lent -= 1
-        else:
-            self._queue.release()
+    async def _warm(self, seat: _Seat) -> None:
+        """Start the worker of a free seat, which a program may take meanwhile."""
+        # A program that needs the worker finds out itself why there is none.
+        with contextlib.suppress(WorkerFailed, OSError, RuntimeError):
+            await self._backoff.wait()
+            seat.worker = await self._started_worker(self.first_folder_bytes)
+        seat.warming = None
+        self._lend()
 
     async def _occupied(self, seat: _Seat, disk_bytes: int, limits: Limits) -> Worker:
         """Return the seat's worker, or a new one if it has none, a lost, a worn-out or a wrong-sized one."""
+        if seat.warming is not None:
+            await asyncio.wait([seat.warming])
         if self._start is None:
             raise RuntimeError(_CLOSED)
         worker = seat.worker
@@ -245,12 +258,17 @@ class _Seat:
         """`spare`: it is beyond the capacity."""
         self.spare = spare
         self.worker: Worker | None = None
+        self.warming: asyncio.Task[None] | None = None
+        """Starts the worker while no program has the seat."""
 
     @property
     def alive(self) -> bool:
         return self.worker is not None and self.worker.alive
 
     async def clear(self) -> None:
+        if self.warming is not None:
+            self.warming.cancel()
+            await asyncio.wait([self.warming])
         if self.worker is not None:
             await self.worker.kill()
             self.worker = None
