@@ -179,7 +179,8 @@ class _Asked(BaseModel):
     response: str = ""
     """The letter of the response to test; empty for all."""
     cases: Annotated[tuple[Case, ...], Field(min_length=1, max_length=MOST_CASES)]
-    """Each case runs the program of the response anew."""
+    """Objects with `stdin`, `arguments`, `files`, `call`, `expected`, `seconds` and `memory_mib`, all of them
+    optional. Each case runs the program of the response anew."""
 
 
 def _untitled(schema: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.environments.adapters.dialogues import ASK, COUNT, ROW, A, Script, Turn, ours, outcome, settings
 from tests.environments.tools.test_dialogue import FixedTool
-from tirjudge_environments import Reward, ToolSpec, Unscored
+from tirjudge_environments import Case, Reward, ToolSpec, Unscored
 from tirjudge_environments.adapters.dialogues import (
     ChatDialogue,
     LinkedViews,
@@ -119,6 +119,35 @@ async def test_evidence_is_found_by_frameworks_that_show_the_messages_at_the_end
     score = await dialogue.score(messages, dialogue.executions)
     assert isinstance(score, Reward)
     assert (score.total, score.parts["right"]) == (total, 1.0)
+
+
+async def test_a_framework_offers_tests_beside_python() -> None:
+    """The answer is recorded with the dialogue, and scored from the record without running anything again."""
+    given = settings(options={"order": "given", "protocol": "tool"}, tools={"servers": ["tests"]})
+    row = {
+        "prompt": "Add.",
+        "responses": ["def add(a, b): return a + b", "def add(a, b): return 0"],
+        "label": "A",
+    }
+    thread = SandboxThread.shared(given)
+    dialogue = ToolDialogue(given, row, framework="a framework", tools=thread.tools)
+    (tool,) = thread.tools
+    described = str(calling(tool.spec, lambda *_: None).__doc__)
+    assert all(f"`{name}`" in described for name in Case.model_fields)
+    arguments = {"cases": [{"call": "add(2, 3)", "expected": 5}]}
+    output = await thread.awaited(dialogue.call("run_tests", arguments, thread.sandbox))
+    assert "response A: 1 of 1 cases passed" in output
+    assert "response B: 0 of 1 cases passed" in output
+    call = {"function": {"name": "run_tests", "arguments": arguments}}
+    messages = [
+        {"role": "user", "content": dialogue.prompt},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": output},
+        {"role": "assistant", "content": "<preference>A</preference>"},
+    ]
+    score = await dialogue.score(messages, dialogue.executions)
+    assert isinstance(score, Reward)
+    assert score.total == 1.0
 
 
 @pytest.mark.parametrize("name", ["score", "reset", "get_reward", "_call"])
