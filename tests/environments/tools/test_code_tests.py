@@ -93,12 +93,15 @@ async def test_the_value_of_a_call_is_compared_as_json(sandbox: Sandbox) -> None
 async def test_a_case_has_its_own_limits_and_all_cases_share_the_time(sandbox: Sandbox) -> None:
     spin, fill = {"call": "spin()"}, {"call": "len(bytes(100 << 20))"}
     code = "def spin():\n    while True: pass"
-    stopped = 'ended with "TimeoutError: the program was stopped at its CPU time limit"'
     spent = "not run: the time of all cases is spent"
     slow, ended, *rest = await reasons(
-        sandbox, code, {**spin, "seconds": 0.2}, spin, spin, {}, cpu_seconds=0.5, wall_seconds=60
+        sandbox, code, {**spin, "seconds": 0.2}, spin, spin, {}, cpu_seconds=0.5, wall_seconds=2
     )
-    assert (slow, ended, rest) == (stopped, stopped, [spent, spent])
+    # Of CPU or wall time, as the machine is idle or busy.
+    stopped = 'ended with "TimeoutError: the program was stopped at its '
+    assert slow.startswith(stopped)
+    assert ended.startswith(stopped)
+    assert rest == [spent, spent]
     small, large = await reasons(
         sandbox, "", {**fill, "memory_mib": 50}, {**fill, "memory_mib": 300, "expected": 100 << 20}
     )
