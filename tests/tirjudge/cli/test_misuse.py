@@ -96,7 +96,7 @@ REFUSED = {
     "judge rows.jsonl --model ./no-model": "cannot load the model './no-model'",
     "judge rows.jsonl --model gpt-4o-mini": "no hub id that can be reached",
     "judge rows.jsonl --model notes.txt": "notes.txt': a file must be a GGUF file",
-    "judge rows.jsonl --generator nosuch": "no generator 'nosuch'; there are transformers",
+    "judge rows.jsonl --generator nosuch": "no generator 'nosuch'; there are openvino, transformers",
     "judge rows.jsonl --generator nosuch SERVED": "leave out either it or --base-url",
     "judge rows.jsonl --generator-option rows": "--generator-option 'rows': write KEY=VALUE",
     "judge rows.jsonl --backend nosuch": "no sandbox 'nosuch'; there are docker, jupyter, local, remote",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -256,3 +258,23 @@ def test_weights_that_had_four_bits_are_found_again() -> None:
     assert (units == levels.numpy()).all()
     assert np.abs(scales / scale.numpy() - 1).max() < 0.02
     assert np.abs((lowest[..., None] + scales * units).reshape(50, -1) - rounded).max() < 2**-8 * 0.2
+
+
+SIGNALLED = """
+import os, signal, sys
+from tirjudge.generation.local.openvino import OpenvinoGenerator
+
+open_ones = [OpenvinoGenerator.load(sys.argv[1], threads=1, cache_bytes=8 << 20) for _ in range(2)]
+while open_ones:
+    open_ones.pop(0)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_works_after_generators_have_gone(make: Make, tmp_path: Path) -> None:
+    make()
+    command = [sys.executable, "-X", "faulthandler", "-c", SIGNALLED, str(tmp_path / "model-0")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "interrupted\n"

@@ -6,8 +6,9 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -117,7 +118,7 @@ class PagedDecoder:
         import openvino as ov
         from openvino._offline_transformations import paged_attention_transformation
 
-        core = ov.Core()
+        core = _core()
         model = core.read_model(graph)
         paged_attention_transformation(model)
         settings = {
@@ -265,6 +266,18 @@ class PagedDecoder:
         self.tokens_fed += int(ends[-1])
         logprobs: Array = self._request.get_output_tensor(0).data.reshape(len(rows), -1)
         return logprobs
+
+
+@cache
+def _core() -> Any:
+    """Return the OpenVINO core of this process.
+
+    Its CPU plugin gives signal handlers a stack and frees it in the end. With several cores, the freed stack
+    of one core could stay in use, and the next signal would end the process.
+    """
+    import openvino as ov
+
+    return ov.Core()
 
 
 def _extends(ids: list[int], start: list[int]) -> bool:
