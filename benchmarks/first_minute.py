@@ -42,7 +42,7 @@ def run(command: Sequence[str], output: Path) -> Figures:
         if not first and output.is_file() and output.stat().st_size:
             first = time.monotonic() - started
         memory = max(memory, _memory(process))
-        time.sleep(0.05)
+        time.sleep(0.2)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
     after = os.times()
@@ -51,11 +51,11 @@ def run(command: Sequence[str], output: Path) -> Figures:
 
 
 def _memory(process: psutil.Popen) -> int:
-    """Return the bytes that the processes of a command have in memory, shared pages counted in part."""
+    """Return the bytes that the processes of a command have in memory."""
     total = 0
     for one in (process, *process.children(recursive=True)):
         try:
-            total += one.memory_full_info().pss
+            total += one.memory_info().rss
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return total
@@ -94,6 +94,7 @@ def main() -> int:
         for _ in range(options.repeats):
             for engine, found in runs.items():
                 found.append(run([*judge, engine], folder / "rows.jsonl"))
+                print(engine, {name: round(value, 1) for name, value in found[-1].items()}, flush=True)
         medians = {
             engine: {name: statistics.median(one[name] for one in found) for name in found[0]}
             for engine, found in runs.items()
