@@ -386,7 +386,7 @@ def confidences() -> Iterator[Case]:
             codes = np.arange(groups).repeat(size)
             return alpha(np.array(pair, dtype=float), "nominal").interval(len(codes), codes)
 
-        # Of two raters of many rows, alpha is Scott's pi.
+        # For two raters of many rows, alpha equals Scott's pi.
         yield Case(f"nominal alpha, {groups} prompts of {size} rows", scott_pi(shares), nominal)
 
 

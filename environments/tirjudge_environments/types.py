@@ -213,8 +213,8 @@ class Verdict:
     parsed: Mapping[str, Any] = field(default_factory=dict)
     """Other parts of the answer as JSON values by name: a rubric, reasons; the choice ignores them."""
     criteria: tuple[tuple[Verdict, int], ...] = ()
-    """Of a dialogue on several criteria the verdict on each, in their order, with the offset behind its
-    answer in the text of the turn. The verdict has nothing else then."""
+    """The verdict on each criterion of a dialogue on several criteria, in their order, with the offset behind
+    its answer in the text of the turn. The whole verdict has nothing else then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tirjudge.models.safetensors_file import Array, write_bfloat16
-
+Array = np.ndarray[Any, np.dtype[Any]]
 ARCHITECTURE = "llama"
 PRE_TOKENIZERS = {"smollm"}
 _CONTROL = 3
@@ -73,7 +72,7 @@ def write(
     shapes = {_renamed(name): shape for name, (shape, _, _) in tensors.items()}
     config["tie_word_embeddings"] = _HEAD not in shapes
     # One tensor at a time is in memory.
-    write_bfloat16(folder / "model.safetensors", shapes, values())
+    _write_bfloat16(folder / "model.safetensors", shapes, values())
     say("  reading the tokenizer")
     _write_tokenizer(metadata, folder)
     generation = {
@@ -158,3 +157,22 @@ def _write_tokenizer(metadata: dict[str, Any], folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
     if "tokenizer.chat_template" in metadata:
         (folder / "chat_template.jinja").write_text(metadata["tokenizer.chat_template"])
+
+
+def _write_bfloat16(file: Path, shapes: Mapping[str, tuple[int, ...]], tensors: Iterable[Array]) -> None:
+    """Write float32 tensors as safetensors, in the order of their names, rounded to the nearest bfloat16.
+
+    Ties are rounded to even.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, shape in shapes.items():
+        start, end = end, end + 2 * math.prod(shape)
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": (start, end)}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with file.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for values in tensors:
+            bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+            stream.write(((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16).tobytes())

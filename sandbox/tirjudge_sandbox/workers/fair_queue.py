@@ -70,8 +70,8 @@ class FairQueue:
     def extend(self, extra: int) -> None:
         """Allow so many places in addition to `count`.
 
-        Where there are several clients they are for those that hold no place, so that a client whose
-        programs take long cannot take them too.
+        If several clients have come, only a client that holds no place gets an additional one: a client whose
+        programs take long cannot take these too.
         """
         self._extra = extra
         self._serve()

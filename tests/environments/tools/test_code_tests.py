@@ -29,7 +29,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 async def reasons(sandbox: Sandbox, code: str, *cases: dict[str, Any], **limits: Any) -> list[str]:
-    """Why each case failed; `passed` for those that did not."""
+    """Return the reason of each case that failed, and `passed` for each other case."""
     given = {"limits": Limits(**limits)} if limits else {}
     results = await run_tests(sandbox, code, [Case.model_validate(case) for case in cases], **given)
     assert all(result.passed is (not result.reason) for result in results)
@@ -97,7 +97,7 @@ async def test_a_case_has_its_own_limits_and_all_cases_share_the_time(sandbox: S
     slow, ended, *rest = await reasons(
         sandbox, code, {**spin, "seconds": 0.2}, spin, spin, {}, cpu_seconds=0.5, wall_seconds=2
     )
-    # Of CPU or wall time, as the machine is idle or busy.
+    # The limit of CPU time ends it on an idle machine, and that of wall time on a busy one.
     stopped = 'ended with "TimeoutError: the program was stopped at its '
     assert slow.startswith(stopped)
     assert ended.startswith(stopped)

@@ -71,5 +71,5 @@ def test_claude_judges_with_a_program(
     outputs = [part["stdout"] for view in row["views"] for part in view["segments"] if "stdout" in part]
     assert outputs == ["1 0\n", "1 0\n"]
     assert {asked.headers["authorization"] for asked in server.asked} == {"Bearer sk-ant-test"}
-    # Where nothing refuses it, a seed is sent: other endpoints repeat a text with it.
+    # An endpoint that does not refuse a seed gets it: with a seed, other endpoints repeat a text.
     assert ("seed" in server.bodies[-1]) == (gateway is anthropic)

@@ -21,6 +21,7 @@ from tests.tirjudge.generation.test_transformers import (
     context,
     exact_logprobs,
     prompts,
+    running,
     sampled,
     sampling,
 )
@@ -163,8 +164,7 @@ async def test_cancelling_frees_the_row(make: Make) -> None:
         asyncio.create_task(generator.generate(context(ids), Sampling(max_tokens=2000)))
         for ids in prompts(5, 6)
     )
-    while not generator.tokens_fed:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await running(generator)
     waiting.cancel()
     first.cancel()
     await asyncio.gather(first, waiting, return_exceptions=True)

@@ -15,6 +15,7 @@ from transformers import MistralConfig, MistralForCausalLM
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_llama, tiny_qwen3
 from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.local import continuous_batching
+from tirjudge.generation.local.batch_generator import BatchGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_environments import Completion, Context, Finish, Prompt
 
@@ -52,7 +53,7 @@ def sampled(*completions: Completion) -> int:
     return sum(len(completion.token_ids or ()) for completion in completions)
 
 
-async def running(generator: TransformersGenerator) -> None:
+async def running(generator: BatchGenerator) -> None:
     """Wait until the first token has gone through the model."""
     while not generator.tokens_fed:  # noqa: ASYNC110
         await asyncio.sleep(0)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from tirjudge.console_text import first_line
 from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
@@ -57,25 +59,65 @@ class Row:
             self.finish = Finish.LENGTH
 
 
-class RowDecoder(Protocol):
-    """Decodes rows that join and leave a batch. One thread calls `step`, another may call `submit`."""
+class RowDecoder(ABC):
+    """Decodes a batch that rows join and leave at any step.
 
-    tokens_fed: int
+    One thread calls `step`; another may call `submit` and set `Row.cancelled`.
+    """
+
+    def __init__(self, ends: Iterable[int], max_rows: int) -> None:
+        """`ends` are the tokens that end a turn; at most `max_rows` rows run at once."""
+        self._ends = frozenset(ends)
+        self._max_rows = max_rows
+        # The one attribute that two threads use: append and popleft of a deque are atomic.
+        self._submitted: deque[Row] = deque()
+        self._waiting: list[Row] = []
+        self._rows: list[Row] = []
+        """The rows that run."""
+        self.tokens_fed = 0
 
     @property
     def busy(self) -> int:
         """Number of rows that wait or run."""
-        ...
+        return len(self._submitted) + len(self._waiting) + len(self._rows)
 
-    def submit(self, row: Row) -> None: ...
+    def submit(self, row: Row) -> None:
+        self._submitted.append(row)
 
-    def step(self) -> Iterable[Row]:
-        """Feed tokens, and return the rows that ended or were cancelled."""
-        ...
+    def step(self) -> list[Row]:
+        """Admit waiting rows, feed tokens, and return the rows that ended or were cancelled."""
+        ended = self._leave(lambda row: row.cancelled) + self._withdrawn()
+        self._admit()
+        if self._rows:
+            self._sample()
+            ended += self._leave(lambda row: row.finish is not None)
+        return ended
 
     def forget(self) -> None:
         """Drop every row and all keys and values."""
-        ...
+        self._submitted.clear()
+        self._waiting.clear()
+        self._rows.clear()
+
+    def _withdrawn(self) -> list[Row]:
+        """Let submitted rows wait; return the rows that were cancelled while they waited."""
+        while self._submitted:
+            self._waiting.append(self._submitted.popleft())
+        cancelled = [row for row in self._waiting if row.cancelled]
+        self._waiting = [row for row in self._waiting if not row.cancelled]
+        return cancelled
+
+    @abstractmethod
+    def _admit(self) -> None:
+        """Let waiting rows run, in order, as far as there is room."""
+
+    @abstractmethod
+    def _sample(self) -> None:
+        """Feed tokens of running rows; a row without further known tokens takes its next one."""
+
+    @abstractmethod
+    def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
+        """Take running rows out of the batch and keep what may be resumed of them; return the rows."""
 
 
 class BatchGenerator:
@@ -201,7 +243,7 @@ class BatchGenerator:
         with self._clock.working(), self._around_steps():
             ended: list[Row] = []
             while self._decoder.busy and not ended:
-                ended = list(self._decoder.step())
+                ended = self._decoder.step()
         return ended
 
     def _fail(self, error: Exception) -> None:

@@ -12,13 +12,12 @@ a row, two cores under a load of 10):
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tirjudge.generation.local.batch_generator import Row
+from tirjudge.generation.local.batch_generator import Row, RowDecoder
 from tirjudge.generation.local.kv_cache import PaddedCache, ParkedRow, ParkedRows
 from tirjudge.generation.local.sampling import draw
 
@@ -33,50 +32,27 @@ PASS_TOKENS = 8192
 """Tokens of all rows in a prefill pass, padding included."""
 
 
-class Decoder:
-    """Decodes a batch that rows join and leave at any step.
+class Decoder(RowDecoder):
+    """Decodes rows with any transformers causal LM that takes a cache, position ids and a 4D attention mask.
 
-    Works with any transformers causal LM that takes a cache, position ids and a 4D attention mask. One thread
-    calls `step`; another may call `submit` and set `Row.cancelled`.
+    The running row i has slot i of the cache.
     """
 
     def __init__(
         self, model: Any, *, ends: Iterable[int], max_rows: int, max_context: int, parked_bytes: int
     ) -> None:
+        super().__init__(ends, max_rows)
         self._model = model
-        self._ends = frozenset(ends)
-        self._max_rows = max_rows
         self._max_context = max_context
         self._cache = PaddedCache(model.config.get_text_config().num_hidden_layers, max_rows)
         self._parked = ParkedRows(parked_bytes)
-        # The one attribute that two threads use: append and popleft of a deque are atomic.
-        self._submitted: deque[Row] = deque()
-        self._waiting: list[Row] = []
-        self._rows: list[Row] = []
-        """Row i has slot i of the cache."""
-        self.tokens_fed = 0
-
-    @property
-    def busy(self) -> int:
-        """Number of rows that wait or run."""
-        return len(self._submitted) + len(self._waiting) + len(self._rows)
-
-    def submit(self, row: Row) -> None:
-        self._submitted.append(row)
 
     def forget(self) -> None:
-        """Drop every row, parked ones included, and free the memory."""
-        self._submitted.clear()
-        self._waiting.clear()
-        self._rows.clear()
+        super().forget()
         self._parked.clear()
         self._cache.clear()
 
-    def step(self) -> list[Row]:
-        """Admit waiting rows, feed one token per row, and return the rows that ended or were cancelled."""
-        ended = self._leave(lambda row: row.cancelled) + self._admit()
-        if not self._rows:
-            return ended
+    def _sample(self) -> None:
         rows = self._rows
         logits = self._feed(0, [row.ids[row.fed : row.fed + 1] for row in rows])
         tokens, logprobs = draw(
@@ -89,10 +65,8 @@ class Decoder:
             # A row that still has known tokens to feed takes no sample yet.
             if row.fed == len(row.ids):
                 row.accept(token, logprob, self._ends)
-        return ended + self._leave(lambda row: row.finish is not None)
 
     def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
-        """Take rows out of the batch and park the rows that were not cancelled; return them."""
         gone = []
         for slot in reversed(range(len(self._rows))):
             row = self._rows[slot]
@@ -108,21 +82,15 @@ class Decoder:
                 self._cache.copy(len(self._rows), slot, last.fed)
         return gone[::-1]
 
-    def _admit(self) -> list[Row]:
-        """Admit waiting rows to free slots, in order; return rows that were cancelled while they waited."""
-        while self._submitted:
-            self._waiting.append(self._submitted.popleft())
-        cancelled = [row for row in self._waiting if row.cancelled]
-        ready = [row for row in self._waiting if row not in cancelled]
+    def _admit(self) -> None:
         free = self._max_rows - len(self._rows)
-        self._waiting = ready[free:]
+        ready, self._waiting = self._waiting[:free], self._waiting[free:]
         same: dict[tuple[int, ...], list[Row]] = {}
-        for row in ready[:free]:
+        for row in ready:
             # Samples of one group have equal contexts, which are prefilled once.
             same.setdefault(tuple(row.ids), []).append(row)
         if same:
             self._join(list(same.values()))
-        return cancelled
 
     def _join(self, groups: list[list[Row]]) -> None:
         """Prefill the first row of each group of equal contexts, and copy it to the others of the group.

@@ -14,13 +14,12 @@ import numpy as np
 
 from tirjudge.console_text import first_line
 from tirjudge.generation.base import NEEDED, GeneratorFailed
-from tirjudge.generation.local.batch_generator import BatchGenerator, Row
+from tirjudge.generation.local.batch_generator import BatchGenerator, Row, RowDecoder
 from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
-from tirjudge.generation.local.openvino_graph import GRAPH, graph_folder, require_llama
+from tirjudge.generation.local.openvino_graph import GRAPH, Array, graph_folder, require_llama
 from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
 from tirjudge.models import ModelUnavailable, resolve_model
 from tirjudge.models.machine import check_memory, require
-from tirjudge.models.safetensors_file import Array
 from tirjudge_environments.tokenization import ChatEncoder
 
 PASS_TOKENS = 2048
@@ -97,12 +96,12 @@ def _end_tokens(folder: Path) -> list[int]:
     return [ends] if isinstance(ends, int) else ends or []
 
 
-class PagedDecoder:
-    """Decodes a batch that rows join and leave at any step, over blocks of keys and values.
+class PagedDecoder(RowDecoder):
+    """Decodes rows over blocks of keys and values.
 
     A row is admitted when the blocks of its longest possible answer are free, so that none has to wait in
     the middle. Rows that ended are kept until their blocks are needed, and resumed by a context that extends
-    them. One thread calls `step`; another may call `submit` and set `Row.cancelled`.
+    them.
     """
 
     def __init__(
@@ -118,6 +117,7 @@ class PagedDecoder:
         import openvino as ov
         from openvino._offline_transformations import paged_attention_transformation
 
+        super().__init__(ends, max_rows)
         core = _core()
         model = core.read_model(graph)
         paged_attention_transformation(model)
@@ -149,25 +149,11 @@ class PagedDecoder:
             # when they are first written.
             self._caches[name] = np.zeros([blocks, *shape], kind.to_dtype())
             self._request.set_tensor(name, ov.Tensor(self._caches[name], shared_memory=True))
-        self._ends = frozenset(ends)
-        self._max_rows = max_rows
         self._free = list(range(blocks))
         self._blocks: dict[Row, list[int]] = {}
-        """Of every running row; as many as its longest answer needs."""
+        """The blocks of each running row, as many as its longest answer needs."""
         self._parked: deque[tuple[list[int], list[int]]] = deque()
         """Tokens that were fed, and their blocks; the oldest first."""
-        # The one attribute that two threads use: append and popleft of a deque are atomic.
-        self._submitted: deque[Row] = deque()
-        self._waiting: list[Row] = []
-        self._rows: list[Row] = []
-        self.tokens_fed = 0
-
-    @property
-    def busy(self) -> int:
-        return len(self._submitted) + len(self._waiting) + len(self._rows)
-
-    def submit(self, row: Row) -> None:
-        self._submitted.append(row)
 
     def forget(self) -> None:
         for row in self._rows:
@@ -175,14 +161,9 @@ class PagedDecoder:
         for _, blocks in self._parked:
             self._free += blocks
         self._parked.clear()
-        self._submitted.clear()
-        self._waiting.clear()
-        self._rows.clear()
+        super().forget()
 
-    def step(self) -> list[Row]:
-        ended = self._leave(lambda row: row.cancelled) + self._admit()
-        if not self._rows:
-            return ended
+    def _sample(self) -> None:
         rows, feeds, left = [], [], PASS_TOKENS
         # Rows that decode come first, then contexts in order, as far as the pass has room for them.
         for row in sorted(self._rows, key=lambda row: row.pending > 0):
@@ -195,7 +176,6 @@ class PagedDecoder:
             # A row that still has known tokens to feed takes no sample yet.
             if row.fed == len(row.ids):
                 row.accept(*_drawn(ours, row), self._ends)
-        return ended + self._leave(lambda row: row.finish is not None)
 
     def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
         gone = [row for row in self._rows if leaves(row)]
@@ -208,15 +188,9 @@ class PagedDecoder:
                 self._parked.append((row.ids[: row.fed], blocks[:kept]))
         return gone
 
-    def _admit(self) -> list[Row]:
-        """Admit waiting rows, in order; return those that were cancelled while they waited."""
-        while self._submitted:
-            self._waiting.append(self._submitted.popleft())
-        cancelled = [row for row in self._waiting if row.cancelled]
-        self._waiting = [row for row in self._waiting if not row.cancelled]
+    def _admit(self) -> None:
         while self._waiting and len(self._rows) < self._max_rows and self._reserve(self._waiting[0]):
             self._rows.append(self._waiting.pop(0))
-        return cancelled
 
     def _reserve(self, row: Row) -> bool:
         """Give a row its blocks; return False if other rows have too many of them."""

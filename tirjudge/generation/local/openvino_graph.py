@@ -18,10 +18,10 @@ from tirjudge.generation.model_files import Adapter
 from tirjudge.models import weights_sha256
 from tirjudge.models.gguf_file import SOURCE_FILE, file_sha256, written_once
 from tirjudge.models.machine import cache_folder
-from tirjudge.models.safetensors_file import Array, read
 
 logger = logging.getLogger(__name__)
 
+Array = np.ndarray[Any, np.dtype[Any]]
 GRAPH = "model.xml"
 _ADAPTER = "adapter_model.safetensors"
 _LORA_PREFIX = "base_model.model."
@@ -34,6 +34,7 @@ _PLAIN_LORA = {
     "rank_pattern": {},
     "alpha_pattern": {},
 }
+_TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _HIDDEN = -3e38
 _GROUP = 32
 """Weights that share a scale."""
@@ -63,7 +64,9 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
 
         config = json.loads((base / "config.json").read_text(encoding="utf-8"))
         weights = {
-            name: values for file in sorted(base.glob("*.safetensors")) for name, values in read(file).items()
+            name: values
+            for file in sorted(base.glob("*.safetensors"))
+            for name, values in _read(file).items()
         }
         factors = _low_rank(Path(folder)) if adapter else {}
         fresh.mkdir()
@@ -96,6 +99,23 @@ def require_llama(folder: Path) -> dict[str, Any]:
     return config
 
 
+def _read(file: Path) -> dict[str, Array]:
+    """Return the tensors of a safetensors file by name, in float32; raises ValueError for another type."""
+    with file.open("rb") as stream:
+        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        data = np.memmap(file, np.uint8, "r", stream.tell())
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        if entry["dtype"] not in _TYPES:
+            raise ValueError(f"{file}: {name} has the type {entry['dtype']}, not one of {', '.join(_TYPES)}")
+        values = data[slice(*entry["data_offsets"])].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
+        if entry["dtype"] == "BF16":  # the upper half of a float32
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        tensors[name] = values.astype(np.float32, copy=False)
+    return tensors
+
+
 def _low_rank(folder: Path) -> dict[str, tuple[Array, Array]]:
     """Return the two factors of a LoRA adapter for each weight, `[rank, in]` and, scaled, `[out, rank]`."""
     config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
@@ -105,7 +125,7 @@ def _low_rank(folder: Path) -> dict[str, tuple[Array, Array]]:
             f"{str(folder)!r} is an adapter with {', '.join(other) or 'modules_to_save'}, which only the "
             "generator transformers takes"
         )
-    factors = read(folder / _ADAPTER)
+    factors = _read(folder / _ADAPTER)
     scale = np.float32(config["lora_alpha"] / config["r"])
     return {
         name.removeprefix(_LORA_PREFIX).replace(".lora_A.weight", ".weight"): (
