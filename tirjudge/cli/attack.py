@@ -23,7 +23,7 @@ from tirjudge.cli.options import (
     label_values,
     takes_options,
 )
-from tirjudge.cli.output import SOME_FAILED, examples, output_file, refuse_input, say
+from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, refuse_input, say
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
@@ -46,24 +46,17 @@ def attack(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            help="Result file.  [default: NAME.attacks.jsonl in this folder]", rich_help_panel="Output"
-        ),
+        Path | None, option("Output", "Result file.  [default: NAME.attacks.jsonl in this folder]")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the flips as JSON.", rich_help_panel="Output")
-    ] = False,
-    list_attacks: Annotated[
-        bool, typer.Option("--list", help="List the attacks and exit.", rich_help_panel="Output")
-    ] = False,
+    as_json: Annotated[bool, option("Output", "Print the flips as JSON.", "--json")] = False,
+    list_attacks: Annotated[bool, option("Output", "List the attacks and exit.", "--list")] = False,
     named: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Judging",
+            "Attack or family of attacks; --list names them. Repeatable.  [default: all]",
             "--attack",
             metavar="NAME",
-            help="Attack or family of attacks; --list names them. Repeatable.  [default: all]",
-            rich_help_panel="Judging",
         ),
     ] = None,
     column: ColumnOption = None,

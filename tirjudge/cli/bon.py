@@ -26,7 +26,16 @@ from tirjudge.cli.options import (
     label_values,
     takes_options,
 )
-from tirjudge.cli.output import INTERRUPTED, SOME_FAILED, examples, output_file, refuse_input, say, stop
+from tirjudge.cli.output import (
+    INTERRUPTED,
+    SOME_FAILED,
+    examples,
+    option,
+    output_file,
+    refuse_input,
+    say,
+    stop,
+)
 from tirjudge.cli.progress import Display, introduction
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
@@ -62,49 +71,34 @@ def bon(
         ),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of judgments.  [default: NAME.bon.jsonl in this folder]", rich_help_panel="Output"
-        ),
+        Path | None, option("Output", "File of judgments.  [default: NAME.bon.jsonl in this folder]")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")
-    ] = False,
+    as_json: Annotated[bool, option("Output", "Print the result as JSON.", "--json")] = False,
     method: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Judging",
+            f"Selection method: {', '.join(BEST_OF_N)}. Repeatable.  [default: the first three]",
             metavar="METHOD",
-            help=f"Selection method: {', '.join(BEST_OF_N)}. Repeatable.  [default: the first three]",
-            rich_help_panel="Judging",
         ),
     ] = None,
     no_judge: Annotated[
         bool,
-        typer.Option(
-            "--no-judge",
-            help="Open no judge: report only pass@1, majority vote and the oracle.",
-            rich_help_panel="Judging",
-        ),
+        option("Judging", "Open no judge: report only pass@1, majority vote and the oracle.", "--no-judge"),
     ] = False,
     group_size: Annotated[
-        int,
-        typer.Option(
-            min=2, help="Candidates in one listwise prompt.", rich_help_panel="Judging", hidden=True
-        ),
+        int, option("Judging", "Candidates in one listwise prompt.", min=2, hidden=True)
     ] = 4,
     check: Annotated[
         Literal["auto", "instructions", "tests", "math", "recorded", "label", "none"],
-        typer.Option(
-            help="Check that decides which candidates solve a row; auto: by the row's columns, else none.",
-            rich_help_panel="Rows",
+        option(
+            "Rows",
+            "Check that decides which candidates solve a row; auto: by the row's columns, else none.",
             hidden=True,
         ),
     ] = "auto",
     n: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Use only the first N candidates of each row.", rich_help_panel="Rows", hidden=True
-        ),
+        int | None, option("Rows", "Use only the first N candidates of each row.", min=1, hidden=True)
     ] = None,
     column: ColumnOption = None,
     labels: LabelsOption = "",

@@ -21,7 +21,16 @@ from tirjudge.cli.options import (
     label_values,
     takes_options,
 )
-from tirjudge.cli.output import INTERRUPTED, SOME_FAILED, examples, output_file, refuse_input, say, stop
+from tirjudge.cli.output import (
+    INTERRUPTED,
+    SOME_FAILED,
+    examples,
+    option,
+    output_file,
+    refuse_input,
+    say,
+    stop,
+)
 from tirjudge.console_text import printable
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource, open_rows
@@ -51,14 +60,9 @@ def criteria(
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="Rows with their criteria.  [default: NAME.criteria.jsonl in this folder]",
-            rich_help_panel="Output",
-        ),
+        option("Output", "Rows with their criteria.  [default: NAME.criteria.jsonl in this folder]"),
     ] = None,
-    most: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Criteria proposed for a row.", rich_help_panel="Judging")
-    ] = 8,
+    most: Annotated[int, option("Judging", "Criteria proposed for a row.", min=1, metavar="N")] = 8,
     column: ColumnOption = None,
     labels: LabelsOption = "",
     subset: SubsetOption = None,

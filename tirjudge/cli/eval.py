@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tirjudge.cli.options import RunOptions, takes_options
-from tirjudge.cli.output import SOME_FAILED, examples, output_file, say
+from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, say
 from tirjudge.cli.score import FullOption, JsonOption, MetaJudgeOption, MetaJudgeUrlOption, ProtocolOption
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
@@ -35,31 +35,17 @@ def evaluate(
     benchmark: Annotated[
         str | None, typer.Argument(metavar="BENCHMARK", help="Judge its rows, then score them.")
     ] = None,
-    listing: Annotated[
-        bool, typer.Option("--list", help="List the benchmarks.", rich_help_panel="Output")
-    ] = False,
+    listing: Annotated[bool, option("Output", "List the benchmarks.", "--list")] = False,
     part: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PART",
-            help="Part of the benchmark. Repeatable.  [default: the standard parts]",
-            rich_help_panel="Rows",
-        ),
+        option("Rows", "Part of the benchmark. Repeatable.  [default: the standard parts]", metavar="PART"),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="[PART=]FILE",
-            help="File or folder of rows that replaces the hub's. Repeatable.",
-            rich_help_panel="Rows",
-        ),
+        option("Rows", "File or folder of rows that replaces the hub's. Repeatable.", metavar="[PART=]FILE"),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            help="Result file.  [default: BENCHMARK.verdicts.jsonl in this folder]",
-            rich_help_panel="Output",
-        ),
+        Path | None, option("Output", "Result file.  [default: BENCHMARK.verdicts.jsonl in this folder]")
     ] = None,
     protocol: ProtocolOption = None,
     full: FullOption = False,

@@ -26,6 +26,7 @@ from tirjudge.cli.output import (
     example_lines,
     examples,
     one_line_errors,
+    option,
     say,
     stop,
 )
@@ -69,48 +70,31 @@ def show(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]...", help="Rows to show.", show_default=False)
     ] = None,
-    wrong: Annotated[
-        bool, typer.Option("--wrong", help="Rows whose verdict is not the label's.", rich_help_panel="Rows")
-    ] = False,
+    wrong: Annotated[bool, option("Rows", "Rows whose verdict is not the label's.", "--wrong")] = False,
     flipped: Annotated[
-        bool,
-        typer.Option(
-            "--flipped", help="Rows whose verdict changes with the order shown.", rich_help_panel="Rows"
-        ),
+        bool, option("Rows", "Rows whose verdict changes with the order shown.", "--flipped")
     ] = False,
     failed: Annotated[
-        bool,
-        typer.Option(
-            "--failed",
-            help="Rows without a verdict, and the rows in RESULTS.failed.jsonl.",
-            rich_help_panel="Rows",
-        ),
+        bool, option("Rows", "Rows without a verdict, and the rows in RESULTS.failed.jsonl.", "--failed")
     ] = False,
     program_failed: Annotated[
-        bool,
-        typer.Option("--program-failed", help="Rows with a program that failed.", rich_help_panel="Rows"),
+        bool, option("Rows", "Rows with a program that failed.", "--program-failed")
     ] = False,
     random_rows: Annotated[
-        int | None,
-        typer.Option("--random", min=1, metavar="N", help="N rows, drawn at random.", rich_help_panel="Rows"),
+        int | None, option("Rows", "N rows, drawn at random.", "--random", min=1, metavar="N")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of --random.", rich_help_panel="Rows")] = 0,
-    limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The first N rows.", rich_help_panel="Rows")
-    ] = None,
+    seed: Annotated[int, option("Rows", "Seed of --random.")] = 0,
+    limit: Annotated[int | None, option("Rows", "The first N rows.", min=1, metavar="N")] = None,
     brief: Annotated[
         bool | None,
-        typer.Option(
+        option(
+            "Output",
+            "One line per row.  [default: full, and brief if no row is selected]",
             "--brief/--full",
-            help="One line per row.  [default: full, and brief if no row is selected]",
-            rich_help_panel="Output",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print the rows as JSON lines.", rich_help_panel="Output"),
-    ] = False,
+    as_json: Annotated[bool, option("Output", "Print the rows as JSON lines.", "--json")] = False,
 ) -> None:
     """Show rows of a result file: the responses, the dialogue, programs, outputs and the reward.
 
@@ -225,22 +209,13 @@ Runs = Annotated[
     ),
 ]
 TextsOption = Annotated[
-    Texts,
-    typer.Option(
-        help="Rows whose prompt, responses and dialogues the page contains.", rich_help_panel="Output"
-    ),
+    Texts, option("Output", "Rows whose prompt, responses and dialogues the page contains.")
 ]
-PriceIn = Annotated[
-    float | None,
-    typer.Option(min=0, metavar="PRICE", help="Price of a million prompt tokens.", rich_help_panel="Cost"),
-]
+PriceIn = Annotated[float | None, option("Cost", "Price of a million prompt tokens.", min=0, metavar="PRICE")]
 PriceOut = Annotated[
-    float | None,
-    typer.Option(
-        min=0, metavar="PRICE", help="Price of a million completion tokens.", rich_help_panel="Cost"
-    ),
+    float | None, option("Cost", "Price of a million completion tokens.", min=0, metavar="PRICE")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.", rich_help_panel="Output")]
+Seed = Annotated[int, option("Output", "Seed of the bootstrap.")]
 
 
 @examples(
@@ -250,9 +225,9 @@ Seed = Annotated[int, typer.Option(help="Seed of the bootstrap.", rich_help_pane
 )
 def report(
     runs: Runs,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The page.", rich_help_panel="Output")
-    ] = Path("report.html"),
+    output: Annotated[Path, option("Output", "The page.", "--output", "-o", metavar="FILE")] = Path(
+        "report.html"
+    ),
     texts: TextsOption = "all",
     price_in: PriceIn = None,
     price_out: PriceOut = None,
@@ -324,22 +299,17 @@ def reproduce(
     file: Annotated[
         Path, typer.Argument(metavar="RESULTS", help="Result file of judge, eval or bon.", show_default=False)
     ],
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Run only the first N programs.", rich_help_panel="Rows"),
-    ] = None,
+    limit: Annotated[int | None, option("Rows", "Run only the first N programs.", min=1, metavar="N")] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Sandbox",
+            "Wall and CPU time of a program.  [default: 20 wall, 10 CPU, as when judging]",
             metavar="SECONDS",
-            help="Wall and CPU time of a program.  [default: 20 wall, 10 CPU, as when judging]",
-            rich_help_panel="Sandbox",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")
-    ] = False,
+    as_json: Annotated[bool, option("Output", "Print the result as JSON.", "--json")] = False,
     *,
     options: SandboxOptions,
 ) -> None:
@@ -478,10 +448,9 @@ def inspect(
         list[Path],
         typer.Argument(metavar="RESULTS...", help="Result files of judge, eval or bon.", show_default=False),
     ],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Folder of logs.", rich_help_panel="Output"),
-    ] = Path("logs"),
+    output: Annotated[Path, option("Output", "Folder of logs.", "--output", "-o", metavar="FOLDER")] = Path(
+        "logs"
+    ),
 ) -> None:
     """Write each result file as a log that `inspect view` opens; needs the extra `inspect`.
 

@@ -30,6 +30,7 @@ from tirjudge.cli.output import (
     SOME_FAILED,
     STANDARD_OUTPUT,
     examples,
+    option,
     output_file,
     refuse_input,
     say,
@@ -284,32 +285,24 @@ def judge(
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="Result file; - is standard output.  [default: NAME.verdicts.jsonl in this folder]",
-            rich_help_panel="Output",
-        ),
+        option("Output", "Result file; - is standard output.  [default: NAME.verdicts.jsonl in this folder]"),
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print the summary as JSON.", rich_help_panel="Output"),
-    ] = False,
+    as_json: Annotated[bool, option("Output", "Print the summary as JSON.", "--json")] = False,
     min_accuracy: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Output",
+            "Exit with code 1 if the accuracy of the labelled rows is below, for CI.",
             min=0,
             max=1,
             metavar="SHARE",
-            help="Exit with code 1 if the accuracy of the labelled rows is below, for CI.",
-            rich_help_panel="Output",
         ),
     ] = None,
     column: ColumnOption = None,
     labels: LabelsOption = "",
     input_format: Annotated[
         Literal["jsonl", "json", "csv", "parquet"] | None,
-        typer.Option(
-            help="File format.  [default: detected from the file]", rich_help_panel="Rows", hidden=True
-        ),
+        option("Rows", "File format.  [default: detected from the file]", hidden=True),
     ] = None,
     subset: SubsetOption = None,
     split: SplitOption = None,
@@ -346,16 +339,9 @@ def judge(
 @examples("tirjudge formats", "tirjudge formats --markdown")
 def formats(
     markdown: Annotated[
-        bool,
-        typer.Option(
-            "--markdown",
-            help="Print the built-in formats as the table of docs/judges.md.",
-            rich_help_panel="Output",
-        ),
+        bool, option("Output", "Print the built-in formats as the table of docs/judges.md.", "--markdown")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the formats as JSON.", rich_help_panel="Output")
-    ] = False,
+    as_json: Annotated[bool, option("Output", "Print the formats as JSON.", "--json")] = False,
 ) -> None:
     """List the judge formats that `--format` accepts."""
     if markdown:

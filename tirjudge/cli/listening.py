@@ -8,59 +8,44 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from pydantic import SecretStr
 
+from tirjudge.cli.output import option
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.connections import ConnectionLimits
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import listen
 
-Host = Annotated[
-    str,
-    typer.Option(help="Address to listen on; any but loopback requires a token.", rich_help_panel="Server"),
-]
-Port = Annotated[
-    int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.", rich_help_panel="Server")
-]
+Host = Annotated[str, option("Server", "Address to listen on; any but loopback requires a token.")]
+Port = Annotated[int, option("Server", "Port; 0 takes a free one.", min=0, max=65535)]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Server",
+        "A further host name that clients use, besides addresses and localhost. Repeatable.",
         metavar="NAME",
-        help="A further host name that clients use, besides addresses and localhost. Repeatable.",
-        rich_help_panel="Server",
     ),
 ]
-Queue = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Requests running and waiting; more are refused with 429.", rich_help_panel="Server"
-    ),
-]
+Queue = Annotated[int, option("Server", "Requests running and waiting; more are refused with 429.", min=1)]
 PerCaller = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        help="Requests of one caller, running and waiting.  [default: three quarters of --queue]",
-        rich_help_panel="Server",
+    option(
+        "Server", "Requests of one caller, running and waiting.  [default: three quarters of --queue]", min=1
     ),
 ]
 Grace = Annotated[
     float,
-    typer.Option(
+    option(
+        "Server",
+        "Time after SIGTERM in which accepted requests may end; the others are dropped then.",
         min=0.1,
         max=86400,
         metavar="SECONDS",
-        help="Time after SIGTERM in which accepted requests may end; the others are dropped then.",
-        rich_help_panel="Server",
     ),
 ]
 GRACE = ConnectionLimits().grace_seconds
-MaxBody = Annotated[
-    int,
-    typer.Option(min=1, metavar="MIB", help="Size of the largest request.", rich_help_panel="Server"),
-]
+MaxBody = Annotated[int, option("Server", "Size of the largest request.", min=1, metavar="MIB")]
 _SHORTEST_TOKEN = 16
 
 
@@ -102,11 +87,8 @@ def token_file_option(variable: str) -> Any:
 
     There is no option for the token itself: every user of the machine can see arguments.
     """
-    return typer.Option(
-        metavar="FILE",
-        help=f"File with the token, or with one per caller and line.  [default: the variable {variable}]",
-        rich_help_panel="Server",
-    )
+    about = f"File with the token, or with one per caller and line.  [default: the variable {variable}]"
+    return option("Server", about, metavar="FILE")
 
 
 def read_access(

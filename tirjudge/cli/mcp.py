@@ -9,8 +9,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
 from tirjudge import __version__
 from tirjudge.cli.listening import (
     AllowHost,
@@ -22,7 +20,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.options import takes_options
-from tirjudge.cli.output import UNREAD, examples, no_sandbox, say
+from tirjudge.cli.output import UNREAD, examples, no_sandbox, option, say
 from tirjudge.judge import Judge
 from tirjudge.judging.options import ABSTENTION, JudgeOptions
 from tirjudge.mcp.run_python import ReturnMode
@@ -41,25 +39,16 @@ TOKEN = "TIRJUDGE_MCP_TOKEN"
 @takes_options("mcp", without=ABSTENTION)
 def mcp(
     transport: Annotated[
-        Literal["stdio", "http"],
-        typer.Option(help="Standard input and output, or streamable HTTP.", rich_help_panel="Server"),
+        Literal["stdio", "http"], option("Server", "Standard input and output, or streamable HTTP.")
     ] = "stdio",
     host: Host = "127.0.0.1",
     port: Port = 8081,
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     code_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            metavar="SECONDS",
-            help="Wall and CPU time of an agent's code.",
-            rich_help_panel="Sandbox",
-        ),
+        float, option("Sandbox", "Wall and CPU time of an agent's code.", min=0.1, metavar="SECONDS")
     ] = 20.0,
-    return_mode: Annotated[
-        ReturnMode, typer.Option(help="Format of the outcome of an agent's code.", rich_help_panel="Output")
-    ] = "xml",
+    return_mode: Annotated[ReturnMode, option("Output", "Format of the outcome of an agent's code.")] = "xml",
     *,
     options: JudgeOptions,
 ) -> None:

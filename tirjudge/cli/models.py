@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.cli.output import add_command, example_lines, examples, one_line_errors, say
+from tirjudge.cli.output import add_command, example_lines, examples, one_line_errors, option, say
 from tirjudge.console_text import printable, table
 from tirjudge.models.machine import gigabytes
 from tirjudge.models.resolve import fetch_model, local_models, remove_model
@@ -27,9 +27,7 @@ def root() -> None:
 
 @examples("tirjudge models list", "XDG_CACHE_HOME=/data/cache tirjudge models list")
 def list_models(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the models as JSON.", rich_help_panel="Output")
-    ] = False,
+    as_json: Annotated[bool, option("Output", "Print the models as JSON.", "--json")] = False,
 ) -> None:
     """List the embedded models, those with a short name, and converted GGUF files: size, checksum, place."""
     with one_line_errors("models list"):

@@ -14,7 +14,7 @@ import typer
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from tirjudge.cli.output import one_line_errors
+from tirjudge.cli.output import one_line_errors, option
 from tirjudge.judging.options import JudgeOptions, Option
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
@@ -30,37 +30,21 @@ SHOWN = ("model", "base_url", "format", "order", "tools", "max_cost", "limit", "
 
 ColumnOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Rows",
+        "Column that holds a part of a row, such as prompt=instruction+input. Repeatable.",
         metavar="PART=COLUMN",
-        help="Column that holds a part of a row, such as prompt=instruction+input. Repeatable.",
-        rich_help_panel="Rows",
     ),
 ]
 LabelsOption = Annotated[
-    str,
-    typer.Option(
-        metavar="VALUE=LETTER,...",
-        help="Meaning of the label values: 1=A,2=B,0=tie.",
-        rich_help_panel="Rows",
-    ),
+    str, option("Rows", "Meaning of the label values: 1=A,2=B,0=tie.", metavar="VALUE=LETTER,...")
 ]
 SubsetOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Configuration of a hub dataset that has several.",
-        rich_help_panel="Rows",
-        hidden=True,
-    ),
+    option("Rows", "Configuration of a hub dataset that has several.", metavar="NAME", hidden=True),
 ]
 SplitOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Split of a hub dataset that has several.",
-        rich_help_panel="Rows",
-        hidden=True,
-    ),
+    str | None, option("Rows", "Split of a hub dataset that has several.", metavar="NAME", hidden=True)
 ]
 
 
@@ -164,10 +148,10 @@ _CONFIG = inspect.Parameter(
     default=None,
     annotation=Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Model",
+            "TOML or JSON file of options by their Python names; the command line overrides it.",
             metavar="FILE",
-            help="TOML or JSON file of options by their Python names; the command line overrides it.",
-            rich_help_panel="Model",
         ),
     ],
 )
@@ -272,32 +256,27 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
 
     Its default is None, so that an option that is not given leaves the value of a config file alone.
     """
-    option = _option(field)
+    declared = _option(field)
     flag = _flag(name, field)
-    default = option.default or _shown(field)
+    default = declared.default or _shown(field)
     note = "[required]" if field.is_required() else f"[default: {default}]" if default else ""
     about = (field.description or "").partition("\n\n")[0]
     annotation: Any = field.annotation
     if annotation in (bool, bool | None):
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    if option.further:
+    if declared.further:
         note += " Repeatable: all vote."
-    if _is_table(field) or option.further:
+    if _is_table(field) or declared.further:
         annotation = list[str]
+    shown = option(
+        declared.panel,
+        f"{about}  {note}".rstrip(),
+        flag,
+        metavar=declared.metavar,
+        hidden=name not in SHOWN,
+    )
     return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            annotation | None,
-            typer.Option(
-                flag,
-                metavar=option.metavar,
-                help=f"{about}  {note}".rstrip(),
-                rich_help_panel=option.panel,
-                hidden=name not in SHOWN,
-            ),
-        ],
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[annotation | None, shown]
     )
 
 

@@ -38,6 +38,11 @@ _LONGEST_LINE = 1000
 """Characters of a line on standard error; the rest is cut off."""
 
 
+def option(panel: str, about: str, *names: str, **settings: Any) -> Any:
+    """Return an option of a command, which `--help` shows in a panel; `settings` are typer's."""
+    return typer.Option(*names, help=about, rich_help_panel=panel, **settings)
+
+
 def examples(*lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a command with command lines that `--help` shows."""
 

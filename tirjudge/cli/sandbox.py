@@ -38,6 +38,7 @@ from tirjudge.cli.output import (
     example_lines,
     examples,
     no_sandbox,
+    option,
     say,
     stop,
 )
@@ -86,45 +87,31 @@ def run(
         str, typer.Argument(metavar="FILE|-", help="Python program; - reads it from standard input.")
     ],
     timeout: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Wall and CPU time.  [default: 20 wall, 10 CPU]",
-            rich_help_panel="Sandbox",
-        ),
+        float | None, option("Sandbox", "Wall and CPU time.  [default: 20 wall, 10 CPU]", metavar="SECONDS")
     ] = None,
     stdin: Annotated[
         Path | None,
-        typer.Option(
-            "--input",
-            metavar="FILE",
-            help="File that the program reads as standard input.",
-            rich_help_panel="Sandbox",
-        ),
+        option("Sandbox", "File that the program reads as standard input.", "--input", metavar="FILE"),
     ] = None,
     import_policy: Annotated[
         bool,
-        typer.Option(
-            "--import-policy",
-            help="Refuse imports that judging does not need, with a reason.",
-            rich_help_panel="Sandbox",
-        ),
+        option("Sandbox", "Refuse imports that judging does not need, with a reason.", "--import-policy"),
     ] = False,
     allowed: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Sandbox",
+            "Allow this module too, with --import-policy. Repeatable.",
             "--allow-import",
             metavar="MODULE",
-            help="Allow this module too, with --import-policy. Repeatable.",
-            rich_help_panel="Sandbox",
         ),
     ] = None,
     allow_weak_isolation: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Sandbox",
+            "Run the program even where this machine cannot isolate it fully.",
             "--allow-weak-isolation",
-            help="Run the program even where this machine cannot isolate it fully.",
-            rich_help_panel="Sandbox",
         ),
     ] = False,
 ) -> None:
@@ -231,49 +218,30 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8080,
     backend: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Sandbox: local, docker, or another that is installed.",
-            rich_help_panel="Sandbox",
-        ),
+        str, option("Sandbox", "Sandbox: local, docker, or another that is installed.", metavar="NAME")
     ] = "local",
     capacity: Annotated[
-        int | None,
-        typer.Option(min=1, help="Programs at once.  [default: one per CPU]", rich_help_panel="Sandbox"),
+        int | None, option("Sandbox", "Programs at once.  [default: one per CPU]", min=1)
     ] = None,
     notebooks: Annotated[
         int,
-        typer.Option(
-            min=0,
-            help="Notebooks at once, for /run_jupyter.  [default: none]",
-            show_default=False,
-            rich_help_panel="Sandbox",
-        ),
+        option("Sandbox", "Notebooks at once, for /run_jupyter.  [default: none]", min=0, show_default=False),
     ] = 0,
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
     per_caller: PerCaller = None,
     max_seconds: Annotated[
-        float,
-        typer.Option(min=0.1, help="Longest time that a request may ask for.", rich_help_panel="Sandbox"),
+        float, option("Sandbox", "Longest time that a request may ask for.", min=0.1)
     ] = MOST.wall_seconds,
     max_memory: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="MIB", help="Most memory that a request may ask for.", rich_help_panel="Sandbox"
-        ),
+        int, option("Sandbox", "Most memory that a request may ask for.", min=1, metavar="MIB")
     ] = MOST.memory_bytes // MIB,
     max_body: MaxBody = 16,
     grace: Grace = GRACE,
     allow_weak_isolation: Annotated[
         bool,
-        typer.Option(
-            "--allow-weak-isolation",
-            help="Serve even where programs cannot be isolated fully.",
-            rich_help_panel="Sandbox",
-        ),
+        option("Sandbox", "Serve even where programs cannot be isolated fully.", "--allow-weak-isolation"),
     ] = False,
 ) -> None:
     """Serve the sandbox over HTTP: SandboxFusion's /run_code and /run_jupyter, /v1/run, and /metrics.
@@ -333,9 +301,7 @@ _PROPERTIES = tuple(field.name for field in fields(Isolation) if field.name not 
 
 @examples("tirjudge sandbox doctor", "tirjudge sandbox doctor || echo not isolated")
 def doctor(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the findings as JSON.", rich_help_panel="Output")
-    ] = False,
+    as_json: Annotated[bool, option("Output", "Print the findings as JSON.", "--json")] = False,
 ) -> None:
     """Try every sandbox on this machine and report which isolation properties hold.
 

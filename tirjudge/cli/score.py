@@ -9,93 +9,60 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.cli.options import takes_options
-from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors
+from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors, option
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.options import Option
 from tirjudge.records.verdicts import Confidence
 
 ProtocolOption = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="PROTOCOL",
-        help="Protocol to score under. Repeatable.  [default: the format's own]",
-        rich_help_panel="Output",
-    ),
+    option("Output", "Protocol to score under. Repeatable.  [default: the format's own]", metavar="PROTOCOL"),
 ]
 FullOption = Annotated[
-    bool,
-    typer.Option(
-        "--full",
-        help="Print every figure, its definition and counts, and published figures.",
-        rich_help_panel="Output",
-    ),
+    bool, option("Output", "Print every figure, its definition and counts, and published figures.", "--full")
 ]
-JsonOption = Annotated[
-    bool,
-    typer.Option("--json", help="Print the numbers as JSON, and nothing else.", rich_help_panel="Output"),
-]
+JsonOption = Annotated[bool, option("Output", "Print the numbers as JSON, and nothing else.", "--json")]
 MetaJudgeOption = Annotated[
     str,
-    typer.Option(
-        metavar="MODEL",
-        help="Model that matches reasons, for rationale-consistency.",
-        rich_help_panel="Meta judge",
-        hidden=True,
+    option(
+        "Meta judge", "Model that matches reasons, for rationale-consistency.", metavar="MODEL", hidden=True
     ),
 ]
 MetaJudgeUrlOption = Annotated[
-    str,
-    typer.Option(
-        metavar="URL",
-        help="OpenAI-compatible endpoint of the meta judge.",
-        rich_help_panel="Meta judge",
-        hidden=True,
-    ),
+    str, option("Meta judge", "OpenAI-compatible endpoint of the meta judge.", metavar="URL", hidden=True)
 ]
 PlaceOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Rows",
+        "Place of a part in the rows of any file: prediction, label, score_a, ... Repeatable.",
         metavar="PART=PLACE",
-        help="Place of a part in the rows of any file: prediction, label, score_a, ... Repeatable.",
-        rich_help_panel="Rows",
     ),
 ]
 StoredLabelsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="FILE|VALUE=LETTER,...",
-        help="Separate file of labels, joined by idx, pair_id or id; or, with --column, the meaning of "
+    option(
+        "Rows",
+        "Separate file of labels, joined by idx, pair_id or id; or, with --column, the meaning of "
         "values: 1=A,2=B,0=tie. Once each.",
-        rich_help_panel="Rows",
+        metavar="FILE|VALUE=LETTER,...",
     ),
 ]
 SwappedOption = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE",
-        help="The same rows judged with the responses swapped, with --column.",
-        rich_help_panel="Rows",
-    ),
+    str, option("Rows", "The same rows judged with the responses swapped, with --column.", metavar="FILE")
 ]
 DuplicatesOption = Annotated[
     Literal["refuse", "first"],
-    typer.Option(
-        help="Several rows with the same id: refuse them, or count only the first.", rich_help_panel="Rows"
-    ),
+    option("Rows", "Several rows with the same id: refuse them, or count only the first."),
 ]
 ClusterOption = Annotated[
     str,
-    typer.Option(
-        metavar="COLUMN",
-        help="Rows with the same value here depend on each other.  [default: the prompt]",
-        rich_help_panel="Rows",
+    option(
+        "Rows", "Rows with the same value here depend on each other.  [default: the prompt]", metavar="COLUMN"
     ),
 ]
 FormatOption = Annotated[
-    str,
-    typer.Option(
-        help="Format of the stored outputs.  [default: detected from the first row]", rich_help_panel="Rows"
-    ),
+    str, option("Rows", "Format of the stored outputs.  [default: detected from the first row]")
 ]
 
 
@@ -137,44 +104,36 @@ def score(
     duplicates: DuplicatesOption = "refuse",
     cluster: ClusterOption = "",
     format: FormatOption = "",
-    protocols: Annotated[
-        bool, typer.Option("--protocols", help="List the protocols.", rich_help_panel="Output")
-    ] = False,
+    protocols: Annotated[bool, option("Output", "List the protocols.", "--protocols")] = False,
     published: Annotated[
-        str,
-        typer.Option(
-            metavar="BENCHMARK", help="List published figures on a benchmark.", rich_help_panel="Output"
-        ),
+        str, option("Output", "List published figures on a benchmark.", metavar="BENCHMARK")
     ] = "",
     calibrate: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Calibration",
+            "File of people's labels: measure agreement with them, variance, and risk against coverage.",
             metavar="LABELS",
-            help="File of people's labels: measure agreement with them, variance, and risk against coverage.",
-            rich_help_panel="Calibration",
         ),
     ] = None,
     confidence: Annotated[
         Confidence | None,
-        typer.Option(
-            help="Confidence that orders the verdicts.  [default: vote-share]",
-            rich_help_panel="Calibration",
-        ),
+        option("Calibration", "Confidence that orders the verdicts.  [default: vote-share]"),
     ] = None,
     target_risk: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "Calibration",
+            "Choose a threshold for this risk on one half of the rows, and verify it on the other.",
             metavar="SHARE",
-            help="Choose a threshold for this risk on one half of the rows, and verify it on the other.",
-            rich_help_panel="Calibration",
         ),
     ] = None,
     rerun: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
+            "Calibration",
+            "A further run over the same rows, as another sample of each. Repeatable.",
             metavar="FILE",
-            help="A further run over the same rows, as another sample of each. Repeatable.",
-            rich_help_panel="Calibration",
         ),
     ] = None,
     meta_judge: MetaJudgeOption = "",
@@ -258,9 +217,7 @@ def compare(
     duplicates: DuplicatesOption = "refuse",
     cluster: ClusterOption = "",
     format: FormatOption = "",
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed of the bootstrap.", rich_help_panel="Output")
-    ] = 0,
+    seed: Annotated[int, option("Output", "Seed of the bootstrap.", min=0, metavar="N")] = 0,
 ) -> None:
     """Compare runs over the same rows: differences with intervals, from the first run to each other one.
 

@@ -7,8 +7,6 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tirjudge import __version__
 from tirjudge.cli.listening import (
     GRACE,
@@ -26,7 +24,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.options import takes_options
-from tirjudge.cli.output import examples, say
+from tirjudge.cli.output import examples, option, say
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import ABSTENTION, JudgeOptions
@@ -53,10 +51,8 @@ def serve(
     grace: Grace = GRACE,
     no_verdict_reward: Annotated[
         float | None,
-        typer.Option(
-            metavar="REWARD",
-            help="Reward of a response without a score.  [default: the request fails]",
-            rich_help_panel="Server",
+        option(
+            "Server", "Reward of a response without a score.  [default: the request fails]", metavar="REWARD"
         ),
     ] = None,
     *,

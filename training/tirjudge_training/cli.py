@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from pydantic import BaseModel
 
-from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, stop
+from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, option, stop
 from tirjudge.storage.resume import OtherSettings
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import PackageMissing, SandboxUnavailable
@@ -33,11 +33,11 @@ _ADVICE = "; a smaller micro_batch or max_tokens in the tables rl and sft needs 
 
 Assignments = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Recipe",
+        "Override a key of the recipe, such as rl.steps=10; `KEY=` takes an optional one out.",
         "--set",
         metavar="KEY=VALUE",
-        help="Override a key of the recipe, such as rl.steps=10; `KEY=` takes an optional one out.",
-        rich_help_panel="Recipe",
     ),
 ]
 """The options that change keys of a recipe."""
@@ -51,120 +51,60 @@ Assignments = Annotated[
 def train(
     recipe: Annotated[
         str | None,
-        typer.Option(
-            help="A shipped recipe, or a TOML file; by default adapt with --data, and smol without.",
-            rich_help_panel="Recipe",
-        ),
+        option("Recipe", "A shipped recipe, or a TOML file; by default adapt with --data, and smol without."),
     ] = None,
     arm: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Train only this arm of a recipe that compares arms; repeatable.",
-            rich_help_panel="Recipe",
-        ),
+        option("Recipe", "Train only this arm of a recipe that compares arms; repeatable.", metavar="NAME"),
     ] = None,
     iterative: Annotated[
         bool,
-        typer.Option(
-            "--iterative",
-            help="TIR-Judge-Zero: RL, then rounds of rejection sampling, SFT and RL.",
-            rich_help_panel="Method",
-        ),
+        option("Method", "TIR-Judge-Zero: RL, then rounds of rejection sampling, SFT and RL.", "--iterative"),
     ] = False,
     control: Annotated[
         bool,
-        typer.Option(
-            "--control",
-            help="With --iterative: also train as many RL steps without the rounds.",
-            rich_help_panel="Method",
-        ),
+        option("Method", "With --iterative: also train as many RL steps without the rounds.", "--control"),
     ] = False,
     distill: Annotated[
-        bool,
-        typer.Option(
-            "--distill",
-            help="TIR-Judge-Distill: SFT on a teacher's dialogues, then RL.",
-            rich_help_panel="Method",
-        ),
+        bool, option("Method", "TIR-Judge-Distill: SFT on a teacher's dialogues, then RL.", "--distill")
     ] = False,
     teacher: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="With --distill: the teacher's name at its endpoint.",
-            rich_help_panel="Method",
-        ),
+        str | None, option("Method", "With --distill: the teacher's name at its endpoint.", metavar="MODEL")
     ] = None,
     teacher_base_url: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="With --distill: the teacher's OpenAI-compatible endpoint.",
-            rich_help_panel="Method",
-        ),
+        option("Method", "With --distill: the teacher's OpenAI-compatible endpoint.", metavar="URL"),
     ] = None,
     no_tools: Annotated[
-        bool,
-        typer.Option(
-            "--no-tools",
-            help="Train the text-only control: the same tasks without programs.",
-            rich_help_panel="Method",
-        ),
+        bool, option("Method", "Train the text-only control: the same tasks without programs.", "--no-tools")
     ] = False,
     model: Annotated[
         str | None,
-        typer.Option(
-            help="Short for --set model.base=...: a folder, a GGUF file, a hub id or a short name.",
-            rich_help_panel="Model",
-        ),
+        option("Model", "Short for --set model.base=...: a folder, a GGUF file, a hub id or a short name."),
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(help="Short for --set data.train=...: a file of labelled rows.", rich_help_panel="Rows"),
+        Path | None, option("Rows", "Short for --set data.train=...: a file of labelled rows.")
     ] = None,
     plan: Annotated[
         bool,
-        typer.Option(
-            "--plan",
-            help="Print stages, sizes, tokens, hours and the least memory, and exit.",
-            rich_help_panel="Trying out",
-        ),
+        option("Trying out", "Print stages, sizes, tokens, hours and the least memory, and exit.", "--plan"),
     ] = False,
     shrink: Annotated[
-        bool,
-        typer.Option(
-            "--shrink",
-            help="Try the recipe out with two layers and two batches, on CPU.",
-            rich_help_panel="Trying out",
-        ),
+        bool, option("Trying out", "Try the recipe out with two layers and two batches, on CPU.", "--shrink")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option(help="The run folder; the default is runs/RECIPE-SEED.", rich_help_panel="Output"),
+        Path | None, option("Output", "The run folder; the default is runs/RECIPE-SEED.")
     ] = None,
     assign: Assignments = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Short for --set seed=N.", rich_help_panel="Recipe")
-    ] = None,
-    list_recipes: Annotated[
-        bool, typer.Option("--list", help="List the shipped recipes and exit.", rich_help_panel="Recipe")
-    ] = False,
+    seed: Annotated[int | None, option("Recipe", "Short for --set seed=N.")] = None,
+    list_recipes: Annotated[bool, option("Recipe", "List the shipped recipes and exit.", "--list")] = False,
     show_all: Annotated[
-        bool,
-        typer.Option(
-            "--all", help="With --list: also the recipes that were never run.", rich_help_panel="Recipe"
-        ),
+        bool, option("Recipe", "With --list: also the recipes that were never run.", "--all")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With --list: print all as JSON.", rich_help_panel="Recipe")
-    ] = False,
+    as_json: Annotated[bool, option("Recipe", "With --list: print all as JSON.", "--json")] = False,
     launch_config: Annotated[
         Literal["fsdp2"] | None,
-        typer.Option(
-            help="Print the path of a configuration for `accelerate launch` and exit.",
-            rich_help_panel="Trying out",
-        ),
+        option("Trying out", "Print the path of a configuration for `accelerate launch` and exit."),
     ] = None,
 ) -> None:
     """Train a judge. Run the same command again to resume a stopped run."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tirjudge.cli.output import examples, log
+from tirjudge.cli.output import examples, log, option
 from tirjudge_training.cli import Assignments, one_line_errors, run_path
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms
 
@@ -25,48 +25,39 @@ TRAINER = "rl.trainer=verl"
 )
 def launch(
     trainer: Annotated[Literal["verl"], typer.Argument(help="The trainer.")],
-    recipe: Annotated[
-        str, typer.Option(help="The name of a shipped recipe, or a TOML file.", rich_help_panel="Recipe")
-    ],
+    recipe: Annotated[str, option("Recipe", "The name of a shipped recipe, or a TOML file.")],
     assign: Assignments = None,
     override: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Recipe",
+            "Override a key of verl's own configuration, in hydra's words.",
             "--override",
             metavar="KEY=VALUE",
-            help="Override a key of verl's own configuration, in hydra's words.",
-            rich_help_panel="Recipe",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            help="The run folder, on a file system that all nodes share; the default is runs/RECIPE-SEED.",
-            rich_help_panel="Output",
+        option(
+            "Output",
+            "The run folder, on a file system that all nodes share; the default is runs/RECIPE-SEED.",
         ),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            help="Write verl's configuration and rows, print its command, and stop.",
-            rich_help_panel="Output",
-        ),
+        option("Output", "Write verl's configuration and rows, print its command, and stop.", "--dry-run"),
     ] = False,
     backend: Annotated[
-        Literal["fsdp2", "megatron"],
-        typer.Option(help="What distributes the trained weights.", rich_help_panel="Machines"),
+        Literal["fsdp2", "megatron"], option("Machines", "What distributes the trained weights.")
     ] = "fsdp2",
-    nodes: Annotated[int, typer.Option(min=1, help="Machines.", rich_help_panel="Machines")] = 1,
-    gpus_per_node: Annotated[
-        int, typer.Option(min=1, help="GPUs of each machine.", rich_help_panel="Machines")
-    ] = 8,
+    nodes: Annotated[int, option("Machines", "Machines.", min=1)] = 1,
+    gpus_per_node: Annotated[int, option("Machines", "GPUs of each machine.", min=1)] = 8,
     address: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Machines",
+            "A Ray cluster, or auto for the one that this machine belongs to; else one is started here.",
             metavar="HOST:PORT",
-            help="A Ray cluster, or auto for the one that this machine belongs to; else one is started here.",
-            rich_help_panel="Machines",
         ),
     ] = None,
 ) -> None:
