@@ -126,8 +126,7 @@ class Proportion:
         if not self.n:
             return "n = 0"
         shown = "" if self.bounds is None else " [{:.1%}, {:.1%}]".format(*self.bounds)
-        clusters = "" if self.clusters is None else f" in {self.clusters} clusters"
-        return f"{self.rate:.1%}{shown}, n = {self.n}{clusters}"
+        return f"{self.rate:.1%}{shown}, n = {self.n}{in_clusters(self.clusters)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +378,11 @@ def fault_of(*figures: object, clusters: NDArray[np.intp] | None = None) -> str:
     counts = [(len(np.unique(own)), len(own)) for own in owned]
     few = any(kinds < min(LEAST_CLUSTERS, rows) for kinds, rows in counts)
     return f"fewer than {LEAST_CLUSTERS} clusters of rows" if few else ""
+
+
+def in_clusters(count: int | None) -> str:
+    """Return ` in 7 clusters`; empty for independent rows."""
+    return "" if count is None else f" in {count} cluster{'s' * (count != 1)}"
 
 
 def _too_few(clusters: int | None) -> bool:

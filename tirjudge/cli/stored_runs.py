@@ -40,6 +40,7 @@ from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
+from tirjudge.statistics import in_clusters
 from tirjudge.storage.run_folder import JsonObject, read_lines
 
 _NAMED = 5
@@ -173,7 +174,7 @@ def headline(score: Score, run: str = "", figure: str = "") -> str:
     figure = figure or _first_known({name: one.value for name, one in score.estimates.items()})
     estimate = score.estimates[figure]
     line = f"{figure} {_quoted(estimate, score.card)}, protocol {score.card.name}, n = {_n(estimate)}"
-    line += _in_clusters(cluster_count(score.units)) + _without_interval(estimate)
+    line += in_clusters(cluster_count(score.units)) + _without_interval(estimate)
     return printable(f"{line} ({run})" if run else line)
 
 
@@ -191,7 +192,7 @@ def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
     line = (
         f"{figure} {_quoted(estimate, comparison.card, signed=True)}, from {first} ({names[0]}) to {second} "
         f"({names[1]}), protocol {comparison.card.name}, n = {_n(estimate)}"
-        f"{_in_clusters(comparison.clusters)}{_without_interval(estimate)}"
+        f"{in_clusters(comparison.clusters)}{_without_interval(estimate)}"
     )
     if comparison.p_value is not None:
         line += f", p = {comparison.p_value:.3g} ({comparison.test})"
@@ -205,10 +206,6 @@ def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
 def _first_known(values: Mapping[str, float]) -> str:
     """Return the name of the first number that is known, or else of the first one."""
     return next((name for name, value in values.items() if not math.isnan(value)), next(iter(values)))
-
-
-def _in_clusters(count: int | None) -> str:
-    return "" if count is None else f" in {count} clusters"
 
 
 def _without_interval(estimate: Estimate) -> str:
@@ -236,8 +233,8 @@ def print_score(score: Score) -> None:
     terminal = console()
     terminal.print(table)
     _print_missing(terminal, score.estimates)
-    if (clusters := cluster_count(score.units)) is not None:
-        terminal.print(f"rows in {clusters} clusters, which intervals take as units", markup=False)
+    if clusters := in_clusters(cluster_count(score.units)):
+        terminal.print(f"rows{clusters}, which intervals take as units", markup=False)
     _print_policy(terminal, card, score.units.counts)
 
 
@@ -269,7 +266,7 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
             markup=False,
         )
     if comparison.paired:
-        clusters = _in_clusters(comparison.clusters)
+        clusters = in_clusters(comparison.clusters)
         terminal.print(f"{comparison.common} units{clusters} in both runs, compared in pairs", markup=False)
     else:
         terminal.print(
@@ -495,7 +492,7 @@ def print_agreement(agreement: JudgesAgreement, names: Sequence[str]) -> None:
     console().print(table)
     line = f"Krippendorff's alpha of {len(names)} judges {_quoted(agreement.alpha, KAPPA.card)}"
     line += f", n = {_n(agreement.alpha)}"
-    line += _in_clusters(agreement.clusters) + _without_interval(agreement.alpha)
+    line += in_clusters(agreement.clusters) + _without_interval(agreement.alpha)
     console().print(printable(line), markup=False)
 
 

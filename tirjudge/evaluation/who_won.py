@@ -22,6 +22,7 @@ from tirjudge.evaluation.protocols.win_rate import (
 )
 from tirjudge.evaluation.scoring import Estimate, Score, cluster_count, score
 from tirjudge.evaluation.stored_outputs.reading import open_results
+from tirjudge.statistics import in_clusters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +132,8 @@ class WhoWon:
                 break
             yield heading, f"{number}. {name} {_share(strength)} (Bradley-Terry: wins against the others)"
         yield from self._causes()
-        clusters = "" if self.clusters is None else f", rows in {self.clusters} clusters"
-        yield "protocol", f"win-rate: a tie of k is worth 1/k{clusters}"
+        clusters = in_clusters(self.clusters)
+        yield "protocol", f"win-rate: a tie of k is worth 1/k{clusters and f', rows{clusters}'}"
 
     def _causes(self) -> Iterator[tuple[str, str]]:
         if self.first_shown is not None:

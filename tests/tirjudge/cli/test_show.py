@@ -118,7 +118,7 @@ def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
     *rows, number = show(judged).stdout.splitlines()
     lines = sorted(rows)
     assert len(lines) == 3
-    assert number.startswith("accuracy 50.00 %, protocol verdict, n = 2 in 1 clusters (no interval: fewer")
+    assert number.startswith("accuracy 50.00 %, protocol verdict, n = 2 in 1 cluster (no interval: fewer")
     assert lines[1].split()[:4] == ["right", "A", "2/2", "right"]
     assert lines[2].split()[:4] == ["wrong", "B", "2/2", "wrong"]
     assert all("  longer: " in line and line.endswith(" <- print(response_a)") for line in lines)
