@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
-from types import TracebackType
 from typing import Self
 
 from tirjudge_sandbox.base import SandboxUnavailable
@@ -93,9 +92,7 @@ class LocalSandbox(PooledSandbox):
         except WorkerFailed as error:
             raise SandboxUnavailable(_refusal([f"{placement}: {error}"])) from error
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Kill every worker and the programs that run in them."""
         await self._pool.close()
 

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -119,9 +118,7 @@ class RemoteSandbox:
         self._queue = FairQueue(self.capacity * _AHEAD)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close all connections."""
         self._queue = None
         await self._close()

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
@@ -158,9 +157,7 @@ class Display:
             self._ticker.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         if self._ticker.is_alive():
             self._ticker.join()

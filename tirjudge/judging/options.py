@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import Parameter, Signature
-from types import TracebackType
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -93,9 +92,7 @@ class NoSandbox:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Do nothing; there is nothing to close."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import ValidationError
@@ -472,9 +471,7 @@ class Grades:
         self._kept = {row["key"]: _read(row) for row in read_lines(self._path)}
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
 
     async def grade(self, question: CandidateSet) -> Grade:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
 
@@ -69,9 +68,7 @@ class JudgeClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
 

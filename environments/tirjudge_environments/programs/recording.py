@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
@@ -21,9 +20,7 @@ class RecordingSandbox:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Do nothing: the owner of the other sandbox closes it."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
@@ -74,9 +71,7 @@ class ReplaySandbox:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Do nothing: there is no resource to release."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:

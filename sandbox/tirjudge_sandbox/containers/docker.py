@@ -6,7 +6,6 @@ import contextlib
 import secrets
 from collections.abc import Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Self
 
 from tirjudge_sandbox.base import MIB, SandboxUnavailable
@@ -91,9 +90,7 @@ class DockerSandbox(PooledSandbox):
         self._pool.open(start, worker)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Remove every container with the programs that run in them."""
         await self._pool.close()
         # Containers that were lost while the engine was down remain. If it still is, the next sandbox that

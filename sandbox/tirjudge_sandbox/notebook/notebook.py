@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from types import TracebackType
 from typing import Self
 
 from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
@@ -55,9 +54,7 @@ class Notebook:
         self._arm("idle", self._limits.idle_seconds)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close the notebook."""
         await self.close()
 

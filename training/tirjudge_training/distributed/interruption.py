@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from tirjudge_training.distributed import checkpoints
@@ -37,9 +37,7 @@ class Interruption:
             signal.signal(signal.SIGINT, self._request)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._former is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._former)
 

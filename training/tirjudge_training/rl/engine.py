@@ -218,9 +218,7 @@ class Engine:
             self._open = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._open.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
