@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -65,14 +65,6 @@ class Proportion:
         return cls._of_moments(n, float(n), credits, squares, credits, float(n))
 
     @classmethod
-    def of_clusters(cls, right: NDArray[np.float64], trials: NDArray[np.float64]) -> Proportion:
-        """Return the share of trials that are right, where the trials of a row depend on each other.
-
-        n is the number of trials. The interval is that of `of_rows`, whose unit is the row.
-        """
-        return replace(cls.of_rows(right, trials), successes=float(right.sum()), n=int(trials.sum()))
-
-    @classmethod
     def _of_moments(
         cls, rows: int, total: float, right: float, squares: float, crossed: float, votes: float
     ) -> Proportion:
@@ -121,6 +113,11 @@ class Proportion:
     def bounds(self) -> list[float] | None:
         """The interval as a JSON value; None for too few clusters."""
         return None if _too_few(self.clusters) else list(self.interval)
+
+    def record(self) -> dict[str, float | None]:
+        """Return the rate with its interval as JSON values; None for what these rows do not give."""
+        low, high = self.bounds or (None, None)
+        return {"value": self.rate if self.n else None, "low": low, "high": high, "n": self.n}
 
     def __str__(self) -> str:
         if not self.n:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -77,7 +78,8 @@ def compared(row: Fields, line: Fields) -> tuple[float, int]:
 def share(judged: Sequence[tuple[Fields, Fields]], count: Count) -> Proportion:
     """Return the share of right verdicts; those of a row depend on each other."""
     counts = np.array([count(*one) for one in judged], dtype=np.float64)
-    return Proportion.of_clusters(counts[:, 0], counts[:, 1])
+    right, trials = counts[:, 0], counts[:, 1]
+    return replace(Proportion.of_rows(right, trials), successes=float(right.sum()), n=int(trials.sum()))
 
 
 def report(name: str, judged: Sequence[tuple[Fields, Fields]], *, by_criteria: bool) -> Iterable[str]:

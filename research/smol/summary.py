@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def accuracy(rows: Iterable[Judged]) -> Proportion:
     for one in rows:
         prompts[one[0]["prompt"]].append(credit(one))
     right, trials = (np.array([how(found) for found in prompts.values()], float) for how in (sum, len))
-    return Proportion.of_clusters(right, trials)
+    return replace(Proportion.of_rows(right, trials), successes=float(right.sum()), n=int(trials.sum()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,7 @@ def record(one: Calibration) -> dict[str, Any]:
         "agreement": [
             {
                 "raters": [pair.first, pair.second],
-                "agreement": _estimate(pair.agreement),
+                "agreement": pair.agreement.record(),
                 "by_chance": pair.by_chance,
                 "kappa": {**_bounds(pair.kappa, pair.interval), "n": pair.agreement.n},
             }
@@ -287,10 +287,10 @@ def record(one: Calibration) -> dict[str, Any]:
         "base_rates": {rates.rater: {**rates.shares, "n": rates.n} for rates in one.rates},
         "variance": {
             variance.over: {
-                "accuracies": list(map(_estimate, variance.accuracies)),
+                "accuracies": [one.record() for one in variance.accuracies],
                 "deviation": variance.deviation,
                 "expected_deviation": variance.expected_deviation,
-                "changed": _estimate(variance.changed),
+                "changed": variance.changed.record(),
             }
             for variance in one.variances
         },
@@ -321,7 +321,7 @@ def record(one: Calibration) -> dict[str, Any]:
         if one.alternative is None
         else {
             "annotators": list(one.alternative.annotators),
-            "rho": _estimate(one.alternative.advantage),
+            "rho": one.alternative.advantage.record(),
             "omega": {f"{epsilon:g}": omega for epsilon, omega in one.alternative.wins.items()},
         },
         "threshold": None
@@ -356,16 +356,7 @@ def _spread(points: Sequence[Point]) -> list[Point]:
 
 
 def _point(one: Point) -> dict[str, Any]:
-    return {
-        "threshold": one.threshold,
-        "coverage": _estimate(one.coverage),
-        "risk": _estimate(one.risk),
-    }
-
-
-def _estimate(one: Proportion) -> dict[str, Any]:
-    low, high = one.bounds or (None, None)
-    return {"value": one.rate if one.n else None, "low": low, "high": high, "n": one.n}
+    return {"threshold": one.threshold, "coverage": one.coverage.record(), "risk": one.risk.record()}
 
 
 def _bounds(value: float, interval: tuple[float, float]) -> dict[str, float | None]:

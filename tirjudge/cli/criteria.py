@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -130,7 +130,7 @@ class _Run:
     async def over(self, rows: RowSource, spending: Spending, weights: str) -> bool:
         """Return True if the run reached the end of the rows."""
         async with JudgeEngine(self.options, spending=spending, weights=weights) as engine:
-            works = (self._row(engine, row) for row in self._left(rows))
+            works = (self._row(engine, row) for row in islice(rows, self.plan.limit))
             try:
                 async with aclosing(as_finished(works, self.plan.concurrency)) as finished:
                     async for _ in finished:
@@ -139,12 +139,6 @@ class _Run:
                 say(f"stopped: {error}; the same command resumes")
                 return False
         return True
-
-    def _left(self, rows: RowSource) -> Iterator[Row | BadRow]:
-        for number, row in enumerate(rows):
-            if number == self.plan.limit:
-                return
-            yield row
 
     async def _row(self, engine: JudgeEngine, row: Row | BadRow) -> None:
         self.rows += 1

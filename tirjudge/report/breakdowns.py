@@ -15,7 +15,7 @@ from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
 from tirjudge.records.judged_row import RecordedRow
-from tirjudge.statistics import Credits, Proportion
+from tirjudge.statistics import Credits
 from tirjudge_environments import Usage
 from tirjudge_environments.messages import whole_text
 
@@ -79,12 +79,6 @@ class RowFacts:
         )
 
 
-def proportion(found: Proportion) -> dict[str, Any]:
-    """Return a proportion with its interval as JSON values."""
-    low, high = found.bounds or (None, None)
-    return {"value": found.rate if found.n else None, "low": low, "high": high, "n": found.n}
-
-
 def breakdowns(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
     """Return the accuracy of labelled rows by domain, tag, length and tool use, where there are several."""
     labelled = [one for one in facts if one.credit is not None]
@@ -112,7 +106,7 @@ def _grouped(
         named = [(name[2:], found) for name, found in sorted(credits.items())]
     else:
         named = sorted(credits.items(), key=lambda pair: -len(pair[1]))
-    groups = [{"name": name, **proportion(found.mean)} for name, found in named]
+    groups = [{"name": name, **found.mean.record()} for name, found in named]
     return groups[:_MOST_GROUPS]
 
 
@@ -137,7 +131,7 @@ def criteria_shares(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
     ]:
         name = printable(text, _LONGEST_CRITERION)
         name += f" ({unknown[text]} unknown)" if unknown[text] else ""
-        groups.append({"name": name, **proportion(shares.mean)})
+        groups.append({"name": name, **shares.mean.record()})
     return groups
 
 

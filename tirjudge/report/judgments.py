@@ -34,7 +34,6 @@ from tirjudge.report.breakdowns import (
     endings,
     histograms,
     positions,
-    proportion,
 )
 from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
 from tirjudge.statistics import Proportion
@@ -112,7 +111,7 @@ def _headline(facts: Sequence[RowFacts], scores: Sequence[Score], benchmark: str
         return {"name": name, "about": about} | estimate_record(found)
     verdicts = sum(one.stop == "verdict" for one in facts)
     about = "share of rows with a verdict; no row has a label"
-    return {"name": "verdicts", "about": about, **proportion(Proportion(verdicts, len(facts)))}
+    return {"name": "verdicts", "about": about, **Proportion(verdicts, len(facts)).record()}
 
 
 def _scores(

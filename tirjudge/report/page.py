@@ -34,8 +34,6 @@ class Page:
     """Bytes of the page's data about the rows, without texts."""
     text_bytes: int
     """Bytes of the compressed texts."""
-    plain_text_bytes: int
-    """Bytes of the texts before compression."""
 
 
 def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
@@ -60,7 +58,6 @@ def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
         rows=sum(len(run.table.ids) for run in runs),
         row_bytes=len(rows),
         text_bytes=sum(len(chunk) for _, found in chunks for chunk in found),
-        plain_text_bytes=sum(run.table.text_bytes for run in runs),
     )
 
 
@@ -74,7 +71,7 @@ def training_page(run: TrainingRun) -> Page:
         run=run.summary,
         data=data,
     )
-    return Page(html, rows=0, row_bytes=len(data), text_bytes=0, plain_text_bytes=0)
+    return Page(html, rows=0, row_bytes=len(data), text_bytes=0)
 
 
 def encoded(data: Any) -> str:

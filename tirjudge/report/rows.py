@@ -91,8 +91,6 @@ class RowTable:
     """Texts as base64 of gzip of a JSON list of row records."""
     spans: list[list[int]] = field(default_factory=list)
     """Numbers of the rows in each chunk."""
-    text_bytes: int = 0
-    """Size of the texts before compression."""
 
     def verdict_at(self, number: int) -> str:
         """Return the verdict of a row."""
@@ -177,7 +175,6 @@ class TableBuilder:
         if not self._records:
             return
         content = f"[{','.join(self._records)}]".encode()
-        self._table.text_bytes += len(content)
         # Without a time, so that the same rows give the same page.
         self._table.chunks.append(base64.b64encode(gzip.compress(content, 6, mtime=0)).decode())
         self._table.spans.append(self._numbers)

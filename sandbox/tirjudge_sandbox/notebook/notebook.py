@@ -88,11 +88,7 @@ class Notebook:
         """End the kernel; return its process's execution (signal 9 if it was killed) and fetched files."""
         if self._kernel is None:
             raise RuntimeError("the notebook was never opened")
-        for timer in self._timers.values():
-            timer.cancel()
-        if self._ended is None:
-            self._ended = asyncio.ensure_future(self._kernel.end())
-        return await asyncio.shield(self._ended)
+        return await asyncio.shield(self._end(self._kernel))
 
     async def _run(self, source: str, seconds: float) -> CellRun:
         assert self._kernel is not None
@@ -164,10 +160,15 @@ class Notebook:
     def _expire(self, reason: str) -> None:
         assert self._kernel is not None
         self._expired = reason
+        self._end(self._kernel)
+
+    def _end(self, kernel: RunningKernel) -> asyncio.Future[Execution]:
+        """Begin to end the kernel, once."""
         for timer in self._timers.values():
             timer.cancel()
         if self._ended is None:
-            self._ended = asyncio.ensure_future(self._kernel.end())
+            self._ended = asyncio.ensure_future(kernel.end())
+        return self._ended
 
     @staticmethod
     def _now() -> float:

@@ -268,4 +268,4 @@ def test_the_processes_of_a_machine_share_its_cpus(tiny_model: Path, monkeypatch
         assert open_sandbox("local", **pool_options("local")).capacity == capacity
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     with Engine.load(str(tiny_model), {}, RolloutConfig()) as opened:
-        assert opened.programs_at_once == 2
+        assert opened._sandbox.capacity == 2

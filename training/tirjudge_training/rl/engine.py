@@ -268,11 +268,6 @@ class Engine:
         """Wall seconds since the start in which programs ran and no token was computed."""
         return self._sandbox.seconds
 
-    @property
-    def programs_at_once(self) -> int:
-        """Programs that this process's sandbox runs at the same time."""
-        return self._sandbox.capacity
-
     def rollouts(self, seed: int, config: RolloutConfig | None = None) -> dict[str, Rollout]:
         """Return one rollout engine per format; every sample is a function of (seed, task, view, sample).
 

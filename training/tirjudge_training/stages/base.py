@@ -12,9 +12,11 @@ from pydantic import BaseModel, ConfigDict
 
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig, RewardQuestions
 from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels
 from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.model_folder import LoraConfig
 
 MODEL = "model"
 """The subfolder of a stage that holds the model it made."""
@@ -60,6 +62,14 @@ class Run:
     def model(self, stage: str | None) -> str:
         """Return the path of the model that an earlier stage made; None is the base model of the run."""
         return self.base if stage is None else str(self.path / stage / MODEL)
+
+    def save(
+        self, folder: Path, model: Any, start: str, lora: LoraConfig | None, *, half: bool = False
+    ) -> None:
+        """Write the folder of a model that was trained from `start`; all processes must call it."""
+        model_folder.save(
+            folder, model, start=start, lora=lora, note=self.note, processes=self.processes, half=half
+        )
 
 
 @dataclass(frozen=True, slots=True)

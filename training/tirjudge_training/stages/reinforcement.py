@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder
-from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.heldout import Validation, ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
@@ -56,15 +55,7 @@ class Reinforcement(Stage):
                 self.answers or self.config,
                 every=self.validation.every,
                 keep=self.validation.keep,
-                save=lambda path, model: model_folder.save(
-                    path,
-                    model,
-                    start=start,
-                    lora=self.lora,
-                    note=run.note,
-                    processes=run.processes,
-                    half=True,
-                ),
+                save=lambda path, model: run.save(path, model, start, self.lora, half=True),
                 say=run.say,
                 processes=run.processes,
             )
@@ -84,14 +75,7 @@ class Reinforcement(Stage):
             reward_questions=run.reward_questions(folder),
             validation=validation,
         )
-        model_folder.save(
-            folder.path / MODEL,
-            model,
-            start=start,
-            lora=self.lora,
-            note=run.note,
-            processes=run.processes,
-        )
+        run.save(folder.path / MODEL, model, start, self.lora)
         rows = list(folder.read(METRICS))
         return {
             "steps": len(rows),

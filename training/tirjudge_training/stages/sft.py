@@ -19,7 +19,6 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.orders import letter
-from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer
@@ -72,14 +71,7 @@ class FineTuning(Stage):
             processes=run.processes,
         )
         # A distributed stage: every process holds a part of the model and takes part in saving.
-        model_folder.save(
-            folder.path / MODEL,
-            model,
-            start=start,
-            lora=self.lora,
-            note=run.note,
-            processes=run.processes,
-        )
+        run.save(folder.path / MODEL, model, start, self.lora)
         rows = list(folder.read(METRICS))
         return {
             "samples": len(samples),
