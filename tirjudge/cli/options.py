@@ -186,7 +186,8 @@ def takes_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         model: type[BaseModel] = get_type_hints(command)["options"]
-        left_out = {*without} | _further(model)
+        # Further values of a repeatable option are given with its first one.
+        left_out = {*without, *(_option(field).further for field in model.model_fields.values())}
         fields = {field: info for field, info in model.model_fields.items() if field not in left_out}
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
@@ -282,11 +283,6 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
 
 def _option(field: FieldInfo) -> Option:
     return next(one for one in field.metadata if isinstance(one, Option))
-
-
-def _further(model: type[BaseModel]) -> set[str]:
-    """Return the fields that take the further values of a repeatable option."""
-    return {_option(field).further for field in model.model_fields.values()} - {""}
 
 
 def _flag(name: str, field: FieldInfo) -> str:

@@ -468,7 +468,9 @@ class Grades:
 
     async def __aenter__(self) -> Self:
         self._lines = self._stack.enter_context(JsonLines(self._path))
-        self._kept = {row["key"]: _read(row) for row in read_lines(self._path)}
+        self._kept = {
+            row["key"]: Grade(tuple(row["solved"]), tuple(row["answers"])) for row in read_lines(self._path)
+        }
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -508,7 +510,3 @@ def _key(question: CandidateSet) -> str:
         [question.task.id, list(map(response_data, question.task.candidates)), dict(question.task.gold)]
     )
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _read(row: dict[str, Any]) -> Grade:
-    return Grade(tuple(row["solved"]), tuple(row["answers"]))

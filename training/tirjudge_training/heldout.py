@@ -15,7 +15,7 @@ from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.records.judged_row import failed
 from tirjudge.statistics import Proportion
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import Call, Environment, Episode, Reward, Score
+from tirjudge_environments import Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.distributed.processes import ALONE, Processes, SharedRows
@@ -97,7 +97,7 @@ def answer(formatted: FormattedTask, episode: Episode, scores: Sequence[Score]) 
         verdicts=sum(trajectory.verdict is not None for trajectory in episode.trajectories),
         views=len(episode.trajectories),
         calls=len(calls),
-        ran=sum(map(_ran, calls)),
+        ran=sum(isinstance(call.outcome, Execution) for call in calls),
         errors=sum(map(failed, calls)),
     )
 
@@ -223,10 +223,6 @@ def lines(results: Mapping[str, Any]) -> list[str]:
 def percentage(proportion: Mapping[str, Any]) -> str:
     """Format a proportion, as in `92.4% [89.7%, 94.4%], n = 500`."""
     return str(Proportion(proportion["count"], proportion["n"]))
-
-
-def _ran(call: Call) -> bool:
-    return isinstance(call.outcome, Execution)
 
 
 VALIDATION = "validation.jsonl"

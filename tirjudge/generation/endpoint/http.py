@@ -160,7 +160,7 @@ class JsonEndpoint:
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", errors="replace")
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_Transient),
-            stop=self._give_up,
+            stop=lambda state: state.attempt_number >= self._most_attempts,
             wait=_pause,
             sleep=sleep,
             before_sleep=self._report_retry,
@@ -241,9 +241,6 @@ class JsonEndpoint:
             text = text.replace(key, "[key]")
         line = " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
         return line if len(line) <= limit else line[: limit - 1] + "…"
-
-    def _give_up(self, state: RetryCallState) -> bool:
-        return state.attempt_number >= self._most_attempts
 
     @property
     def _most_attempts(self) -> int:
@@ -363,7 +360,8 @@ def _complaint(response: httpx.Response) -> tuple[str, str]:
     """Return the message and the code of an error body, in any of the formats in use."""
     body = _json(response)
     if not isinstance(body, dict):
-        return _plain(response.text), ""
+        # An HTML error page, without its markup.
+        return re.sub(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>", " ", response.text[:20_000]), ""
     error = body.get("error") or body.get("detail") or body
     if isinstance(error, list):  # FastAPI's list of invalid fields
         field = next((item for item in error if isinstance(item, dict)), {})
@@ -374,8 +372,3 @@ def _complaint(response: httpx.Response) -> tuple[str, str]:
     if not isinstance(error, dict):
         return str(error), str(body.get("code") or "")
     return str(error.get("message") or json.dumps(error)), str(error.get("code") or "")
-
-
-def _plain(text: str) -> str:
-    """Return the text of an HTML error page without its markup."""
-    return re.sub(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>", " ", text[:20_000])

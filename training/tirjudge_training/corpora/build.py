@@ -194,7 +194,7 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
     """
     _check(config)
     with disk_full_errors(folder), RunFolder(folder) as run:
-        _claim(run, config)
+        claim_folder(run, config, MOVABLE)
         if not (folder / DATA).exists():
             shards = folder / WORK / SHARDS
             shards.mkdir(parents=True, exist_ok=True)
@@ -242,11 +242,6 @@ def _check(config: CorpusConfig) -> None:
                 f"source {name} needs sampled answers: name models with --generator MODEL@URL, "
                 f"or leave the source out with --without {name}"
             )
-
-
-def _claim(run: RunFolder, config: CorpusConfig) -> None:
-    """Store the configuration, or refuse to mix two corpora in one folder."""
-    claim_folder(run, config, MOVABLE)
 
 
 def _gather_dropped(run: RunFolder, sources: list[str]) -> None:
