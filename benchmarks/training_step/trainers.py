@@ -126,7 +126,7 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
     """Train with this package's trainer, given the rollouts."""
     from tests.tirjudge.tiny_models import bpe_tokenizer
     from tirjudge_environments import Prompt, Reward, Trajectory, Verdict, View
-    from tirjudge_environments.types import Budget, By, Segment, StopReason
+    from tirjudge_environments.types import By, Segment, StopReason
     from tirjudge_training.cpu_forward import score_learned_tokens
     from tirjudge_training.rl.config import RlConfig
     from tirjudge_training.rl.dynamic_sampling import Batch, Group
@@ -177,7 +177,7 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
         max_tokens=1024,
         checkpoint_every=STEPS,
     )
-    with Engine(model, tokenizer, {}, budget=Budget(), sampling=config.sampling) as engine:
+    with Engine(model, tokenizer, {}, config) as engine:
         trainer = build_trainer(
             model,
             tokenizer,

@@ -41,13 +41,7 @@ class Underrating:
 @pytest.fixture
 def engine(tiny_model: Path) -> Iterator[Engine]:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32", attn_implementation="sdpa")
-    with Engine(
-        model,
-        AutoTokenizer.from_pretrained(tiny_model),
-        ENVIRONMENTS,
-        budget=CONFIG.budget,
-        sampling=CONFIG.sampling,
-    ) as opened:
+    with Engine(model, AutoTokenizer.from_pretrained(tiny_model), ENVIRONMENTS, CONFIG) as opened:
         opened.generator = Underrating(opened.generator)
         opened.model = model  # type: ignore[attr-defined]
         yield opened

@@ -15,7 +15,7 @@ from tirjudge_environments import ChatEncoder, Episode, JudgeTask, Message, Rewa
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Budget
-from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.rl.packing import without_left_padding, written_tokens
 from tirjudge_training.rl.trl_rollout import row
 from tirjudge_training.sft import IGNORED, Sample
@@ -35,7 +35,9 @@ def engine() -> Iterator[Engine]:
     tools = ToolSettings(servers=(COMMAND,), allowed=("search", "forge", "hang"), wall_seconds=1.0)
     sampling, budget = Sampling(), Budget(tool_calls=2, tokens=4000)
     model, tokenizer = build_model(0)
-    with Engine(model, tokenizer, judges, budget=budget, sampling=sampling, tools=tools) as opened:
+    with Engine(
+        model, tokenizer, judges, RolloutConfig(tools=tools), budget=budget, sampling=sampling
+    ) as opened:
         yield opened
     assert not servers()
 

@@ -101,44 +101,40 @@ class Engine:
         model: Any,
         tokenizer: Any,
         environments: Mapping[str, Environment],
+        config: RolloutConfig | None = None,
         *,
-        budget: Budget,
-        sampling: Sampling,
-        limits: Limits | None = None,
+        budget: Budget | None = None,
+        sampling: Sampling | None = None,
         name: str = "policy",
-        sandbox: str = "local",
-        tools: ToolSettings = ToolSettings(),
         reward_questions: RewardQuestions | None = None,
-        generator: Sampler = "transformers",
-        vllm: Mapping[str, Any] | None = None,
-        server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
         enable_thinking: bool | None = None,
         off_policy: bool = False,
     ) -> None:
-        """Create the sampler that `generator` names. Raises GeneratorFailed.
+        """Create the sampler that `config` names. Raises GeneratorFailed.
 
-        `vllm` are the arguments of a vLLM engine, `server` the servers of vllm-server. Each of several
-        `processes` that train the model must make this call. `reward_questions` answers the questions of
-        rewards that depend on another model, and is closed with the engine. `enable_thinking` is the thinking
-        mode of the prompts, see `ChatEncoder`. With `off_policy` the sampler has weights of its own, which
-        only `refresh` changes.
+        `budget` and `sampling` replace those of `config`. Each of several `processes` that train the model
+        must make this call. `reward_questions` answers the questions of rewards that depend on another model,
+        and is closed with the engine. `enable_thinking` is the thinking mode of the prompts, see
+        `ChatEncoder`. With `off_policy` the sampler has weights of its own, which only `refresh` changes.
         """
+        self._config = config = config or RolloutConfig()
+        self._budget, self._sampling = budget or config.budget, sampling or config.sampling
         self._policy: Policy
-        if generator == "vllm":
+        if config.generator == "vllm":
             self._policy = VllmPolicy(
                 model,
                 tokenizer,
                 name,
                 processes=processes,
-                **{"enable_thinking": enable_thinking, **(vllm or {})},
+                **{"enable_thinking": enable_thinking, **config.vllm},
             )
-        elif server is not None:
+        elif config.server is not None:
             self._policy = VllmServerPolicy(
                 model,
                 tokenizer,
                 name,
-                config=server,
+                config=config.server,
                 processes=processes,
                 enable_thinking=enable_thinking,
             )
@@ -150,8 +146,7 @@ class Engine:
         self.generator = self._policy.generator
         self.environments = environments
         # The sandbox is opened in `__enter__`, since its workers belong to the event loop.
-        self._reward_questions, self._sandbox_name, self._tool_settings = reward_questions, sandbox, tools
-        self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
+        self._reward_questions = reward_questions
         self._ahead: tuple[Future[Any], asyncio.Task[Any]] | None = None
 
     @classmethod
@@ -180,16 +175,9 @@ class Engine:
         return cls(
             *loaded,
             environments,
-            budget=config.budget,
-            limits=config.limits,
-            sampling=config.sampling,
+            config,
             name=model,
-            sandbox=config.sandbox,
-            tools=config.tools,
             reward_questions=reward_questions,
-            generator=config.generator,
-            vllm=config.vllm,
-            server=config.server,
             processes=processes,
             enable_thinking=enable_thinking,
         )
@@ -200,14 +188,14 @@ class Engine:
             self._runner = stack.enter_context(asyncio.Runner())
             generator = self.generator  # a closure over `self` would be a reference cycle
             sandbox = TimedSandbox(
-                open_sandbox(self._sandbox_name, **pool_options(self._sandbox_name)),
+                open_sandbox(self._config.sandbox, **pool_options(self._config.sandbox)),
                 generating=lambda: generator.busy_seconds,
             )
             self._sandbox = self.run(sandbox.__aenter__())
             # Closed in reverse order, while the loop still runs.
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             tools = AsyncExitStack()
-            self._tools = self.run(tools.enter_async_context(open_tools(self._tool_settings, self._sandbox)))
+            self._tools = self.run(tools.enter_async_context(open_tools(self._config.tools, self._sandbox)))
             stack.callback(lambda: self.run(tools.aclose()))
             stack.callback(lambda: self.run(self._policy.close()))
             if self._reward_questions is not None:
@@ -280,7 +268,7 @@ class Engine:
                 self._sandbox,
                 tools=self._tools,
                 budget=config.budget if config else self._budget,
-                limits=config.limits if config else self._limits,
+                limits=(config or self._config).limits,
                 sampling=config.sampling if config else self._sampling,
                 seed=seed,
                 reward_questions=self._reward_questions,
