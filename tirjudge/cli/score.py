@@ -148,11 +148,11 @@ def score(
     """
     from tirjudge.cli.calibration import calibrated, show
     from tirjudge.cli.stored_runs import (
-        StoredFiles,
         print_protocols,
         print_published,
         print_scored,
         split_words,
+        stored_files,
         with_matchings,
     )
     from tirjudge.evaluation.protocols import all_protocols
@@ -164,7 +164,7 @@ def score(
     files, places = split_words(words or [], columns=bool(column))
     if not files:
         raise ValueError("give a file of stored verdicts (--protocols lists the protocols)")
-    stored = StoredFiles.parse(
+    opened, meaning = stored_files(
         columns=[*(column or ()), *places],
         labels=labels or (),
         swapped=swapped,
@@ -173,7 +173,7 @@ def score(
         cluster=cluster,
         calibrates=calibrate is not None,
     )
-    run = stored.open([Path(file) for file in files])
+    run = opened([Path(file) for file in files])
     if calibrate is None:
         if confidence is not None or target_risk is not None or rerun:
             raise ValueError("--confidence, --target-risk and --rerun belong to --calibrate LABELS")
@@ -189,8 +189,8 @@ def score(
         labels=calibrate,
         confidence=confidence or "vote-share",
         target_risk=target_risk,
-        reruns=[stored.open([one]) for one in rerun or ()],
-        meaning=stored.meaning,
+        reruns=[opened([one]) for one in rerun or ()],
+        meaning=meaning,
         seed=options.seed,
     )
     show(measured, full=full, as_json=as_json)
@@ -225,10 +225,10 @@ def compare(
     line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the rows, 2
     usage.
     """
-    from tirjudge.cli.stored_runs import StoredFiles, print_compared, with_matchings
+    from tirjudge.cli.stored_runs import print_compared, stored_files, with_matchings
 
     with one_line_errors("compare"):
-        stored = StoredFiles.parse(
+        opened, _ = stored_files(
             columns=column or (),
             labels=labels or (),
             swapped=swapped,
@@ -236,6 +236,6 @@ def compare(
             duplicates=duplicates,
             cluster=cluster,
         )
-        runs = [with_matchings(stored.open([one])) for one in (first, second, *(more or ()))]
+        runs = [with_matchings(opened([one])) for one in (first, second, *(more or ()))]
         fits = print_compared(runs, protocol or (), seed=seed, full=full, as_json=as_json)
     raise typer.Exit(0 if fits else SOME_FAILED)

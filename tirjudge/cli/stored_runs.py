@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -47,70 +47,45 @@ _NAMED = 5
 """Rows found in only one of two files that are named; JSON has all rows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFiles:
-    """The options that say how the files of a run are read."""
+def stored_files(
+    *,
+    columns: Iterable[str],
+    labels: Iterable[str],
+    swapped: str,
+    format: str,
+    duplicates: Duplicates,
+    cluster: str,
+    calibrates: bool = False,
+) -> tuple[Callable[[Sequence[Path]], Replay], dict[str, str] | None]:
+    """Return what opens files as one run, and the meaning of the values of labels.
 
-    columns: VerdictColumns | None
-    labels: Path | None
-    swapped: Path | None
-    format: str
-    duplicates: Duplicates
-    cluster: str
-    meaning: dict[str, str] | None
-    """The meaning of the values of labels; of `columns` too, if there are any."""
-
-    @classmethod
-    def parse(
-        cls,
-        *,
-        columns: Iterable[str],
-        labels: Iterable[str],
-        swapped: str,
-        format: str,
-        duplicates: Duplicates,
-        cluster: str = "",
-        calibrates: bool = False,
-    ) -> StoredFiles:
-        """Read `--column PART=PLACE` and `--labels` (a file, or the meaning of values: `1=A,2=B,0=tie`).
-
-        With `calibrates`, a meaning may belong to the labels of people instead of to columns. Raises
-        ValueError, in one line, for options that do not belong together.
-        """
-        files = [Path(text) for text in labels if "=" not in text or Path(text).exists()]
-        meanings = [text for text in labels if text not in map(str, files)]
-        if len(files) > 1 or len(meanings) > 1:
-            raise ValueError("--labels takes one file, and once what the values mean (1=A,2=B,0=tie)")
-        places = list(columns)
-        stray = bool(meanings) and not calibrates
-        if not places and (stray or swapped):
-            option = "--labels VALUE=LETTER" if stray else "--swapped"
-            raise ValueError(f"{option} belongs to --column, which names the columns of a file")
-        read, meaning = None, label_values(meanings[0]) if meanings else None
-        if places:
-            read = VerdictColumns.parse([*places, *(["place_swapped=place_swapped"] if swapped else [])])
-            read = read.meaning(meaning) if meaning else read
-        return cls(
-            columns=read,
-            labels=files[0] if files else None,
-            swapped=Path(swapped) if swapped else None,
-            format=format,
-            duplicates=duplicates,
-            cluster=cluster,
-            meaning=meaning,
-        )
-
-    def open(self, paths: Sequence[Path]) -> Replay:
-        """Open files as one run. Raises ValueError and OSError as `open_replay` does."""
-        return open_replay(
-            paths,
-            labels=self.labels,
-            format=self.format,
-            columns=self.columns,
-            swapped=self.swapped,
-            duplicates=self.duplicates,
-            cluster=self.cluster,
-        )
+    Reads `--column PART=PLACE` and `--labels` (a file, or the meaning of values: `1=A,2=B,0=tie`). The
+    meaning is that of the columns' values too, if there are any. With `calibrates`, it may belong to the
+    labels of people instead. Raises ValueError, in one line, for options that do not belong together.
+    """
+    files = [Path(text) for text in labels if "=" not in text or Path(text).exists()]
+    meanings = [text for text in labels if text not in map(str, files)]
+    if len(files) > 1 or len(meanings) > 1:
+        raise ValueError("--labels takes one file, and once what the values mean (1=A,2=B,0=tie)")
+    places = list(columns)
+    stray = bool(meanings) and not calibrates
+    if not places and (stray or swapped):
+        option = "--labels VALUE=LETTER" if stray else "--swapped"
+        raise ValueError(f"{option} belongs to --column, which names the columns of a file")
+    read, meaning = None, label_values(meanings[0]) if meanings else None
+    if places:
+        read = VerdictColumns.parse([*places, *(["place_swapped=place_swapped"] if swapped else [])])
+        read = read.meaning(meaning) if meaning else read
+    opened = partial(
+        open_replay,
+        labels=files[0] if files else None,
+        format=format,
+        columns=read,
+        swapped=Path(swapped) if swapped else None,
+        duplicates=duplicates,
+        cluster=cluster,
+    )
+    return opened, meaning
 
 
 def split_words(words: Sequence[str], *, columns: bool) -> tuple[list[str], list[str]]:
