@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.environments.tools.test_mcp import COMMAND
 from tirjudge.cli import app
 from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.model_folder import load_tokenizer
@@ -45,7 +47,7 @@ def row(id: str, environment: str, program: str | None, count: int = 2, **others
         "prompt": f"Question {id}",
         "responses": TEXTS[:count],
         "label": 0,
-        "domain": "instruction-following" if program else "helpfulness",
+        "domain": "instruction-following" if program or "tool" in others else "helpfulness",
         "environment": environment,
         "families": ["punctuation:no_comma", "change_case:english_lowercase"] if program else ["general"],
         "demonstration": {**shown, **others},
@@ -70,6 +72,7 @@ def hold(
     `data` are keys of `[data]`, and `config` those of `[demonstrations]`.
     """
     folder.mkdir()
+    tools = ToolSettings(servers=(COMMAND,), allowed=("search",))
     shown, other = folder / "demonstrations.jsonl", folder / "train.jsonl"
     shown.write_text("".join(json.dumps(one) + "\n" for one in rows))
     spare = [row(f"spare {i}", "tir-pairwise", COUNT) for i in range(3)]
@@ -83,7 +86,7 @@ def hold(
     stage = Demonstrations(
         name="demonstrations",
         config=DemonstrationsConfig(**config),
-        rollout=RolloutConfig(max_tokens=2000),
+        rollout=RolloutConfig(max_tokens=2000, tools=tools),
     )
     stage.check(run.data)
     with RunFolder(folder / "demonstrations") as own:
@@ -129,6 +132,18 @@ def test_general_rows_get_a_verdict_without_a_program(held: dict[str, list[str]]
     assert text in {
         f"Response {letter} is better.\n<preference>{letter}</preference>" for letter in ("A", "B")
     }
+
+
+def test_a_call_of_a_tool_is_shown_with_its_answer(roomy_model: Path, tmp_path: Path) -> None:
+    rows = [
+        row(query, "tir-pairwise", None, tool="search", arguments={"query": query})
+        for query in ("capital", "Mars")
+    ]
+    held = hold(rows, roomy_model, tmp_path / "run")
+    ((call, verdict),) = (text.split("|") for text in held["capital"])
+    assert call == '```search\n{"query": "capital"}\n```\n'
+    assert verdict in {f"Response {name} is better.\n<preference>{name}</preference>" for name in "AB"}
+    assert held["Mars"] == [], "the server reports an error"
 
 
 def test_what_the_sandbox_does_not_confirm_is_not_learned(held: dict[str, list[str]]) -> None:

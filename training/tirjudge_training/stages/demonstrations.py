@@ -3,12 +3,14 @@
 A demonstration is a column of a row: `program` (None where no program helps), `kept`, the number of
 constraints that each response keeps, and `of`, their number. A dialogue with a program is learned only if the
 program printed these numbers in the sandbox. A row may have a column `program` instead, whose counts are what
-it prints; its dialogue is learned only if the labelled response alone has the highest count.
+it prints; its dialogue is learned only if the labelled response alone has the highest count. With `tool` and
+`arguments` a demonstration is a call of a tool of `rl.tools` instead, which must succeed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections import Counter
@@ -39,6 +41,9 @@ from tirjudge_environments import (
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.outputs import output_text, printed_counts
+from tirjudge_environments.registry import with_tools
+from tirjudge_environments.tools import open_tools
+from tirjudge_environments.tools.base import Tool
 from tirjudge_sandbox import Execution, Sandbox, open_sandbox
 from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.data.rows import DEMONSTRATION
@@ -99,9 +104,9 @@ class Demonstrations(Stage):
         if left:
             asyncio.run(self._hold_all(left, len(tasks), folder, run))
         rows = list(folder.read(SAMPLES))
-        programs = [row for row in rows if row.get("program")]
-        if programs:
-            line = learned_line(programs)
+        called = [row for row in rows if row.get("program") or row.get("call")]
+        if called:
+            line = learned_line(called)
             if not any(row["kept"] for row in rows):
                 raise BadRecipe(
                     f"data.demonstrations: {line}; correct them, or train from labels alone without programs"
@@ -137,26 +142,31 @@ class Demonstrations(Stage):
         finished = total - len(left)
 
         async def hold(index: int, formatted: FormattedTask) -> JsonObject:
-            judge = run.data.environments[formatted.format]
+            judge = with_tools(run.data.environments[formatted.format], tools)
             trajectories = [
-                await self._hold(judge, formatted.task, view, encoder, tokenizer.eos_token_id, sandbox)
+                await self._hold(judge, formatted.task, view, encoder, tokenizer.eos_token_id, sandbox, tools)
                 for view in judge.views(formatted.task)
             ]
             (scores,) = judge.score([Episode(formatted.task, 0, tuple(trajectories))], {})
             right = all(isinstance(score, Reward) and score.total == 1.0 for score in scores)
             samples = [Sample.of(trajectory) for trajectory in trajectories] if right else []
-            shown = _demonstration(formatted.task).get("program") is not None
-            program = shown and isinstance(judge, TirFormat) and judge.uses_tools(formatted.task)
+            tools_used = isinstance(judge, TirFormat) and judge.uses_tools(formatted.task)
+            shown = _demonstration(formatted.task)
+            program = tools_used and shown.get("program") is not None
+            call = tools_used and shown.get("tool") is not None
             return {
                 "index": index,
                 "id": formatted.task.id,
                 "format": formatted.format,
                 "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in samples],
-                **({"program": True} if program else {}),
-                **(left_out(trajectories) if program and not right else {}),
+                **({"program": True} if program else {"call": True} if call else {}),
+                **(left_out(trajectories) if (program or call) and not right else {}),
             }
 
-        async with open_sandbox(self.rollout.sandbox) as sandbox:
+        async with (
+            open_sandbox(self.rollout.sandbox) as sandbox,
+            open_tools(self.rollout.tools, sandbox) as tools,
+        ):
             async for row in as_finished((hold(*one) for one in left), AT_ONCE):
                 folder.append(SAMPLES, row)
                 finished += 1
@@ -171,13 +181,15 @@ class Demonstrations(Stage):
         encoder: ChatEncoder,
         end: int,
         sandbox: Sandbox,
+        tools: Sequence[Tool],
     ) -> Trajectory:
-        """Hold one dialogue: the program if the judge may run it, then the verdict from what it printed."""
+        """Hold one dialogue: the program or call, if the judge may make it, then the verdict."""
         session = JudgeSession(
             judge,
             task,
             view,
             sandbox,
+            tools=tools,
             encoder=encoder,
             # The budget of sampling would drop long demonstrations, which SFT does by its own limit.
             budget=replace(self.rollout.budget, tokens=sys.maxsize),
@@ -188,6 +200,13 @@ class Demonstrations(Stage):
         program = demonstration.get("program")
         kept, of = demonstration.get("kept"), demonstration.get("of")
         counts = [int(kept[index]) for index in view.order] if kept else []
+        if demonstration.get("tool") is not None and judge.uses_tools(task):
+            arguments = json.dumps(demonstration.get("arguments", {}), ensure_ascii=False)
+            text = f"```{demonstration['tool']}\n{arguments}\n```\n"
+            ids = tuple(encoder.text(text))
+            await session.step(Completion(text=text, finish=Finish.STOP, token_ids=ids))
+            if session.done:
+                return session.trajectory
         if program is not None and judge.uses_tools(task):
             text = f"```python\n{program.strip()}\n```\n"
             ids = tuple(encoder.text(text))
@@ -245,11 +264,12 @@ def left_out(trajectories: Iterable[Trajectory]) -> JsonObject:
 
 
 def learned_line(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return one line about the programs of rows: how many are learned, and why the others are not."""
+    """Return one line about the programs or calls of rows: how many are learned, why the others are not."""
     rows = sorted(rows, key=lambda row: row["index"])
     reasons = Counter(row[LEFT_OUT] for row in rows if LEFT_OUT in row)
     first = {reason: next(row for row in rows if row.get(LEFT_OUT) == reason) for reason in reasons}
-    parts = [f"{sum(bool(row['kept']) for row in rows):,} of {len(rows):,} programs are learned"]
+    what = "calls" if any(row.get("call") for row in rows) else "programs"
+    parts = [f"{sum(bool(row['kept']) for row in rows):,} of {len(rows):,} {what} are learned"]
     for reason, count in reasons.most_common():
         row = first[reason]
         detail = f": {row[DETAIL]}" if row.get(DETAIL) else ""
