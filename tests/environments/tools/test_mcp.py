@@ -49,21 +49,27 @@ def servers() -> list[psutil.Process]:
     return [one for one in children if one.status() != psutil.STATUS_ZOMBIE and str(SERVER) in one.cmdline()]
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture(params=["sessions", "stateless"])
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, SDK_SERVER, request.param, str(port)])
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}/mcp"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    try:
+        deadline = time.monotonic() + 120
+        while not listens(port):
+            assert process.poll() is None, "the server has ended"
+            assert time.monotonic() < deadline, "the server does not listen"
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
 
 
 async def test_a_tool_is_described_and_answers() -> None:
@@ -82,10 +88,10 @@ async def test_a_tool_is_described_and_answers() -> None:
 
 
 async def check_sdk_server(address: str) -> None:
-    async with open_tools(
-        ToolSettings(servers=(address,), wall_seconds=2.0, output_bytes=1000), fixed_sandbox()
-    ) as tools:
-        search, hang, flood = tools
+    # Only the call that hangs has a short limit: on a busy machine, the others may take seconds.
+    patient = ToolSettings(servers=(address,), wall_seconds=120.0, output_bytes=1000)
+    async with open_tools(patient, fixed_sandbox()) as tools:
+        search, _, flood = tools
         assert search.spec.parameters["properties"]["query"]["type"] == "string"
         found = await search.call({"query": "prime"})
         assert (found.status, found.stdout) == (Status.OK, "51 is no prime.")
@@ -95,9 +101,10 @@ async def check_sdk_server(address: str) -> None:
         wrong = await search.call({"q": 1})
         assert wrong.status is Status.ERROR
         assert "query" in wrong.stderr
-        assert (await hang.call({})).status is Status.WALL_LIMIT
         assert (await flood.call({"size": 10_000_000})).status is Status.OUTPUT_LIMIT
         assert (await search.call({"query": "prime"})).status is Status.OK
+    async with open_tools(patient.model_copy(update={"wall_seconds": 2.0}), fixed_sandbox()) as tools:
+        assert (await by_name(tools, "hang").call({})).status is Status.WALL_LIMIT
 
 
 async def test_a_server_of_the_sdk_over_pipes() -> None:
