@@ -165,6 +165,24 @@ def test_errors_that_rise_stop_a_run_and_errors_of_the_start_do_not() -> None:
     assert stopped(batches(0.9, 0.8, 0.7, 0.6)) is None
 
 
+def test_a_judge_that_always_names_one_place_stops_a_run() -> None:
+    """The shares of a run on a small model whose batches had more labels on one side."""
+
+    def batches(*shares: float) -> list[dict[str, float]]:
+        return [row(step, 1.0, **{"verdicts/first_shown": each}) for step, each in enumerate(shares)]
+
+    seen = 0.52, 0.37, 0.33, 0.16, 0.14, 0.15
+    reason = stopped(batches(*seen))
+    assert reason is not None
+    assert reason.startswith(
+        "rl stopped at step 6: 85% of the verdicts on pairs name the response shown second"
+    )
+    assert stopped(batches(*(1 - each for each in seen))) == reason.replace("second", "first")
+    assert stopped(batches(*seen), position=1) is None
+    assert stopped(batches(0.1, 0.14, 0.16, 0.15)) is None, "as at the start"
+    assert stopped([row(step, 1.0) for step in range(5)]) is None, "few verdicts on pairs"
+
+
 def test_a_policy_far_from_its_start_stops_a_run() -> None:
     reason = stopped([row(step, 1.0, kl_start=each) for step, each in enumerate((0.0, 1.1, 2.0, 3.0))])
     assert reason is not None

@@ -65,5 +65,7 @@ async def test_the_shares_of_programs_and_of_right_verdicts() -> None:
         "verdicts/missing": 1 / 2,
         "programs/followed": 2 / 3,
     }
+    # Five of the eight verdicts name the response shown first; eight are too few to say so.
+    assert program_metrics([rollouts] * 4)["verdicts/first_shown"] == 5 / 8
     unlabelled = replace(rollouts, formatted=FormattedTask("pairs", replace(TASK, label=None)))
     assert program_metrics([unlabelled]) == {}

@@ -18,6 +18,8 @@ FINITE = {
     "grad_norm": "a lower learning rate or max_grad_norm may help",
 }
 """Metrics that must be finite, and what to look at if one is not."""
+FIRST_SHOWN = "verdicts/first_shown"
+"""The metric with the share of the verdicts on pairs that name the response shown first."""
 
 
 class HealthConfig(BaseModel):
@@ -35,6 +37,9 @@ class HealthConfig(BaseModel):
     errors: float = Field(default=0.4, ge=0, le=1)
     """Stop if more than this share of the programs end with an error in `patience` consecutive batches, and
     more than in the first batch; 1 turns the check off."""
+    position: float = Field(default=0.8, ge=0.5, le=1)
+    """Stop if more than this share of the verdicts on pairs name the same place, the first or the second, in
+    `patience` consecutive batches, and more than in the first batch; 1 turns the check off."""
     kl: float = Field(default=1.0, gt=0)
     """Stop if the KL divergence from the start of the stage, in nats per token (`kl_start` of the metrics),
     is larger in `patience` consecutive batches."""
@@ -79,13 +84,16 @@ class Health:
         self._failures(row["step"])
         self._gap(row["step"])
         self._programs(row["step"])
+        self._position(row["step"])
         self._divergence(row["step"])
 
-    def _latest(self, name: str) -> list[float]:
+    def _latest(self, name: str, missing: float = 0.0) -> list[float]:
         """Return a metric of the latest `patience` batches; empty before there are so many."""
         patience = self._config.patience
         # A batch names only the stop reasons that occurred in it.
-        return [row.get(name, 0.0) for row in self._rows[-patience:]] if len(self._rows) >= patience else []
+        return (
+            [row.get(name, missing) for row in self._rows[-patience:]] if len(self._rows) >= patience else []
+        )
 
     def _failures(self, step: int) -> None:
         for reason, name in FAILING.items():
@@ -122,6 +130,19 @@ class Health:
                 f"{first['tools/error_rate']:.0%} in the first batch (rl.health.errors): a lower learning "
                 "rate may help",
             )
+
+    def _position(self, step: int) -> None:
+        # A batch with few verdicts on pairs does not have the metric.
+        shares, began = self._latest(FIRST_SHOWN, missing=0.5), self._rows[0].get(FIRST_SHOWN, 0.5)
+        places = ("first", shares, began), ("second", [1 - share for share in shares], 1 - began)
+        for place, named, before in places:
+            if named and min(named) > max(self._config.position, before):
+                raise _unhealthy(
+                    step,
+                    f"{named[-1]:.0%} of the verdicts on pairs name the response shown {place}, up from "
+                    f"{before:.0%} in the first batch (rl.health.position): show every pair in both orders, "
+                    'with order = "both" among the options of its judge',
+                )
 
     def _divergence(self, step: int) -> None:
         kl = self._latest("kl_start")

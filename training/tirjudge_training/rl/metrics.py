@@ -22,12 +22,14 @@ from tirjudge_environments.programs.outputs import most_counted
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
 from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, RoundTimes, ScoredRollouts
-from tirjudge_training.rl.health import Health, Unhealthy
+from tirjudge_training.rl.health import FIRST_SHOWN, Health, Unhealthy
 from tirjudge_training.rl.sampling import GenerationBatch
 from tirjudge_training.rl.stream import STREAM
 from tirjudge_training.rl.trl_rollout import Row
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
+FEW = 32
+"""Verdicts on pairs that say how often a judge names the response shown first."""
 
 PROGRAM_KINDS = ("right", "wrong", "unread", "tie", "failed", "missing")
 """The kinds of a rollout by its last successful program.
@@ -225,10 +227,11 @@ def program_metrics(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
 
     `programs/KIND` are shares of the rollouts of labelled tasks, see `program_kind`, and `verdicts/KIND` the
     shares of right verdicts among the rollouts of each kind. `programs/followed` is the share of verdicts for
-    the response that the program counts most for.
+    the response that the program counts most for, and `verdicts/first_shown` that of verdicts on pairs for the
+    response shown first, if there are at least `FEW` of them.
     """
     kinds: dict[str, list[bool]] = {kind: [] for kind in PROGRAM_KINDS}
-    followed = []
+    followed, first_shown = [], []
     for rollouts in scored:
         label = rollouts.formatted.task.label
         for episode in rollouts.episodes if label is not None else ():
@@ -240,12 +243,18 @@ def program_metrics(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
                 counted = program_choice(one)
                 if counted is not None:
                     followed.append(choice == counted)
+                if choice is not None and len(one.view.order) == 2:
+                    first_shown.append(choice == one.view.order[0])
     rollouts_in_all = sum(map(len, kinds.values()))
     if not rollouts_in_all:
         return {}
     shares = {f"programs/{kind}": len(found) / rollouts_in_all for kind, found in kinds.items()}
     rates = {f"verdicts/{kind}": fmean(found) for kind, found in kinds.items() if found}
-    return shares | rates | ({"programs/followed": fmean(followed)} if followed else {})
+    others = {
+        **({"programs/followed": fmean(followed)} if followed else {}),
+        **({FIRST_SHOWN: fmean(first_shown)} if len(first_shown) >= FEW else {}),
+    }
+    return shares | rates | others
 
 
 def program_kind(trajectory: Trajectory, label: int | None) -> str:
