@@ -227,8 +227,8 @@ def program_metrics(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
 
     `programs/KIND` are shares of the rollouts of labelled tasks, see `program_kind`, and `verdicts/KIND` the
     shares of right verdicts among the rollouts of each kind. `programs/followed` is the share of verdicts for
-    the response that the program counts most for, and `verdicts/first_shown` that of verdicts on pairs for the
-    response shown first, if there are at least `FEW` of them.
+    the response that the program counts most for, `verdicts/first_shown` that of verdicts on pairs for the
+    response shown first, if there are at least `FEW`.
     """
     kinds: dict[str, list[bool]] = {kind: [] for kind in PROGRAM_KINDS}
     followed, first_shown = [], []
