@@ -13,7 +13,6 @@ import errno
 import gc
 import importlib
 import json
-import locale
 import math
 import os
 import resource
@@ -245,7 +244,6 @@ class Template:
 
 def _warm_up(sites: list[str], preload: Sequence[str]) -> None:
     _default_signals()
-    _known_locale()
     sys.path += sites
     site.setquit()
     site.setcopyright()
@@ -261,16 +259,6 @@ def _forget_epoll() -> None:
     """Make Python behave as where there is no epoll, which programs may not call: asyncio then uses poll."""
     selectors.DefaultSelector = selectors.PollSelector  # type: ignore[misc, assignment]
     del selectors.EpollSelector, select.epoll
-
-
-def _known_locale() -> None:
-    """Let programs set the locale of the environment where the C library lacks it, as in a small image."""
-    before = locale.setlocale(locale.LC_ALL)
-    try:
-        locale.setlocale(locale.LC_ALL, "")
-        locale.setlocale(locale.LC_ALL, before)
-    except locale.Error:
-        os.environ["LANG"] = "C"
 
 
 def _default_signals() -> None:

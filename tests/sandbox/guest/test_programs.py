@@ -11,7 +11,6 @@ import pytest
 
 from tirjudge_sandbox import Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.workers import interpreter
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -245,12 +244,3 @@ async def test_locks_of_multiprocessing_are_those_of_python_among_threads(target
     file = tmp_path / "program.py"
     file.write_text(LOCKS)
     assert (ran.stderr, ran.stdout) == ("", _plainly(file, "").stdout)
-
-
-@pytest.mark.parametrize("language", ["C.UTF-8", "tlh_XX.UTF-8"])
-async def test_a_program_can_set_the_locale_of_its_environment(monkeypatch, language):
-    monkeypatch.setitem(interpreter._ENVIRONMENT, "LANG", language)
-    source = "import locale; locale.setlocale(locale.LC_ALL, ''); print('\u00e9')"
-    async with LocalSandbox(capacity=1, preload=()) as box:
-        ran = await box.run(Program(source=source))
-    assert (ran.stdout, ran.stderr) == ("\u00e9\n", "")

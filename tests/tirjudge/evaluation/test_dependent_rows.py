@@ -99,7 +99,8 @@ def test_few_clusters_give_no_interval_and_say_so(tmp_path: Path, users: int) ->
     other = [one | {"p": "AB"[n % 4 == 0]} for n, one in enumerate(rows)]
     runs = [write(tmp_path / f"{name}.jsonl", found) for name, found in (("one", rows), ("other", other))]
     words = (*COLUMNS, "--cluster", "user", "--protocol", "tir")
-    shown = f"n = 60 in {users} clusters (no interval: fewer than 20 clusters of rows)"
+    clusters = "cluster" if users == 1 else "clusters"
+    shown = f"n = 60 in {users} {clusters} (no interval: fewer than 20 clusters of rows)"
     for done in (command("score", runs[0], *words), command("compare", *runs, *words)):
         assert shown in done.stdout
         assert "[" not in done.stdout
@@ -109,7 +110,7 @@ def test_few_clusters_give_no_interval_and_say_so(tmp_path: Path, users: int) ->
     summed = Credits()
     for n in range(60):
         summed.add(float(n % 3 > 0), f"user {n % users}")
-    assert str(summed.mean) == f"66.7%, n = 60 in {users} clusters"
+    assert str(summed.mean) == f"66.7%, n = 60 in {users} {clusters}"
     assert summed.mean.bounds is None
 
 
