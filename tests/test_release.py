@@ -131,13 +131,22 @@ def test_the_sandbox_runs_alone_without_a_dependency(dist: Path, tmp_path: Path)
 
 
 def locked(name: str) -> dict[str, str]:
-    """Return the versions of a lock by the normal form of each name; every line has a hash."""
+    """Return the versions of a lock by the normal form of each name; every line but the first has a hash."""
     lines = (ROOT / ".ci" / name).read_text(encoding="utf-8").splitlines()
+    if name != "constraints.txt":
+        assert lines.pop(0) == "# Written by `python .ci/lock`."
     pinned = [
         re.fullmatch(r"([\w.-]+)==(\S+?)(\+cpu)?( --hash=sha256:[0-9a-f]{64})?", line) for line in lines
     ]
     assert all(one and (one[4] or name == "constraints.txt") for one in pinned)
     return {canonicalize_name(one[1]): one[2] for one in pinned if one}
+
+
+def ci_parts() -> set[str]:
+    """Return the names of the parts that `.ci/run` installs and tests beside `.venv`."""
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    (parts,) = re.findall(r"^parts=\((.*)\)$", script, re.MULTILINE)
+    return set(parts.split())
 
 
 def test_the_workflows_install_the_pinned_versions_by_their_hashes() -> None:
@@ -148,14 +157,27 @@ def test_the_workflows_install_the_pinned_versions_by_their_hashes() -> None:
         name: version for name, version in pinned.items() if name in tools
     }
     installs = (
-        r"pip install -q --no-deps --require-hashes -r \.ci/locked(-tools)?\.txt",
-        r"pip install -q --no-deps --no-build-isolation( -e)? \.",
+        r'pip"? install -q --no-deps --require-hashes -r "?\.ci/locked(-tools|-\$1)?\.txt"?',
+        r'pip"? install -q --no-deps --no-build-isolation( -e)? (\.|"\$\{own\[@\]\}")',
         r"installed/bin/pip install -q --find-links dist tirjudge",  # as users do
     )
-    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+    scripts = [ROOT / ".ci" / name for name in ("frameworks", "overlay", "vllm")]
+    for path in (*(ROOT / ".github" / "workflows").glob("*.yml"), *scripts):
         for line in path.read_text(encoding="utf-8").splitlines():
-            if "pip install" in line:
+            if re.search(r"\bpip\b.* install ", line):
                 assert re.search(rf"({'|'.join(installs)})( && |$)", line), line
+
+
+def test_each_environment_over_the_first_has_a_lock_of_what_differs() -> None:
+    """Its torch is that of `.venv`, a build without CUDA's gigabytes."""
+    first = locked("locked.txt")
+    names = {path.stem.removeprefix("locked-") for path in (ROOT / ".ci").glob("locked-*.txt")}
+    assert names - {"tools"} == ci_parts() - {"compose"}
+    for name in names - {"tools"}:
+        lock = locked(f"locked-{name}.txt")
+        assert not lock.items() & first.items()
+        assert not lock.keys() & {"torch", "torchaudio", "torchcodec", "torchvision"}
+        assert not [one for one in lock if one.startswith(("cuda-", "nvidia-"))]
 
 
 def test_the_workflows_pass_actionlint_and_run_every_part(tmp_path: Path) -> None:
@@ -167,7 +189,5 @@ def test_the_workflows_pass_actionlint_and_run_every_part(tmp_path: Path) -> Non
     for path in (*sorted(folder.glob("*.yml")), ROOT / "examples" / "pull-request.yml"):
         done = subprocess.run([linter, path], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (0, "")
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    (parts,) = re.findall(r"^parts=\((.*)\)$", script, re.MULTILINE)
     matrix = yaml.safe_load((folder / "ci.yml").read_text(encoding="utf-8"))["jobs"]["parts"]["strategy"]
-    assert {*parts.split(), "check", "test", "slow"} == set(matrix["matrix"]["part"])
+    assert ci_parts() | {"check", "test", "slow"} == set(matrix["matrix"]["part"])
