@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 
 from benchmarks.layout import PACKAGES
 from tirjudge.cli import app
+from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.judging.batch import Batch
 from tirjudge_sandbox import Limits, Program, open_sandbox
@@ -83,14 +85,8 @@ def a_row(trace: Trace, folder: Path) -> None:
 
     Batch.run = traced  # type: ignore[method-assign]
     try:
-        words = [
-            str(ROOT / "examples/instructions.jsonl"),
-            "--limit",
-            "1",
-            "--output",
-            str(folder / "row.jsonl"),
-        ]
-        done = CliRunner().invoke(app, ["judge", *words])
+        rows, output = ROOT / "examples/instructions.jsonl", folder / "row.jsonl"
+        done = CliRunner().invoke(app, ["judge", str(rows), "--limit=1", f"--output={output}"])
     finally:
         Batch.run = run  # type: ignore[method-assign]
     assert done.exit_code == 0, done.output
@@ -109,9 +105,6 @@ def a_program(trace: Trace, folder: Path) -> None:
 
 def a_stored_file(trace: Trace, folder: Path) -> None:
     """Scoring a stored file: from its rows to the line of the score."""
-    from tirjudge.evaluation.protocols import open_protocol
-    from tirjudge.evaluation.scoring import score
-
     with trace.on():
         run = open_replay(ROOT / "examples/instructions.verdicts.jsonl")
         score(open_protocol("verdict"), run)

@@ -3,9 +3,9 @@
     python -m examples.search --output runs/search
     tirjudge train --recipe examples/search/recipe.toml
 
-Every fact is one line of `corpus.txt`. A row asks for it; the better response gives the answer of the corpus,
-and the other one that of another place. Rows of `demonstrations.jsonl` show the call that finds the fact. The
-places of the three files differ, and everything is a function of the seed.
+Every fact is one line of `corpus.txt`. A row asks for a fact: the better response names the right person, and
+the worse response a person of another fact. Rows of `demonstrations.jsonl` show the call that finds the fact.
+The three files are about different places, and everything is a function of the seed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RELATIONS = {
     "founded the library": "Who founded the library in {place}?",
     "built the lighthouse": "Who built the lighthouse in {place}?",
 }
-"""What was done in a place, and the question for who did it."""
+"""A deed in a place, and the question who did it."""
 
 
 def facts(seed: int) -> Iterator[tuple[str, str, str]]:

@@ -56,7 +56,7 @@ def launch(
         str | None,
         option(
             "Machines",
-            "A Ray cluster, or auto for the one that this machine belongs to; else one is started here.",
+            "A Ray cluster; auto is the cluster of this machine.  [default: start a cluster here]",
             metavar="HOST:PORT",
         ),
     ] = None,

@@ -150,17 +150,17 @@ class Demonstrations(Stage):
             (scores,) = judge.score([Episode(formatted.task, 0, tuple(trajectories))], {})
             right = all(isinstance(score, Reward) and score.total == 1.0 for score in scores)
             samples = [Sample.of(trajectory) for trajectory in trajectories] if right else []
-            tools_used = isinstance(judge, TirFormat) and judge.uses_tools(formatted.task)
             shown = _demonstration(formatted.task)
-            program = tools_used and shown.get("program") is not None
-            call = tools_used and shown.get("tool") is not None
+            kind = "call" if shown.get("tool") is not None else "program"
+            uses_tools = isinstance(judge, TirFormat) and judge.uses_tools(formatted.task)
+            requested = uses_tools and bool(_request(shown))
             return {
                 "index": index,
                 "id": formatted.task.id,
                 "format": formatted.format,
                 "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in samples],
-                **({"program": True} if program else {"call": True} if call else {}),
-                **(left_out(trajectories) if (program or call) and not right else {}),
+                **({kind: True} if requested else {}),
+                **(left_out(trajectories) if requested and not right else {}),
             }
 
         async with (
@@ -200,19 +200,13 @@ class Demonstrations(Stage):
         program = demonstration.get("program")
         kept, of = demonstration.get("kept"), demonstration.get("of")
         counts = [int(kept[index]) for index in view.order] if kept else []
-        if demonstration.get("tool") is not None and judge.uses_tools(task):
-            arguments = json.dumps(demonstration.get("arguments", {}), ensure_ascii=False)
-            text = f"```{demonstration['tool']}\n{arguments}\n```\n"
-            ids = tuple(encoder.text(text))
-            await session.step(Completion(text=text, finish=Finish.STOP, token_ids=ids))
+        request = _request(demonstration) if judge.uses_tools(task) else ""
+        if request:
+            ids = tuple(encoder.text(request))
+            await session.step(Completion(text=request, finish=Finish.STOP, token_ids=ids))
             if session.done:
                 return session.trajectory
-        if program is not None and judge.uses_tools(task):
-            text = f"```python\n{program.strip()}\n```\n"
-            ids = tuple(encoder.text(text))
-            await session.step(Completion(text=text, finish=Finish.STOP, token_ids=ids))
-            if session.done:
-                return session.trajectory
+        if request and program is not None:
             output = session.context.segments[-1].text
             if not kept:
                 found, of = _printed(output, len(view.order))
@@ -236,6 +230,14 @@ class Demonstrations(Stage):
 
 def _demonstration(task: JudgeTask) -> Mapping[str, Any]:
     return task.gold.get(DEMONSTRATION) or {}
+
+
+def _request(demonstration: Mapping[str, Any]) -> str:
+    """Return the fence with the call of a tool, or with the program; empty for a verdict at once."""
+    if (tool := demonstration.get("tool")) is not None:
+        return f"```{tool}\n{json.dumps(demonstration.get('arguments', {}), ensure_ascii=False)}\n```\n"
+    program = demonstration.get("program")
+    return f"```python\n{program.strip()}\n```\n" if program is not None else ""
 
 
 def _printed(output: str, responses: int) -> tuple[list[int] | None, int | None]:
