@@ -17,7 +17,7 @@ from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.local import continuous_batching
 from tirjudge.generation.local.batch_generator import BatchGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge_environments import Completion, Context, Finish, Prompt
+from tirjudge_environments import By, Completion, Context, Finish, Prompt, Segment
 
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
 SAMPLED = Sampling(temperature=1.0, max_tokens=24, seed=5)
@@ -51,6 +51,12 @@ def assert_exact(model: Any, ids: Sequence[int], completion: Completion) -> None
 
 def sampled(*completions: Completion) -> int:
     return sum(len(completion.token_ids or ()) for completion in completions)
+
+
+def bytes_of_a_token(model: Any) -> int:
+    """Return the size of a token's keys and values in float32."""
+    c = model.config
+    return int(2 * 4 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim)
 
 
 async def running(generator: BatchGenerator) -> None:
@@ -168,6 +174,25 @@ async def test_a_group_prefills_its_prompt_once(make: Make) -> None:
     assert generator.tokens_fed == 49 + sampled(*completions)
     for completion in completions:
         assert_exact(model, ids, completion)
+
+
+async def test_a_dialogue_that_has_begun_goes_before_others_and_resumes_its_row(make: Make) -> None:
+    """With room for three parked rows, twelve dialogues on two rows feed each token once."""
+    model = tiny_qwen3()
+    row = 80 * bytes_of_a_token(model)
+    generator = make(model, max_rows=2, parked_bytes=3 * row)
+
+    async def dialogue(ids: list[int], output: list[int]) -> tuple[Completion, Completion]:
+        first = await generator.generate(context(ids), sampling(0, 20))
+        said = Segment(by=By.MODEL, text="", ids=first.token_ids)
+        more = (*ids, *(first.token_ids or ()), *output)
+        return first, await generator.generate(Context(Prompt(messages=()), (said,), more), sampling(0, 5))
+
+    contexts, outputs = prompts(*[50] * 12), prompts(*[10] * 12, seed=1)
+    turns = await asyncio.gather(*map(dialogue, contexts, outputs))
+    # The last token of a turn is fed with the output, and that of a dialogue never.
+    once = sum(50 + sampled(first) + 10 + sampled(second) - 1 for first, second in turns)
+    assert generator.tokens_fed == once
 
 
 async def test_a_resumed_row_is_fed_only_the_appended_tokens(make: Make) -> None:

@@ -33,6 +33,8 @@ class Row:
     top_p: float = 1.0
     noise: Noise | None = None
     """The uniform draw of every position; None for a greedy row."""
+    resumes: bool = False
+    """True if the context continues a dialogue, whose keys and values may be parked."""
     fed: int = 0
     """Tokens whose keys and values are in the row's slot of the cache."""
     logprobs: list[float] = field(default_factory=list)
@@ -103,6 +105,9 @@ class RowDecoder(ABC):
         """Let submitted rows wait; return the rows that were cancelled while they waited."""
         while self._submitted:
             self._waiting.append(self._submitted.popleft())
+        # Dialogues that have begun go first: behind all others, a row that waits for a program's output would
+        # lose its parked keys and values to theirs.
+        self._waiting.sort(key=lambda row: not row.resumes)
         cancelled = [row for row in self._waiting if row.cancelled]
         self._waiting = [row for row in self._waiting if not row.cancelled]
         return cancelled
@@ -198,6 +203,7 @@ class BatchGenerator:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             noise=noise(sampling.seed, limit) if sampling.temperature > 0 else None,
+            resumes=bool(context.segments),
         )
 
     def _around_batch(self) -> AbstractContextManager[Any]:
