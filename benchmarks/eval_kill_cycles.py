@@ -24,7 +24,7 @@ from typing import Any
 
 from examples.miniature import TRAINED
 from tests.command import TIRJUDGE
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[2] / "shared" / "benchmarks"))
 ROWS = DATA / "ifbench" / "agentrm-ifbench-444.json"

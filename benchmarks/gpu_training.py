@@ -23,7 +23,7 @@ import typer
 from examples.miniature.__main__ import SFT, write_rows, write_start
 from examples.miniature.model import MINIATURE, ShapeConfig
 from examples.miniature.warmup_corpus import CorpusConfig
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.cli import train
 from tirjudge_training.run import model_size
 

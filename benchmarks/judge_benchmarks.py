@@ -21,8 +21,8 @@ from pathlib import Path
 
 from tests.command import TIRJUDGE
 from tirjudge.judging.batch import Tally
+from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path
-from tirjudge.storage.run_folder import read_lines
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[2] / "shared" / "benchmarks"))
 FILES = {

@@ -27,7 +27,7 @@ from safetensors.torch import load_file
 from examples.miniature import TRAINED
 from examples.miniature.__main__ import write_rows
 from tests.command import TIRJUDGE
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 
 RECIPE = ["examples/miniature/recipes/mini.toml", "--control"]
 SETTINGS: dict[str, Any] = {

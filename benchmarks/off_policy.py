@@ -20,7 +20,8 @@ from examples.miniature import TRAINED
 from examples.miniature.__main__ import write_rows
 from examples.miniature.model import ENVIRONMENT
 from examples.miniature.synthesis import CANDIDATES
-from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge.storage.json_lines import read_lines
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData

@@ -24,7 +24,7 @@ import simpy
 
 from benchmarks.reproduction import PROGRAMS
 from tirjudge.console_text import table
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_sandbox import Program, open_sandbox
 
 VERDICTS = Path("examples/instructions.verdicts.jsonl")

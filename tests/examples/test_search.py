@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.command import tirjudge
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import ToolSettings

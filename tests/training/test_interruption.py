@@ -11,7 +11,7 @@ import pytest
 
 from tests.training.forked import tirjudge
 from tests.training.miniature import MINI, assignments
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 
 SMALL = (
     "data.demonstrations=package:smol/warmup.jsonl.xz",

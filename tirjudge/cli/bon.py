@@ -47,8 +47,8 @@ from tirjudge.judging.options import ABSTENTION
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
 from tirjudge.selection.tournaments import BEST_OF_N
+from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import ResultFile
-from tirjudge.storage.run_folder import JsonLines, read_lines
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns
 

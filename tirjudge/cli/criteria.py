@@ -42,7 +42,7 @@ from tirjudge.judging.judge_engine import JudgeEngine, local_weights
 from tirjudge.judging.options import ABSTENTION
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout.concurrency import as_finished
-from tirjudge.storage.run_folder import JsonLines, read_lines
+from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge_environments.tasks import Columns, read_task
 
 

@@ -47,8 +47,9 @@ from tirjudge.judging.reproduction import (
 from tirjudge.records.judged_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.rows import Texts
+from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
-from tirjudge.storage.run_folder import read_lines, write_atomically
+from tirjudge.storage.run_folder import write_atomically
 from tirjudge_sandbox import Limits
 
 if TYPE_CHECKING:

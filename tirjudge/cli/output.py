@@ -97,7 +97,7 @@ def one_line_errors(command: str) -> Iterator[None]:
     from pydantic import ValidationError
 
     from tirjudge.generation.base import GeneratorFailed
-    from tirjudge.storage.run_folder import Locked
+    from tirjudge.storage.json_lines import Locked
     from tirjudge_environments.registry import first_fault
     from tirjudge_sandbox import SandboxUnavailable
 

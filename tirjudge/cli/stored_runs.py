@@ -41,7 +41,7 @@ from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.statistics import in_clusters
-from tirjudge.storage.run_folder import JsonObject, read_lines
+from tirjudge.storage.json_lines import JsonObject, read_lines
 
 _NAMED = 5
 """Rows found in only one of two files that are named; JSON has all rows."""

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from tirjudge.storage.run_folder import bounded_lines
+from tirjudge.storage.json_lines import bounded_lines
 
 RowFormat = Literal["jsonl", "json", "csv", "parquet"]
 STANDARD_INPUT = "-"

@@ -16,7 +16,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from tirjudge.generation.base import Generator, Sampling
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Completion, Context, Encoder, Usage
 
 _MILLION = 1_000_000

@@ -16,7 +16,7 @@ from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, Refused
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging.options import Option, endpoint_key
-from tirjudge.storage.run_folder import JsonLines, read_lines
+from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge_environments import Completion, Context, Encoder, Question, derive_seed
 
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from tirjudge.records.judged_row import call_record
 from tirjudge.records.verdicts import reward_record, verdict_record
-from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import (
     By,
     Call,

@@ -21,8 +21,8 @@ from tirjudge.records.answers import letters_of
 from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView, model_of, read_result_rows
 from tirjudge.records.text import prompt_parts, view_name
 from tirjudge.records.verdicts import JurorVerdict, encodable
+from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.result_file import recorded_settings
-from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments.messages import conversation_text, is_transcript, response_text
 from tirjudge_environments.orders import letter
 

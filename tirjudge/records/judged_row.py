@@ -26,7 +26,7 @@ from tirjudge.records.verdicts import (
     reward_record,
     verdict_record,
 )
-from tirjudge.storage.run_folder import JsonObject, read_lines
+from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge_environments import (
     By,
     Call,

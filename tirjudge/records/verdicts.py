@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf
 
-from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import Criterion, Score, Unscored, Verdict
 from tirjudge_environments.tasks import LARGEST_WEIGHT
 

@@ -37,8 +37,8 @@ from tirjudge.report.breakdowns import (
 )
 from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
 from tirjudge.statistics import Proportion
+from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
-from tirjudge.storage.run_folder import read_lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 from tirjudge.console_text import printable
 from tirjudge.report.judgments import JudgedRun, comparisons, joined
 from tirjudge.report.training import TrainingRun
-from tirjudge.storage.run_folder import finite
+from tirjudge.storage.json_lines import finite
 
 _UPLOT = "uplot-1.6.32"
 _SCRIPTS = ("page.js", "rows.js")

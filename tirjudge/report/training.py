@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 
 _METRICS, _DONE, _CONFIG, _EVENTS = "metrics.jsonl", "done.json", "config.toml", "events.jsonl"
 _CHECKPOINT = "checkpoint-"

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.batch import Failure
 from tirjudge.judging.questions import truncated
-from tirjudge.storage.run_folder import JsonLines, read_lines
+from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.instruction_checks import followed, verifiers_of
 from tirjudge_environments.messages import final_text, response_data, whole_text

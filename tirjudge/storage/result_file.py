@@ -14,8 +14,9 @@ from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
+from tirjudge.storage.json_lines import JsonLines, JsonObject, encode_line, read_lines
 from tirjudge.storage.resume import refuse_other_settings
-from tirjudge.storage.run_folder import JsonLines, JsonObject, encode_line, read_lines, write_atomically
+from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
 

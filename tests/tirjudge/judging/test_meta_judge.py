@@ -13,7 +13,7 @@ from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig, NotAnswered, RewardQuestions
 from tirjudge.rollout import Rollout
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import JudgeTask, Message, Prompt, Question, Reward, Unscored
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.testing import fixed_sandbox

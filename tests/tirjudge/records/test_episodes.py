@@ -11,7 +11,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.records.episodes import episode_record, read_trajectory, trajectory_record
 from tirjudge.records.judged_row import passages
 from tirjudge.rollout import Rollout
-from tirjudge.storage.run_folder import encode_line
+from tirjudge.storage.json_lines import encode_line
 from tirjudge_environments import (
     By,
     Call,

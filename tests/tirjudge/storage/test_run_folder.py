@@ -9,14 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge.storage.run_folder import (
-    JsonLines,
-    Locked,
-    RunFolder,
-    encode_line,
-    read_lines,
-    write_atomically,
-)
+from tirjudge.storage.json_lines import JsonLines, Locked, encode_line, read_lines
+from tirjudge.storage.run_folder import RunFolder, write_atomically
 
 
 def test_rows_come_back_in_the_order_written(tmp_path: Path) -> None:
@@ -83,7 +77,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
     script = """
 import resource, signal, sys
 from pathlib import Path
-from tirjudge.storage.run_folder import JsonLines
+from tirjudge.storage.json_lines import JsonLines
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 lines = JsonLines(Path(sys.argv[1]))
 lines.append({"a": 1})
@@ -103,7 +97,7 @@ def test_every_acknowledged_row_survives_kill_9(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from tirjudge.storage.run_folder import JsonLines, read_lines
+from tirjudge.storage.json_lines import JsonLines, read_lines
 path = Path(sys.argv[1])
 lines = JsonLines(path)
 start = sum(1 for _ in read_lines(path))

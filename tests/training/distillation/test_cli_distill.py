@@ -14,7 +14,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.training.miniature import MINI, MODEL, inputs
 from tests.training.train_command import train
 from tirjudge.generation.endpoint import http
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.run import preflight
 
 SMALL = {

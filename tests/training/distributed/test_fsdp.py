@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FSDPModule
 from trl.trainer.utils import add_fused_lm_head
 
 from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.fsdp import sharded_reference
 from tirjudge_training.rl import run as rl_run

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from tests.training.conftest import source, train_and_save
 from tests.training.forked import in_two_processes
 from tests.training.stages.test_rejection import Tasks as SomeTasks
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.distributed.processes import Processes, SharedRows
 from tirjudge_training.heldout import HeldoutConfig
 from tirjudge_training.rl.config import RlConfig

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import train_and_save
 from tests.training.train_command import train
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Environment, Reward
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_training.distributed import checkpoints

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.training.conftest import train_and_save
 from tests.training.forked import in_two_processes, killed
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training.distributed.processes import ALONE, Processes

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import Result
 
 from tests.training.train_command import train
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import ChatEncoder, open_environment
 from tirjudge_environments.tasks import read_task
 from tirjudge_training.methods import pipeline_of

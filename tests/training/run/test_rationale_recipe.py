@@ -12,7 +12,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, servin
 from tests.training.conftest import tiny_qwen, tokenizer_of_words
 from tests.training.fitting import fit
 from tirjudge.cli import app
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Rationale
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder

@@ -14,7 +14,7 @@ from tests.training.train_command import train
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import ModelNote, embedded_model, read_note
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Message, Prompt
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_training.data.rows import RowData

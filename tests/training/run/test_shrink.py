@@ -9,7 +9,7 @@ import pytest
 
 from tests.training import train_command
 from tests.training.forked import in_two_processes
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.data.base import data_path
 from tirjudge_training.distributed.device import MACHINE
 from tirjudge_training.distributed.processes import Processes

@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from tests.training.conftest import tiny_qwen, tokenizer_of_words, train_and_save
 from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.generation.vllm import VllmGenerator
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Context, Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.processes import Processes

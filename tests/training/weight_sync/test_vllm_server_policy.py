@@ -20,7 +20,7 @@ from tests.training.miniature import MINI, assignments
 from tests.vllm_server import HEAD, kill, serving
 from tirjudge.cli import app
 from tirjudge.generation import GeneratorFailed, Sampling
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Context, Prompt
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.config import RlConfig

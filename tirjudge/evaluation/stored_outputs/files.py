@@ -13,7 +13,7 @@ from typing import Any
 
 from tirjudge.data.rows import STANDARD_INPUT, BadRow, Row, RowFile, open_file
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable
-from tirjudge.storage.run_folder import LONGEST_LINE
+from tirjudge.storage.json_lines import LONGEST_LINE
 
 _STANDARD_INPUT = "standard input"
 

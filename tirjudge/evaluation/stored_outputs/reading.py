@@ -27,8 +27,8 @@ from tirjudge.evaluation.stored_outputs.base import (
 )
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns, VerdictFile
 from tirjudge.evaluation.stored_outputs.files import BadLabels, LabelFile, RunFiles, SwappedFiles
+from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import recorded_settings
-from tirjudge.storage.run_folder import read_lines
 from tirjudge_sandbox.registry import Plugins
 
 STORED_OUTPUTS = Plugins(

@@ -18,7 +18,8 @@ from tirjudge.data.rows import BadRow
 from tirjudge.data.sources import HubRows, RowSource, open_rows
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import BenchmarkRows
-from tirjudge.storage.run_folder import complete_file, encode_line
+from tirjudge.storage.json_lines import encode_line
+from tirjudge.storage.run_folder import complete_file
 from tirjudge_training.corpora.config import WORDS
 from tirjudge_training.corpora.output import Progress
 

@@ -13,7 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tirjudge.storage.run_folder import JsonLines, JsonObject, RunFolder, read_lines
+from tirjudge.storage.json_lines import JsonLines, JsonObject, read_lines
+from tirjudge.storage.run_folder import RunFolder
 
 T = TypeVar("T")
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.cluster.connection import connect, nodes
-from tirjudge.storage.run_folder import JsonObject, RunFolder, write_atomically
+from tirjudge.storage.json_lines import JsonObject
+from tirjudge.storage.run_folder import RunFolder, write_atomically
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
 from tirjudge_training.launch import verl_data, verl_snapshots

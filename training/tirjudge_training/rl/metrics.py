@@ -14,7 +14,8 @@ from typing import Any
 from tirjudge.console_text import Interval
 from tirjudge.records.episodes import episode_record
 from tirjudge.records.judged_row import failed
-from tirjudge.storage.run_folder import RunFolder, encode_line
+from tirjudge.storage.json_lines import encode_line
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Evidence, JudgeTask, Reward, Score, Trajectory, Transcript
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter

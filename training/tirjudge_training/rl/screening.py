@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.storage.run_folder import JsonObject, read_lines
+from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge_environments import Reward, derive_seed
 from tirjudge_training.rl.dynamic_sampling import CORRECT, ScoredRollouts
 

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from tirjudge.cli.output import log
 from tirjudge.models.resolve import read_note
 from tirjudge.statistics import paired_difference
-from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, read_lines
+from tirjudge.storage.json_lines import JsonObject, read_lines
+from tirjudge.storage.run_folder import RunFolder, disk_full_errors
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import TRAIN, WITHOUT_TOOLS, Data, demonstrated

@@ -23,7 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.console_text import printable
 from tirjudge.records.judged_row import failed
 from tirjudge.rollout import as_finished
-from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge.storage.json_lines import JsonObject
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import (
     ChatEncoder,
     Completion,

@@ -8,7 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.records.episodes import episode_record
-from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge.storage.json_lines import JsonObject
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows

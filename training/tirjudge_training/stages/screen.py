@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge.storage.json_lines import JsonObject, read_lines
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks

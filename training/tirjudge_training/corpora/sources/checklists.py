@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import Malformed
 from tirjudge_environments.rationales import SIZES, decomposition_ask, read_decomposition
 from tirjudge_sandbox import Sandbox
