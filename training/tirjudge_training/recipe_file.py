@@ -59,14 +59,25 @@ def load_arms(
 ) -> dict[str, Config]:
     """Load the arms of a comparison by name: a table `[arms.NAME...]` overrides keys of the recipe.
 
-    Returns the arms that `only` names, or all; an empty dict for a recipe without arms. Raises BadRecipe.
+    Returns the arms that `only` names, or all; an empty dict for a recipe without arms. Raises BadRecipe,
+    also for an assignment whose key all of these arms set themselves.
     """
     arms = dict(islice(_arms(kind, recipe, assignments, RECIPES), 1, None))
     for name in only:
         if name not in arms:
             known = f"its arms are {', '.join(arms)}" if arms else "it has none"
             raise BadRecipe(f"--arm: the recipe {recipe} has no arm {name!r}; {known}")
-    return {name: arm for name, arm in arms.items() if not only or name in only}
+    trained = {name: arm for name, arm in arms.items() if not only or name in only}
+    own = _values(recipe, (), RECIPES)[2]
+    for assignment in assignments:
+        key = assignment.partition("=")[0]
+        if trained and all(_sets(own.get(name), key) for name in trained):
+            arm = next(iter(trained))
+            raise BadRecipe(
+                f"--set {assignment}: no effect, since the arm {arm} sets {key} itself; "
+                f"write --set {ARMS}.{arm}.{assignment}"
+            )
+    return trained
 
 
 def to_toml(config: BaseModel) -> str:
@@ -92,14 +103,7 @@ def _arms(
     kind: type[Config], recipe: str, assignments: Sequence[str], home: str
 ) -> Iterator[tuple[str, Config]]:
     """Yield the recipe itself under the name "", and then its arms."""
-    path = shipped(home).get(recipe, Path(recipe))
-    values = _read(path, (), home)
-    for assignment in assignments:
-        _assign(values, assignment)
-    # Assignments are applied before the arms: an arm overrides what `--set` says.
-    arms = values.pop(ARMS, {})
-    if not isinstance(arms, dict) or not all(isinstance(arm, dict) for arm in arms.values()):
-        raise BadRecipe(f"{path}: {ARMS}: write one table per arm, as in [{ARMS}.NAME.rl]")
+    path, values, arms = _values(recipe, assignments, home)
     for name, over in {"": {}, **arms}.items():
         where = f"{path}: {ARMS}.{name}" if name else str(path)
         if name and not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]*", name):
@@ -108,6 +112,29 @@ def _arms(
             yield name, kind.model_validate(_merged(deepcopy(values), over))
         except ValidationError as error:
             raise BadRecipe(f"{where}: {_first(error, kind)}") from None
+
+
+def _values(
+    recipe: str, assignments: Sequence[str], home: str
+) -> tuple[Path, dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the path of a recipe, its values with the assignments, and what each arm overrides of them."""
+    path = shipped(home).get(recipe, Path(recipe))
+    values = _read(path, (), home)
+    for assignment in assignments:
+        _assign(values, assignment)
+    arms = values.pop(ARMS, {})
+    if not isinstance(arms, dict) or not all(isinstance(arm, dict) for arm in arms.values()):
+        raise BadRecipe(f"{path}: {ARMS}: write one table per arm, as in [{ARMS}.NAME.rl]")
+    return path, values, arms
+
+
+def _sets(values: Any, key: str) -> bool:
+    """Return True if nested tables have a value under a key such as `rl.steps`."""
+    for name in key.split("."):
+        if not isinstance(values, dict) or name not in values:
+            return False
+        values = values[name]
+    return not isinstance(values, dict)
 
 
 def _read(path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
