@@ -406,6 +406,9 @@ class Reward:
 
     total: float
     parts: Mapping[str, float]
+    settled: bool = False
+    """True if no verdict could have changed it after the trajectory's programs. A trainer may then leave the
+    verdict out of the loss, which does not change the expected gradient and removes noise from it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,8 @@ class TirChoice(TirFormat):
             return unscored
         verdict = self.replay(trajectory)
         right = verdict is not None and verdict.choice == task.label
-        shown = not self._needs_evidence(task) or trajectory.evidence is Evidence.SEPARATES
+        needed, evidence = self._needs_evidence(task), trajectory.evidence
+        shown = not needed or evidence is Evidence.SEPARATES
         reward = tir_reward(
             correct=right and shown,
             well_formed=self.well_formed(task, trajectory),
@@ -101,7 +102,8 @@ class TirChoice(TirFormat):
         if not (self.consistency or self.evidence == "required"):
             return reward
         # `correct` decides which groups teach; this part keeps the plain accuracy visible.
-        return replace(reward, parts={**reward.parts, RIGHT: float(right)})
+        settled = needed and evidence in (Evidence.TIE, Evidence.FAILED)
+        return replace(reward, parts={**reward.parts, RIGHT: float(right)}, settled=settled)
 
     def _needs_evidence(self, task: JudgeTask) -> bool:
         return self.evidence == "required" and self.uses_tools(task) and task.domain not in NO_TOOL_DOMAINS

@@ -96,6 +96,21 @@ async def test_a_wrong_verdict_is_not_paid_whatever_its_program_shows(make_task,
     assert (reward.total, reward.parts["correct"], reward.parts["right"]) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize(("programs", "evidence", "total"), CASES.values(), ids=CASES)
+async def test_a_reward_is_settled_if_its_programs_cannot_show_anything(
+    make_task, sandbox, programs, evidence, total
+) -> None:
+    """Without a program the verdict is settled by nothing: the same turn could have run one."""
+    task, environment = make_task("right", "wrong answer"), TirPairwise(order="given", evidence="required")
+    for verdict in "AB":
+        trajectory = await dialogue(environment, task, sandbox, turns(*programs, verdict=verdict))
+        [(reward,)] = environment.score([Episode(task, 0, (trajectory,))], {})
+        assert reward.settled is (evidence in (Evidence.TIE, Evidence.FAILED))
+    # With the paper's reward a guess is paid.
+    [(reward,)] = TirPairwise(order="given").score([Episode(task, 0, (trajectory,))], {})
+    assert not reward.settled
+
+
 async def test_a_list_is_exchanged_as_a_whole(make_task, sandbox) -> None:
     task = make_task("a", "bb", "ccc", label=2)
     environment = TirListwise(order="given", evidence="required")

@@ -134,6 +134,14 @@ def test_a_falling_learning_rate_is_megatrons(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--recipe", "judgelrm-7b"], "rl.sigma: verl divides by n - 1"),
+        (
+            ["--recipe", "tir-judge-zero-8b", "--set", "rl.balance=true"],
+            "rl.balance: verl weighs all groups equally",
+        ),
+        (
+            ["--recipe", "tir-judge-zero-8b", "--set", "rl.adam_beta1=0.0"],
+            "rl.adam_beta1: it is 0.9 on this path",
+        ),
         (["--recipe", "rationale-14b"], "meta_judge: verl's agent loop asks no other model"),
         (["--recipe", "tir-judge-zero-8b", "--nodes", "2"], "give its --address HOST:PORT"),
     ],

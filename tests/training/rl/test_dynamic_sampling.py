@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from tirjudge_environments import (
     By,
+    Call,
     Environment,
     Episode,
     JudgeTask,
@@ -21,6 +23,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
+from tirjudge_sandbox import Execution, Program, Status
 from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
 from tirjudge_training.rl.trl_rollout import batch_rows
 
@@ -77,7 +80,11 @@ async def collect(
     def answer(task: str, view: str, sample: int) -> str:
         return answers[f"{task}/{view}" if f"{task}/{view}" in answers else task][sample]
 
-    rollouts = {"pair": Replay(TirPairwise(order="given"), answer), "single": Replay(TirPointwise(), answer)}
+    rollouts = {
+        "pair": Replay(TirPairwise(order="given"), answer),
+        "both": Replay(TirPairwise(order="both"), answer),
+        "single": Replay(TirPointwise(), answer),
+    }
     return await gather(
         lambda number, position: rounds[number][position % len(rounds[number])],
         rollouts,
@@ -129,6 +136,49 @@ async def test_a_short_batch_is_filled_with_masked_rows() -> None:
     assert len(rows) == 2 * SIZE
     assert [any(row.mask) for row in rows] == [True] * 4 + [False] * 4
     assert [row.advantage for row in rows] == pytest.approx([0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0])
+
+
+async def test_balance_weighs_a_place_that_few_verdicts_name_more() -> None:
+    """Over both tasks 7 of 8 verdicts are right where the label is first, and 2 of 8 where it is second."""
+    answers = {
+        "mixed/AB": [RIGHT, RIGHT, WRONG, RIGHT],
+        "mixed/BA": [RIGHT, WRONG, RIGHT, RIGHT],
+        "luck/AB": [RIGHT] * 4,
+        "luck/BA": [RIGHT, RIGHT, WRONG, RIGHT],
+    }
+    tasks = [FormattedTask("both", pair(name).task) for name in ("mixed", "luck")]
+    batch = await collect(answers, {0: tasks}, slots=4)
+    assert [group.view.name for group in batch.kept] == ["AB", "BA", "BA"]
+    rows = batch_rows(batch, slots=3, size=SIZE, blank=9, sigma="none", balance=True)
+    mean = (7 / 8 + 2 / 8) / 2
+    first, second = mean / (7 / 8), 2.0  # 2.25, bounded
+    by_hand = [(first, [1, 1, -3, 1]), (second, [-1, 3, -1, -1]), (second, [-1, -1, 3, -1])]
+    expected = [weight * quarter / 4 for weight, quarters in by_hand for quarter in quarters]
+    assert [row.advantage for row in rows] == pytest.approx(expected)
+
+
+async def test_a_verdict_that_cannot_change_the_reward_does_not_count() -> None:
+    """It counts while a tool call is left: the judge could have run another program in its place."""
+    batch = await collect({"mixed": MIXED}, {0: [pair("mixed")]}, slots=1)
+    [group] = batch.kept
+    program = Segment(by=By.MODEL, text="", ids=(5, 6, 7), logprobs=(-1.0, -2.0, -3.0))
+    output = Segment(by=By.SANDBOX, text="", ids=(8, 8))
+    call = Call(Program(source=""), Execution(status=Status.OK))
+    trajectories = tuple(
+        replace(one, segments=(program, output, *one.segments), calls=(call,)) for one in group.trajectories
+    )
+    right, wrong, *others = group.scores
+    group = replace(group, trajectories=trajectories, scores=(right, replace(wrong, settled=True), *others))
+    batch = replace(batch, kept=(group,))
+    verdict = len(group.trajectories[0].segments[-1].ids or ())
+    counted, settled, *_ = batch_rows(batch, slots=1, size=SIZE, blank=9, tool_calls=1)
+    assert counted.mask == (1, 1, 1, 0, 0) + (1,) * verdict
+    assert settled.mask == (1, 1, 1, 0, 0) + (0,) * verdict
+    assert settled.logprobs == (-1.0, -2.0, -3.0, 0.0, 0.0) + (0.0,) * verdict
+    assert settled.completion_ids == counted.completion_ids[:5] + group.trajectories[1].segments[-1].ids
+    assert settled.advantage < 0
+    going_on = batch_rows(batch, slots=1, size=SIZE, blank=9, tool_calls=2)
+    assert going_on[1].mask == (1, 1, 1, 0, 0) + (1,) * verdict
 
 
 async def test_an_unscored_episode_is_sampled_again_and_excluded_if_it_fails_again() -> None:

@@ -9,8 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tirjudge_environments import Episode, JudgeTask, Reward, Score, Trajectory, Transcript, derive_seed
-from tirjudge_training.rl.advantages import Sigma, advantages
+from tirjudge_environments import (
+    Episode,
+    JudgeTask,
+    Reward,
+    Score,
+    Trajectory,
+    Transcript,
+    Unscored,
+    derive_seed,
+)
+from tirjudge_training.rl.advantages import Sigma, advantages, balanced_weights
 from tirjudge_training.rl.dynamic_sampling import Batch
 
 if TYPE_CHECKING:
@@ -24,19 +33,25 @@ class Row:
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     mask: tuple[int, ...]
-    """1 for tokens that the model wrote and that count, 0 for program outputs and fillers."""
+    """1 for tokens that the model wrote and that count, 0 for others, such as program outputs."""
     logprobs: tuple[float, ...]
-    """The sampler's logprobs; 0.0 for program outputs."""
+    """The sampler's logprobs; 0.0 where the mask is 0."""
     reward: float = 0.0
     advantage: float = 0.0
 
 
-def row(trajectory: Trajectory, reward: float, advantage: float = 0.0) -> Row:
-    """Return a trajectory as a row; raises ValueError if it is empty or has no ids or logprobs."""
+def row(trajectory: Trajectory, reward: float, advantage: float = 0.0, *, masked: int = 0) -> Row:
+    """Return a trajectory as a row whose last `masked` tokens do not count.
+
+    Raises ValueError if it is empty or has no ids or logprobs.
+    """
     script = Transcript.of(trajectory)
     if script.logprobs is None or not script.completion_ids:
         raise ValueError("training needs logprobs and at least one token of every trajectory")
-    return Row(script.prompt_ids, script.completion_ids, script.mask, script.logprobs, reward, advantage)
+    counted = len(script.mask) - masked
+    mask = script.mask[:counted] + (0,) * masked
+    logprobs = script.logprobs[:counted] + (0.0,) * masked
+    return Row(script.prompt_ids, script.completion_ids, mask, logprobs, reward, advantage)
 
 
 def filler(token: int) -> Row:
@@ -45,20 +60,39 @@ def filler(token: int) -> Row:
 
 
 def batch_rows(
-    batch: Batch, *, slots: int, size: int, blank: int, sigma: Sigma = "sample", eta: float = 0.0
+    batch: Batch,
+    *,
+    slots: int,
+    size: int,
+    blank: int,
+    sigma: Sigma = "sample",
+    eta: float = 0.0,
+    balance: bool = False,
+    tool_calls: int | None = None,
 ) -> list[Row]:
     """Return `slots * size` rows: the kept groups, then fillers of the token `blank` for the empty slots.
 
-    A rollout without a score becomes a filler too, since it has no advantage.
+    A rollout without a score becomes a filler too, since it has no advantage. With `balance` the advantages
+    of a pair's group are multiplied by the weight of its place, over the kept and the other groups.
+
+    A verdict that could not change the reward does not count if the trajectory had no tool call left of
+    `tool_calls`, so that it could not have gone on instead.
     """
+    weights = {}
+    if balance:
+        sampled = [group for one in (*batch.first, *batch.replacements) for group in one.groups]
+        weights = balanced_weights([(g.place, g.correct) for g in sampled if g.place is not None])
     rows = []
     for group in batch.kept:
+        weight = weights.get(group.place, 1.0)
         scaled = advantages(group.rewards, sigma=sigma, eta=eta)
-        for trajectory, reward, advantage in zip(group.trajectories, group.rewards, scaled, strict=True):
-            if reward is None or advantage is None:
+        for trajectory, score, advantage in zip(group.trajectories, group.scores, scaled, strict=True):
+            if isinstance(score, Unscored) or advantage is None:
                 rows.append(filler(blank))
-            else:
-                rows.append(row(trajectory, reward, advantage))
+                continue
+            spent = tool_calls is not None and len(trajectory.calls) >= tool_calls
+            masked = len(trajectory.segments[-1].ids or ()) if score.settled and spent else 0
+            rows.append(row(trajectory, score.total, weight * advantage, masked=masked))
     return rows + [filler(blank)] * (slots * size - len(rows))
 
 
