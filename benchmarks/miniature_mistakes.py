@@ -24,7 +24,7 @@ from tirjudge.statistics import Proportion
 from tirjudge_environments import Trajectory
 from tirjudge_sandbox import Execution, Status
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
-from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 
 GOOD = 5
 """A single response with a higher score than this counts as judged good."""

@@ -25,9 +25,9 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData
-from tirjudge_training.rl import engine
+from tirjudge_training.rl import rollout_engine
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.run import train_rl
+from tirjudge_training.rl.training_loop import train_rl
 
 
 class Slow:
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=2.0, help="sleep of each program")
     options = parser.parse_args()
-    engine.open_sandbox = lambda name, **others: Slow(options.seconds)  # type: ignore[assignment]
+    rollout_engine.open_sandbox = lambda name, **others: Slow(options.seconds)  # type: ignore[assignment]
     rates = {}
     for off_policy in (False, True):
         rates[off_policy], shares = measured(off_policy, options)

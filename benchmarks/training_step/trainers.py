@@ -130,7 +130,7 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
     from tirjudge_training.cpu_forward import score_learned_tokens
     from tirjudge_training.rl.config import RlConfig
     from tirjudge_training.rl.dynamic_sampling import Batch, Group
-    from tirjudge_training.rl.engine import Engine
+    from tirjudge_training.rl.rollout_engine import Engine
     from tirjudge_training.rl.sampling import GenerationBatch
     from tirjudge_training.rl.trainer import build_trainer
 

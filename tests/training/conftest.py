@@ -24,8 +24,8 @@ from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.run import train_rl
 from tirjudge_training.rl.stream import TaskSource
+from tirjudge_training.rl.training_loop import train_rl
 
 # Every stage ends with a garbage collection, which would walk through all of torch and TRL each time. That
 # takes a fifth of a small run's CPU seconds. TRL must be loaded before gc.freeze, which exempts loaded

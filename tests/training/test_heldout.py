@@ -23,7 +23,7 @@ from tirjudge_training.heldout import (
     summary,
 )
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.stages.selection import Selection

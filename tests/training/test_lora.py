@@ -20,7 +20,7 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import model_folder
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.run import train_rl
+from tirjudge_training.rl.training_loop import train_rl
 from tirjudge_training.sft import Sample, SftConfig, train_sft
 
 LORA = LoraConfig(rank=4, alpha=8)

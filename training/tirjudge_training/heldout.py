@@ -20,7 +20,7 @@ from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.distributed.processes import ALONE, Processes, SharedRows
 from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, score_tasks
-from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 
 ANSWERS = "answers.jsonl"
 

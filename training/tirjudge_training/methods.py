@@ -11,7 +11,7 @@ from typing import cast
 
 from tirjudge_environments import derive_seed
 from tirjudge_training.recipe import METHODS, Recipe
-from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.stages.base import Stage
 from tirjudge_training.stages.demonstrations import Demonstrations
 from tirjudge_training.stages.reinforcement import Reinforcement

@@ -33,10 +33,10 @@ from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
-from tirjudge_training.rl import engine, trainer
+from tirjudge_training.rl import rollout_engine, trainer
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.engine import Engine, RolloutConfig, pool_options
-from tirjudge_training.rl.run import train_rl
+from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig, pool_options
+from tirjudge_training.rl.training_loop import train_rl
 from tirjudge_training.run.plan import NoRows
 from tirjudge_training.run.preflight import check
 from tirjudge_training.run.run import _done as run_stage
@@ -134,7 +134,7 @@ def test_a_model_that_vllm_samples_stays_off_the_gpu(
             given.append(model)
             self.generator = TransformersGenerator(model, rest[0], name="kept")
 
-    monkeypatch.setattr(engine, "VllmPolicy", Kept)
+    monkeypatch.setattr(rollout_engine, "VllmPolicy", Kept)
     Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig(generator="vllm"))
     assert given[0].device.type == "cpu"
     second = Processes(rank=1, world=2)

@@ -22,7 +22,7 @@ from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.fsdp import sharded_reference
-from tirjudge_training.rl import run as rl_run
+from tirjudge_training.rl import training_loop
 
 RECIPES = {"whole": "tir-judge-zero-4b", "lora": "tir-judge-zero-8b"}
 """Models with and without an output layer that shares its weights with the embedding."""
@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
     take_cpus_for(
         DistributedType.MULTI_GPU
     )  # the type whose model accelerate shards; torch's FSDP2 needs no GPU
-    rl_run.build_trainer = partial(observed, rl_run.build_trainer, folder)
+    training_loop.build_trainer = partial(observed, training_loop.build_trainer, folder)
     for name, options in RUNS.items():
         typed(*options, *PACKED[name], "--output", str(folder / name))
         if PartialState().is_main_process:

@@ -22,8 +22,8 @@ from tirjudge_training.distributed.processes import Processes, SharedRows
 from tirjudge_training.heldout import HeldoutConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.packing import seed_shuffle, shard_batch
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.run.run import _done as run_stage
 from tirjudge_training.stages.base import Run, Stage
 from tirjudge_training.stages.rejection import Rejection, RejectionConfig

@@ -18,10 +18,10 @@ from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Environment, Reward
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.rl import run as rl_run
+from tirjudge_training.rl import training_loop
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.engine import Engine, TimedSandbox
 from tirjudge_training.rl.health import Health, HealthConfig, Unhealthy
+from tirjudge_training.rl.rollout_engine import Engine, TimedSandbox
 from tirjudge_training.run import run
 
 CONFIG = RlConfig(
@@ -89,7 +89,7 @@ def train_with(fault: Callable[[Engine], None], start: Path, folder: Path, line:
             return super().rollouts(seed)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rl_run, "Engine", Faulty)
+        patched.setattr(training_loop, "Engine", Faulty)
         with pytest.raises(RuntimeError, match=line) as stopped:
             train_and_save(start, folder, CONFIG)
     assert "\n" not in str(stopped.value)

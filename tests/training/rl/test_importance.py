@@ -17,7 +17,7 @@ from tirjudge.generation import Sampling
 from tirjudge_environments import Completion, Context
 from tirjudge_training.rl.advantages import truncated_weights
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.rollout_engine import Engine
 from tirjudge_training.rl.trainer import build_trainer
 
 CONFIG = RlConfig(steps=1, groups=2, samples=4, max_tokens=60, learning_rate=1e-3, filter="none")

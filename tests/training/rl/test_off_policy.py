@@ -24,7 +24,7 @@ from tirjudge_environments import JudgeTask, Message
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import network, quiet_peft
-from tirjudge_training.rl import engine
+from tirjudge_training.rl import rollout_engine
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import STREAM, RowStream
@@ -110,14 +110,14 @@ def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             trained.append(line)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "open_sandbox", opened)
-        begin = engine.Engine.start
+        patch.setattr(rollout_engine, "open_sandbox", opened)
+        begin = rollout_engine.Engine.start
 
-        def start(self: engine.Engine, work: Any) -> Any:
+        def start(self: rollout_engine.Engine, work: Any) -> Any:
             boxes[0].begun += 1
             return begin(self, work)
 
-        patch.setattr(engine.Engine, "start", start)
+        patch.setattr(rollout_engine.Engine, "start", start)
         train(tiny_model, folder, say, every=1)
     assert boxes[0].begun == STEPS - 1
     return folder

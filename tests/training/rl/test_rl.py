@@ -31,8 +31,8 @@ from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.rl import config
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.run import train_rl
 from tirjudge_training.rl.stream import TaskSource
+from tirjudge_training.rl.training_loop import train_rl
 
 CONFIG = RlConfig(
     steps=3,

@@ -17,8 +17,8 @@ from tirjudge_environments import JudgeTask, Message
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.health import HealthConfig
-from tirjudge_training.rl.run import train_rl
 from tirjudge_training.rl.stream import RowStream
+from tirjudge_training.rl.training_loop import train_rl
 
 ROWS, EPOCHS = 7, 2
 

@@ -15,8 +15,8 @@ from tirjudge_environments import ChatEncoder, Episode, JudgeTask, Message, Rewa
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Budget
-from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.rl.packing import without_left_padding, written_tokens
+from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 from tirjudge_training.rl.trl_rollout import row
 from tirjudge_training.sft import IGNORED, Sample
 

@@ -12,7 +12,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tirjudge.generation import Sampling
 from tirjudge_environments import Budget, Environment, JudgeTask, Message
-from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.rollout_engine import Engine
 from tirjudge_training.rl.trl_rollout import JudgeRolloutFunc
 
 GROUP = 4

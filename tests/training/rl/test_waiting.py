@@ -11,8 +11,8 @@ from tirjudge.generation.base import BusyClock
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_training.distributed import profiling
 from tirjudge_training.distributed.profiling import PhaseTimer, shares_of_time, times
-from tirjudge_training.rl import engine
-from tirjudge_training.rl.engine import TimedSandbox
+from tirjudge_training.rl import rollout_engine
+from tirjudge_training.rl.rollout_engine import TimedSandbox
 
 
 class Clock:
@@ -30,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     turned = Clock()
-    for module in (base, engine, profiling):
+    for module in (base, rollout_engine, profiling):
         monkeypatch.setattr(module, "time", turned)
     return turned
 

@@ -15,7 +15,7 @@ from tirjudge_training.data.base import DataConfig
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.recipe_file import BadRecipe
-from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.demonstrations import Demonstrations, DemonstrationsConfig
 

@@ -16,7 +16,7 @@ from tirjudge_training.data.rows import RowData
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
-from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.rl.screening import ScreenConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.screen import Screen, teaching_rows

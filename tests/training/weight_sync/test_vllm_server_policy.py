@@ -24,7 +24,7 @@ from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Context, Prompt
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.run import train_rl
+from tirjudge_training.rl.training_loop import train_rl
 from tirjudge_training.weight_sync.vllm_servers import EXTENSION, VllmServerConfig, VllmServerPolicy
 
 pytestmark = [

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.advantages import Filter, Sigma
-from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.losses import LOSSES
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.rl.screening import ScreenConfig
 
 Reporter = Literal["tensorboard", "wandb", "trackio"]

@@ -21,7 +21,7 @@ from tirjudge_training.rl.dynamic_sampling import Batch, Progress, gather
 from tirjudge_training.rl.stream import RowStream, TaskSource
 
 if TYPE_CHECKING:
-    from tirjudge_training.rl.engine import Engine
+    from tirjudge_training.rl.rollout_engine import Engine
 
 PLAIN = ("step", "staleness", "seconds")
 """The fields of a generation batch that JSON can hold as they are."""

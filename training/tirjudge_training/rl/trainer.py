@@ -30,7 +30,6 @@ from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.advantages import truncated_weights
 from tirjudge_training.rl.config import RlConfig, require_reporters
 from tirjudge_training.rl.dynamic_sampling import Progress
-from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.losses import open_loss
 from tirjudge_training.rl.packing import (
     length_buckets,
@@ -42,6 +41,7 @@ from tirjudge_training.rl.packing import (
     without_left_padding,
     written_tokens,
 )
+from tirjudge_training.rl.rollout_engine import Engine
 from tirjudge_training.rl.sampling import BatchSampler, GenerationBatch
 from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.rl.trl_rollout import Row, batch_rows, quiet, rollout_output
@@ -49,7 +49,7 @@ from tirjudge_training.rl.trl_rollout import Row, batch_rows, quiet, rollout_out
 if TYPE_CHECKING:
     from trl import GRPOTrainer
 
-    from tirjudge_training.rl.engine import Engine
+    from tirjudge_training.rl.rollout_engine import Engine
 else:
     GRPOTrainer = object
 

@@ -23,7 +23,7 @@ from tirjudge_training.rl.advantages import Sigma, advantages, balanced_weights
 from tirjudge_training.rl.dynamic_sampling import Batch
 
 if TYPE_CHECKING:
-    from tirjudge_training.rl.engine import Engine
+    from tirjudge_training.rl.rollout_engine import Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from tirjudge_training.methods import Pipeline
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.config import require_reporters
-from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.run import model_size
 from tirjudge_training.run.model_size import Shape, gib
 from tirjudge_training.stages.base import Stage

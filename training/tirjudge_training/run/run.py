@@ -30,7 +30,7 @@ from tirjudge_training.heldout import ANSWERS, percentage
 from tirjudge_training.methods import HELDOUT, Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
-from tirjudge_training.rl.run import CHECKPOINTS
+from tirjudge_training.rl.training_loop import CHECKPOINTS
 from tirjudge_training.run.model_size import model_errors, require_model
 from tirjudge_training.run.preflight import check, require_packages
 from tirjudge_training.stages.base import DONE, Run, Say, Stage

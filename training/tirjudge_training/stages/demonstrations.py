@@ -51,7 +51,7 @@ from tirjudge_training.data.rows import DEMONSTRATION
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 

@@ -10,10 +10,10 @@ from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.heldout import Validation, ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.metrics import METRICS
-from tirjudge_training.rl.run import checkpoints_kept, train_rl
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.rl.screening import teaching_rows
+from tirjudge_training.rl.training_loop import checkpoints_kept, train_rl
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 CPU = "cpu_seconds/"

@@ -14,7 +14,7 @@ from tirjudge_environments import Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts, score_tasks
-from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 

@@ -9,7 +9,7 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
-from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 from tirjudge_training.rl.screening import (
     SCREENED,
     ScreenConfig,

@@ -9,7 +9,7 @@ from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, HeldoutConfig, best_steps, lines, measure
-from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 
