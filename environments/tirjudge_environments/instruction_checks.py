@@ -213,6 +213,7 @@ def _bare(word: str) -> str:
 
 
 _ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+# The bare fence comes last: removed first, it would leave the name of the language.
 _FENCES = ("```json", "```Json", "```JSON", "```")
 
 
@@ -232,6 +233,7 @@ class NumberBulletLists(Instruction):
     num_bullets: int
 
     def holds(self, response: str) -> bool:
+        # Not `\s`, which crosses lines and takes quadratic time on a text of empty ones.
         stars = re.findall(r"^[^\S\n]*+\*[^*].*$", response, re.MULTILINE)
         dashes = re.findall(r"^[^\S\n]*+-.*$", response, re.MULTILINE)
         return len(stars) + len(dashes) == self.num_bullets

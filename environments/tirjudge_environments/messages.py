@@ -95,6 +95,7 @@ def transcript_parts(messages: Sequence[Message]) -> Iterator[tuple[int, str, st
     called: dict[str, str] = {}
     for number, message in enumerate(messages, 1):
         if message.role == "tool":
+            # In OpenAI's form a result has the id of its call, and no name.
             name = called.get(message.tool_call_id) or message.name
             said = f"result of {_one_line(name) if name else 'a tool'}{_id(message.tool_call_id)}"
         else:

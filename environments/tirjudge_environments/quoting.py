@@ -98,6 +98,7 @@ def _spaced(token: re.Match[str]) -> str:
 
 @lru_cache(16)
 def _any_of(tokens: frozenset[str]) -> re.Pattern[str]:
+    # Longest first, since a token that begins another token would match in place of that.
     return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))))
 
 

@@ -238,6 +238,7 @@ class JudgeSession:
         outcome = await self._run(request, request.bindings, seed)
         exchanged = None
         if request.exchanged is not None and outcome.status is Status.OK:
+            # With the same seed, so that only the exchange can change what the program prints.
             exchanged = await self._run(request, request.exchanged, seed)
         return Call(request, outcome, seed, exchanged)
 

@@ -449,6 +449,7 @@ def _gold_scores(value: Any, count: int) -> tuple[float, ...]:
 
 def _is_score(value: Any) -> bool:
     """Return True for a finite number that fits a float."""
+    # NaN and infinity fail the comparison.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_SCORE
 
 
@@ -458,6 +459,7 @@ def _highest(scores: Sequence[float]) -> int | None:
 
 
 def _best(text: str, count: int) -> int | None:
+    # Tables with missing values hold whole numbers as floats: `1.0`.
     if re.fullmatch(r"[0-9]{1,9}(\.0)?", text):
         index = int(text.removesuffix(".0"))
         return index if index < count else None

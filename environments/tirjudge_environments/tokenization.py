@@ -104,10 +104,12 @@ class ChatEncoder:
         """Return the ids of the template's text around the contents, and the thinking that it opened."""
         opens = prompt.prefill.startswith(THINK)
         thinking = opens if self._enable_thinking is None else self._enable_thinking
+        # The template sees placeholders for the contents, so its own text depends on nothing else.
         key = tuple(message.role for message in prompt.messages), thinking
         if key not in self._pieces:
             first, *others = self._render(key[0], thinking)
             pieces = [
+                # Only the first piece begins the text, where some tokenizers put a space.
                 self._tokenizer.encode(first, add_special_tokens=False),
                 *(self._framing.encode(piece, add_special_tokens=False).ids for piece in others),
             ]
@@ -209,6 +211,7 @@ def _within(seconds: float) -> Iterator[None]:
             raise TimeoutError(f"it takes more than {seconds:g} s")
         return trace
 
+    # A trace function interrupts the code of any thread, while signals reach only the main one.
     sys.settrace(trace)
     try:
         yield

@@ -462,6 +462,7 @@ class Budget:
 
 def derive_seed(*parts: int | str) -> int:
     """Hash the parts to a seed from 0 to 2**32 - 1, equal on every machine and in every version."""
+    # The type keeps 1 and "1" apart, and the separator ("a", "bc") and ("ab", "c").
     text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest()
     return int.from_bytes(digest, "big")

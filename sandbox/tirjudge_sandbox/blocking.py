@@ -27,6 +27,7 @@ class EventLoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        # A daemon, so that a loop that is never closed does not keep Python from exiting.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

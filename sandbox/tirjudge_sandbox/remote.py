@@ -242,6 +242,7 @@ class Endpoint:
             base_url=parsed.copy_with(userinfo=b""),
             auth=(parsed.username, parsed.password) if parsed.password else None,
             headers=headers,
+            # The queue bounds what is sent, and a wait for the pool of httpx would look like a silent server.
             limits=httpx.Limits(max_connections=None),
         )
 
@@ -302,6 +303,7 @@ class Endpoint:
         try:
             return await self.meet()
         except EndpointRefused as error:
+            # Worth a retry, because another server may run the program.
             raise self._failed(str(error)) from error
 
     async def _answered(
@@ -326,6 +328,7 @@ class Endpoint:
         if response.status_code in _GATEWAY_FAILURES:
             raise self._failed(f"HTTP status {response.status_code}")
         self.backoff.succeeded()
+        # An overloaded server is not left out: only this program waits, for as long as the server asks.
         if response.status_code == 429:
             raise EndpointFailed(f"{self.name} is overloaded", _seconds(response))
         return response
@@ -363,6 +366,7 @@ class Endpoint:
     def _accepted(self, response: httpx.Response) -> None:
         if response.status_code == 200:
             return
+        # Our server names the field that it refuses: too large limits are a mistake of the caller.
         if response.status_code == 422 and '"limits"' in response.text:
             raise ValueError(f"{self.name}: {_detail(response)}")
         if response.status_code in _THIS_REQUEST:

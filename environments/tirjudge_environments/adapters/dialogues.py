@@ -96,6 +96,7 @@ class SandboxThread:
             sandbox = open_sandbox(settings.sandbox, **settings.sandbox_options)
             self.sandbox = await stack.enter_async_context(sandbox)
             self.tools = await stack.enter_async_context(open_tools(settings.tools, self.sandbox))
+            # Only now, so that a tool that cannot be opened closes the sandbox too.
             self._stack = stack.pop_all()
 
 
@@ -298,6 +299,7 @@ class ToolDialogue:
         if self._live is None:
             self._recorder = RecordingSandbox(sandbox)
             tools = [_RecordedTool(tool, self._recorder) for tool in self._tools]
+            # Here every call is a turn, also one of several in a message: the replay counts real turns.
             self._live = self._session(self._recorder, tools, turns=_UNLIMITED)
         if self._live.done:
             return ENDED

@@ -28,6 +28,7 @@ class JudgeData(vf.TaskData):
     @property
     def dialogue(self) -> ToolDialogue:
         """The dialogue; raises ValueError for a bad row, and LinkedViews for a judge with linked views."""
+        # Reading rows needs the specifications of further tools, and opens no sandbox without them.
         further = self.settings.tools.servers
         tools = SandboxThread.shared(self.settings).tools if further else ()
         return ToolDialogue(self.settings, self.row, framework="verifiers' Taskset", tools=tools)

@@ -156,6 +156,7 @@ class JudgeLoop(AgentLoopBase):
         versions["max_global_steps"] = known.get("max_global_steps")
         ids = tuple(output.token_ids)
         logprobs = tuple(output.log_probs) if output.log_probs else None
+        # The session decodes the text of the whole turn from the ids.
         return Completion(text="", finish=self._finish(session, ids, most), token_ids=ids, logprobs=logprobs)
 
     def _finish(self, session: JudgeSession, ids: tuple[int, ...], most: int) -> Finish:

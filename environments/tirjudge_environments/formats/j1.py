@@ -50,6 +50,7 @@ class J1(TextOnly):
             return tuple(unscored for _ in episode.trajectories)
         down = [failed(trajectory) for trajectory in episode.trajectories]
         if self.linked:
+            # One failed view leaves the reward of the other views unknown.
             down = [next(filter(None, down), None) for _ in down]
         views = zip(episode.trajectories, down, self.right(episode), strict=True)
         return tuple(reason or self._reward(one, right) for one, reason, right in views)

@@ -117,4 +117,5 @@ def _with_reasoning(text: str, reasoning: str, prefill: str) -> str:
     """Put thinking that an endpoint returned separately back in front of the answer."""
     if not reasoning or "</think>" in text:
         return text
+    # The prefill opens the thinking, which is put back as a whole.
     return f"<think>{reasoning}</think>{text.removeprefix(prefill)}"

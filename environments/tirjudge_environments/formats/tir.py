@@ -161,6 +161,7 @@ class TirFormat(BaseModel, ABC):
                     end=turn.request_end,
                     exchanged=self._exchanged(task, view),
                 )
+        # A stop string without a program, such as the end of another fence, is only a pause within the turn.
         if completion.finish is Finish.STOP:
             return Continue()
         reading = self._read_verdict(view, turn, self._answers(task))
@@ -198,6 +199,7 @@ class TirFormat(BaseModel, ABC):
             return False
         if any(turn.unclosed or turn.forged for turn in turns):
             return False
+        # A judge without tools may write a program too, which is then not among the calls.
         called = bool(trajectory.calls) or any(turn.program for turn in turns)
         return not (called and task.domain in NO_TOOL_DOMAINS)
 

@@ -78,6 +78,7 @@ class TirChoice(TirFormat):
             return tuple(scores)
         rewards = [score for score in scores if isinstance(score, Reward)]
         if len(rewards) < len(scores):
+            # The reward of each view depends on the other view, so one without a score leaves both without.
             unscored = next(score for score in scores if isinstance(score, Unscored))
             return tuple(unscored for _ in scores)
         if all(reward.parts["correct"] for reward in rewards):
@@ -102,6 +103,7 @@ class TirChoice(TirFormat):
         if not (self.consistency or self.evidence == "required"):
             return reward
         # `correct` decides which groups teach; this part keeps the plain accuracy visible.
+        # MISSING settles nothing: in place of the verdict the judge could have written a program.
         settled = needed and evidence in (Evidence.TIE, Evidence.FAILED)
         return replace(reward, parts={**reward.parts, RIGHT: float(right)}, settled=settled)
 

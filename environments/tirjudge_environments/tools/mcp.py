@@ -212,6 +212,7 @@ class _Program:
         pipe = asyncio.subprocess.PIPE
         try:
             words = shlex.split(command)
+            # A session is a process group too, which `close` can kill as a whole.
             process = await asyncio.create_subprocess_exec(
                 *words, stdin=pipe, stdout=pipe, stderr=pipe, limit=most_bytes, start_new_session=True
             )
@@ -266,6 +267,7 @@ class _Program:
     async def _listen(self) -> None:
         """Keep the end of what the program says on standard error."""
         assert self._process.stderr is not None
+        # Read all the time, since a full pipe would block the server.
         while said := await self._process.stderr.read(1 << 12):
             self._said = (self._said + said)[-_LONGEST_REASON:]
 

@@ -174,6 +174,7 @@ def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str
         ],
         "pids_limit": _MOST_PROCESSES,
         "mem_limit": shape.memory_bytes,
+        # Docker counts memory and swap together here, so an equal limit leaves no swap.
         "memswap_limit": shape.memory_bytes,
         "nano_cpus": int(shape.cpus * 1e9),
         "ipc_mode": "none",

@@ -124,6 +124,7 @@ class _Rules:
             self.error(node, "a relative import: a program here is no package")
         elif not self._allowed(module):
             for alias in node.names:
+                # A policy may allow `concurrent.futures` alone, and so `from concurrent import futures`.
                 self._check_module(node, f"{module}.{alias.name}", module)
         else:
             for alias in node.names:

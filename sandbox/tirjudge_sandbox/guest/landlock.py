@@ -37,6 +37,7 @@ def restrict(*, read: Sequence[str], write: Sequence[str]) -> None:
     """
     version = abi()
     rights = _rights(version)
+    # A kernel refuses rights and fields that are newer than its own version.
     fields = [rights]
     if version >= 4:
         fields.append(_NET_ALL)

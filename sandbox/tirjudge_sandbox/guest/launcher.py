@@ -57,6 +57,7 @@ def main() -> None:
         control.send(json.dumps({"failed": _describe(error)}).encode())
         os._exit(1)
     control.send(json.dumps({"template": template}).encode())
+    # A copy of the control socket that stays open here would hide the end of the template from the host.
     os.closerange(0, control.fileno() + 1)
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -161,5 +162,6 @@ def _become_template(settings: Outside, uid: int) -> NoReturn:
     if landlock.abi():
         landlock.restrict(read=readable, write=[inside.scratch, *namespaces.WRITABLE_DEVICES])
     os.set_inheritable(inside.control, True)
+    # A new program keeps nothing of the memory of this one, which holds paths of the host.
     arguments = [*settings.command, inside.to_json(), files.to_json()]
     os.execve(arguments[0], arguments, settings.environment)

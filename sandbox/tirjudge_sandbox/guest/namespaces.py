@@ -36,6 +36,7 @@ def enter(*, own_user: bool, inner_uid: int) -> None:
     uid, gid = os.geteuid(), os.getegid()
     syscalls.libc("unshare", _NEW_ALL | (NEW_USER if own_user else 0))
     if own_user:
+        # Without privileges, the kernel accepts a gid_map only after setgroups is denied.
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{inner_uid} {uid} 1")
         _write("/proc/self/gid_map", f"{inner_uid} {gid} 1")
@@ -54,6 +55,7 @@ def pivot(
     `binds`: pairs of a path of the host, without symbolic links, and its path inside. `hidden`: files inside
     that are to be empty. `owner`: uid and gid of the folder `scratch`. Raises OSError.
     """
+    # pivot_root refuses shared mounts, through which mounts made here could also appear on the host.
     syscalls.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     base = next(path for path in ("/tmp", "/dev", "/usr") if os.path.isdir(path))
     _mount_tmpfs(base, "size=1m,mode=0755")
@@ -72,7 +74,9 @@ def pivot(
     _mount_tmpfs(
         scratch, f"size={scratch_bytes},nr_inodes={INODES},mode=0700,uid={owner},gid={owner}", _MS_NOEXEC
     )
+    # Semaphores of `multiprocessing` are files in /dev/shm: as a link, it shares the bounds of this folder.
     os.symlink(scratch, "/dev/shm")
+    # Detached, because the other mounts of the host are still beneath it.
     syscalls.libc("umount2", b"/host", _MNT_DETACH)
     os.rmdir("/host")
     syscalls.libc(

@@ -42,8 +42,10 @@ def limit(*, unix_sockets: bool) -> None:
 
 def drop(uid: int | None) -> None:
     """Change to `uid` (None keeps the current one) and drop all capabilities for good. Raises OSError."""
+    # In a user namespace this uid is already in effect, and `namespaces.enter` has denied setgroups.
     if uid is not None and os.geteuid() != uid:
         os.setgroups([])
+    # Before the change of uid, which takes away the capability that this needs.
     capability = 0
     # A process that may not drop from the bounding set could not gain from it either.
     with contextlib.suppress(PermissionError):

@@ -67,6 +67,7 @@ def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
         if code == _INTERRUPTED:
             _signal.signal(signal.SIGINT, _signal.SIG_DFL)
             _kill(_getpid(), signal.SIGINT)
+            # Reached only if the program has blocked the signal.
             code = 128 + signal.SIGINT
     finally:
         _exit(code)
@@ -76,6 +77,7 @@ def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
 
 
 def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
+    # A session is an autogroup of the scheduler, and the kernel divides the CPUs fairly between autogroups.
     os.setsid()
     payload, stdin, stdout, stderr = descriptors[:4]
     for number, descriptor in enumerate((stdin, stdout, stderr)):
@@ -107,6 +109,7 @@ def seed_generators(seed: int) -> None:
     """Seed `random` and, where it is loaded, numpy."""
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
+        # numpy takes 32 bits, and the seed of a program may have more.
         numpy.random.seed(seed % 2**32)
 
 
@@ -189,6 +192,7 @@ def _execute(job: Job, descriptors: Sequence[int], place: Place) -> int:
 
 def _main_module(payload: Payload) -> dict[str, Any]:
     main = types.ModuleType(_NAME)
+    # Otherwise `exec` would give the program the copy of the built-ins that this module uses.
     main.__dict__.update(__builtins__=builtins, __file__=FILE)
     main.__dict__.update(json.loads(payload.bindings))
     sys.modules[_NAME] = main
@@ -276,6 +280,7 @@ def _finish(code: int) -> int:
     """Finalize like `Py_FinalizeEx`, as far as a program can observe, without dismantling the interpreter."""
     _quietly(threading._shutdown)  # type: ignore[attr-defined]
     _quietly(atexit._run_exitfuncs)
+    # CPython ends with exit code 120 if the standard streams cannot be flushed.
     flushed = _flush()
     if threading.active_count() > 1:
         # Daemon threads, which CPython would stop here: what they use must not be taken from under them.

@@ -46,6 +46,7 @@ def fetched(paths: tuple[str, ...], descriptor: int) -> dict[str, bytes]:
     files, offset, size = {}, 0, os.fstat(descriptor).st_size
     for path in paths:
         start = offset + _LENGTH.size
+        # Not `_LENGTH.unpack`, whose error for a record that ends early is no ValueError.
         length = int.from_bytes(os.pread(descriptor, _LENGTH.size, offset), sys.byteorder, signed=True)
         offset = start + max(length, 0)
         if length < _MISSING or offset > size:

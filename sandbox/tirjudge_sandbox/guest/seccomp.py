@@ -131,6 +131,7 @@ def allow_list(*, unix_sockets: bool = False) -> bytes:
     for name in _OF_CLOCK:
         code += _when(numbers.pop(name), _unless_clock_of_the_first_process())
     code += _when(numbers.pop("flock"), [(_RETURN, 0, 0, _PRETEND)])
+    # Not popped: commands that are no locks go on to the tests of `_ARGUMENTS_ARE`.
     code += _when(numbers["fcntl"], _pretended(1, _LOCKS))
     for name, wanted in (_ARGUMENTS_ARE | (_SOCKETS_ARE if unix_sockets else {})).items():
         refusal = _REFUSAL.get(name, _REFUSE)

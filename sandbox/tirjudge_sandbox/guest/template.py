@@ -126,7 +126,9 @@ class Template:
         for name in [name for name in sys.modules if name.split(".")[0] == "tirjudge_sandbox"]:
             del sys.modules[name]
         gc.collect()
+        # Before the freeze, since the list of objects that `collapse_heap` gets would lack frozen ones.
         memory.collapse_heap()
+        # A collection in a program would otherwise write to, and so copy, the pages of all these objects.
         gc.freeze()
 
     def serve(self, job: Job, descriptors: Sequence[int]) -> None:
@@ -152,6 +154,7 @@ class Template:
             # Only a container has devices of its own; elsewhere no program can change the times of a device.
             with contextlib.suppress(OSError):
                 os.utime(device)
+        # Last, because the next program may arrive as soon as the host has the report.
         self._control.send(ending.pack())
 
     def _fork(self) -> int:
@@ -221,6 +224,7 @@ class Template:
 
     def _kill(self, child: int) -> None:
         with contextlib.suppress(ProcessLookupError):
+            # -1 means all other processes of the namespace, whatever session or group they have moved to.
             os.kill(-1 if self._contains else child, signal.SIGKILL)
 
     def _reap(self, child: int, killed_for: str | None, started: float) -> Ending:
@@ -236,6 +240,8 @@ class Template:
             rss = max(rss, usage.ru_maxrss)
             if pid == child:
                 wait_status = status
+        # The count alone proves little, since the kernel may have killed only a child of the program, and so
+        # does the signal alone, which the program may have sent to itself.
         starved = self._memory_kills.rose() and not killed_for
         if starved and os.WIFSIGNALED(wait_status) and os.WTERMSIG(wait_status) == signal.SIGKILL:
             killed_for = Ending.MEMORY
@@ -244,6 +250,8 @@ class Template:
 
 def _warm_up(sites: list[str], preload: Sequence[str]) -> None:
     _default_signals()
+    # The interpreter starts without `site`, which would follow .pth files to other folders of the host. These
+    # are the parts of it that programs expect.
     sys.path += sites
     site.setquit()
     site.setcopyright()

@@ -87,6 +87,7 @@ class Ending:
         seconds, status = (self.wall_seconds, self.cpu_seconds), self.wait_status
         return (
             self.killed_for in (None, self.WALL, self.CPU, self.MEMORY, self.CANCELLED)
+            # Not isinstance, for which the true and false of JSON are integers.
             and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
             and all(type(value) is int and 0 <= value < 1 << 62 for value in (status, self.max_rss_bytes))
             and status <= 0xFFFF
@@ -112,6 +113,7 @@ class Payload:
     @classmethod
     def read(cls, descriptor: int) -> Payload:
         size = os.fstat(descriptor).st_size
+        # Read at an offset, because the process that fetches files reads the same open file again.
         return cls(*marshal.loads(os.pread(descriptor, size, 0)))
 
 

@@ -57,6 +57,7 @@ class Client:
             self._poller.register(source, PollEvent.POLLIN)
         self._request: str | None = None
         self._replied = self._idle = self._exit = self._ready = False
+        # Before the welcome the subscription may not hold yet, and the output of a cell could be lost.
         self._awaited = {"iopub_welcome", "kernel_info_reply"}
         self._client.kernel_info()
 
@@ -108,6 +109,7 @@ class Client:
             self._replied = True
             self._exit = any(load["source"] == "ask_exit" for load in content.get("payload", ()))
         self._idle |= kind == "status" and content["execution_state"] == "idle"
+        # The reply and the outputs, which end with `idle`, come through different sockets and in any order.
         if self._replied and self._idle:
             self._request = None
             self._send(kind="end", exit=self._exit)
@@ -177,6 +179,7 @@ def main() -> None:
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     host = socket.socket(fileno=os.dup(0))
     send(host, {"kind": "started"})
+    # A cell that reads standard input must not take frames of the host.
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)
     os.mkdir(_FOLDER, 0o700)
@@ -214,6 +217,7 @@ def _be_kernel(folder: str, connection: dict[str, Any], binding: int) -> None:
     file = f"{folder}/connection.json"
     with open(file, "w") as stream:
         json.dump(connection, stream)
+    # The client removes this folder once the kernel is ready, so that IPython leaves nothing to the cells.
     os.environ["IPYTHONDIR"] = folder
     # There is no debugger, and importing it would take longer than all the rest.
     sys.modules["debugpy"] = None  # type: ignore[assignment]
@@ -227,6 +231,7 @@ def _be_kernel(folder: str, connection: dict[str, Any], binding: int) -> None:
         app.initialize([])
     output = DescriptorOutput({1: sys.stdout, 2: sys.stderr})
     app.shell.events.register("post_execute", output.copy)
+    # The client waits for the end of this pipe: from now on the sockets of the kernel exist.
     os.close(binding)
     app.start()
 

@@ -154,6 +154,7 @@ async def _answer(pieces: Callable[[], Iterator[bytes | Base64]]) -> "Response":
         async for part in parts():
             yield b"".join(map(bytes, part))
 
+    # The first pass only adds up the length, which `Base64` knows without encoding anything.
     first, sizes = None, []
     async for part in parts():
         first = first or part
@@ -181,6 +182,8 @@ def with_operations(app: "FastAPI", metrics: RequestMetrics, access: Access, int
     async def refuse(_: Request, error: Any) -> Response:
         return JSONResponse({"detail": error_details(error.errors())}, 422)
 
+    # The last one added is the outer one: `Intake` counts by the caller that `Guard` has set.
     app.add_middleware(Intake, limits=intake)
     app.add_middleware(Guard, access=access)
+    # Around everything, so that refused requests are counted too.
     return metrics.counting(app)

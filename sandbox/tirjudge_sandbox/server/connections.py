@@ -106,6 +106,7 @@ class Connections:
         if not connection.owes:
             owing.pop(connection, None)
         else:
+            # A connection that is already there keeps its place, since the order is that of waiting.
             owing.setdefault(connection)
 
     def limit_unwritten(self) -> None:
@@ -141,6 +142,7 @@ class Connections:
         return oldest is not None
 
     def _close(self, connection: BoundedConnection) -> None:
+        # At once: asyncio reports the lost connection later, and the room is needed now.
         self.remove(connection)
         connection.abort()
 

@@ -134,6 +134,7 @@ class Guard:
                 raise _refused(401, "a valid token is needed", {"www-authenticate": "Bearer"})
             if len(self._tokens) > 1:
                 caller = f"token {equal.index(True)}"
+        # A page can send other content types to another origin without the browser asking first (CORS).
         if scope["method"] in ("POST", "PUT", "PATCH"):
             kinds = header_values(scope, "content-type")
             if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != _JSON:

@@ -191,6 +191,7 @@ async def _counted(body: bytes) -> tuple[int, bool]:
         if start:
             # Others are served between the parts.
             await asyncio.sleep(0)
+        # With the beginning of the next part, so that a long number across the border is found.
         part = body[start : start + _PART + _MOST_DIGITS].translate(_KINDS)
         values += part.count(b",") + part.count(b"0") // _DIGITS
         long = long or b"0" * (_MOST_DIGITS + 1) in part

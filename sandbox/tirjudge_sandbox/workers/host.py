@@ -67,10 +67,10 @@ class Host:
     @classmethod
     def read(cls) -> Self:
         """Examine this host now."""
+        # "Field:<tab>value" per line; see proc(5).
         status = dict(
             line.split(":\t", 1) for line in _text("/proc/self/status").splitlines() if ":\t" in line
         )
-        # "Field:<tab>value" per line; see proc(5).
         name = os.uname()
         return cls(
             kernel=name.release,
@@ -148,6 +148,7 @@ def _locked(path: Path, kind: int) -> int:
 def _remove_abandoned() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
+            # The folder is shared, so another user may have put anything under such a name.
             if path.lstat().st_uid == os.geteuid():
                 descriptor = _locked(path, fcntl.LOCK_EX)
                 shutil.rmtree(path, ignore_errors=True)

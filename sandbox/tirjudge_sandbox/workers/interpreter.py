@@ -122,8 +122,10 @@ def _inside(
 
 
 def _interpreter_binds() -> list[tuple[str, str]]:
+    # The interpreter behind a virtual environment, which may hold a link to it or a copy.
     executable = getattr(sys, "_base_executable", sys.executable)
     # The parent of the standard library, which also holds the interpreter's own shared libraries.
+    # In a virtual environment `platbase` is that environment, which has no standard library.
     base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
     libraries = {Path(sysconfig.get_path(name, vars=base)).parent for name in ("stdlib", "platstdlib")}
     return [

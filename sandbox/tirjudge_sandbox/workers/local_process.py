@@ -26,6 +26,7 @@ async def start(placement: str, preparation: Preparation, disk_bytes: int) -> Wo
     try:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
+        # As long as a copy of the other end is open here, `ours` cannot report that the worker has ended.
         with theirs:
             processes = _start_processes(placement, preparation, disk_bytes, theirs.fileno())
     except OSError as error:

@@ -81,6 +81,7 @@ class MemoryGroup:
                 _remove_abandoned(parent)
                 path.mkdir()
                 group = cls(path, version)
+                # In version 2 the file is missing if the parent does not pass the memory controller on.
                 if (path / version.limit).exists():
                     with contextlib.suppress(OSError):
                         group._write(*version.swap)

@@ -99,6 +99,7 @@ class Pool:
     async def close(self) -> None:
         """Kill every worker and the programs that run in them."""
         self._start = None
+        # Only after `_start` is gone, so that waiting programs start no new worker.
         await asyncio.gather(*(seat.clear() for seat in self._seats))
 
     def stats(self) -> PoolStats:
@@ -152,6 +153,7 @@ class Pool:
             self._programs += 1
             if not worker.broken:
                 self._backoff.succeeded()
+            # Closing the pool breaks workers too, which is no loss.
             elif self._start is not None:
                 self._lose()
 
