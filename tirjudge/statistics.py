@@ -107,6 +107,7 @@ class Proportion:
         if _too_few(self.clusters):
             return math.nan, math.nan
         z = quantile(self.clusters)
+        # Rounding may put a rate a little above 1, which `wilson_interval` refuses.
         return wilson_interval(min(1.0, self.rate) * self.effective, self.effective, z)
 
     @property
@@ -249,6 +250,7 @@ class SectionMean:
         found = np.zeros(size)
         for share, part in zip(self.shares, self.parts, strict=True):
             rows = len(part.credits)
+            # Bessel's correction, of each section by itself, since sections are drawn apart.
             found += share * part.influence(size) * math.sqrt(rows / max(1, rows - 1))
         return found
 
@@ -273,6 +275,7 @@ class SectionMean:
             alone = float(found @ found)
             together, count = clustered_variance(found, clusters)
             z = quantile(count)
+            # The smoothed variance grows as much as clusters raise the variance that is not smoothed.
             variance *= together / alone if alone else 1.0
         if self.fault or not variance or _too_few(None if clusters is None else count):
             return math.nan, math.nan

@@ -412,6 +412,7 @@ def points(rows: Sequence[CalibratedRow]) -> list[Point]:
     order = np.argsort(-confidence, kind="stable")
     values, total = confidence[order], np.cumsum(wrong[order])
     ends = np.flatnonzero(np.append(np.diff(values) != 0, True)[: len(values)])
+    # Intervals by cluster need the kept rows themselves; without clusters running sums are enough.
     if clusters_of(rows) is not None:
         return [point(rows, float(values[end])) for end in ends]
     return [
@@ -471,6 +472,7 @@ def chosen_and_verified(rows: Sequence[CalibratedRow], target: float, *, seed: i
         target=target,
         chosen=chosen,
         verified=None if chosen is None else point(second, chosen.threshold),
+        # Too few clusters have nan as their interval, and nan compares as false with everything.
         lowest=min(known, key=lambda one: (math.isnan(one.risk.interval[1]), one.risk.interval[1])),
     )
 

@@ -51,6 +51,7 @@ def judges_agreement(runs: Sequence[Iterable[JudgedRow]]) -> JudgesAgreement | N
             if (
                 verdict != NO_VERDICT
                 and row.candidates > 1
+                # A row that an earlier run has not decided cannot be compared any more.
                 and (number == 0 or len(found.get(key, ())) == number)
             ):
                 found.setdefault(key, []).append(verdict)

@@ -70,6 +70,7 @@ class UnitsBuilder:
         self._values.extend(values)
         if len(self._values) != len(values) * (place + 1):
             raise ValueError(f"unit {str(id)!r} has {len(values)} measures, other units have more or fewer")
+        # A run without clusters needs no array; the first cluster makes up for the rows before it.
         if cluster or self._clusters:
             self._clusters.extend([0] * (place - len(self._clusters)))
             self._clusters.append(cluster_digest(cluster))
@@ -336,6 +337,7 @@ def compare(
     else:
         drawn = [
             _bootstrap(protocol, [units], drawn_names, stream, resamples)[0]
+            # Streams of one seed would draw the same places in both runs, which have no pairs.
             for units, stream in zip((one, other), np.random.SeedSequence(seed).spawn(2), strict=True)
         ]
     tested = paired and protocol.card.intervals and not one.names

@@ -43,6 +43,7 @@ class CompletionStore:
             self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
             # In this mode a reader does not block a writer of another process.
             self._database.execute("PRAGMA journal_mode=WAL")
+            # A power cut may lose the last completions, which are generated again; the file stays intact.
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute(
                 "CREATE TABLE IF NOT EXISTS completions (key BLOB PRIMARY KEY, completion TEXT) WITHOUT ROWID"

@@ -310,6 +310,7 @@ class VllmGenerator:
             max_tokens=max(1, min(sampling.max_tokens, self._max_context - len(context.ids))),
             stop=list(context.prompt.stop),
             stop_token_ids=sorted(self.encoder.end_of_turn),
+            # With 0 vLLM returns the logprob of the sampled token alone, and with None it returns none.
             logprobs=0,
             # vLLM finds a stop string that is a special token only if the text shows special tokens.
             skip_special_tokens=False,

@@ -104,13 +104,16 @@ def open_shared(shared: bytes) -> tuple[Any, Any]:
     return torch.frombuffer(memory, dtype=getattr(torch, dtype), count=math.prod(shape)).view(shape), memory
 
 
+# Every sync asks for it again, and one thread is enough.
 @cache
 def _watch(process: int) -> None:
+    # A pidfd stays with this process, whose number may be given to another one later.
     Thread(target=_end_after, args=(os.pidfd_open(process),), daemon=True).start()
 
 
 def _end_after(watched: int) -> None:
     select([watched], [], [])
+    # SystemExit would end only this thread.
     os._exit(1)
 
 

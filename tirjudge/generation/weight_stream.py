@@ -39,6 +39,7 @@ class Peer:
 
     def __init__(self, connection: socket.socket, name: str) -> None:
         """`name` is what messages call the other side."""
+        # TCP would otherwise delay the short message before each tensor until the last one is confirmed.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection, self._stream = connection, connection.makefile("rb")
         self.name = f"the {name} at {connection.getpeername()[0]}"
@@ -85,6 +86,7 @@ class Peer:
         events = select.poll()
         events.register(self._connection, select.POLLIN)
         try:
+            # A closed connection is readable and has no bytes. Bytes that are peeked at stay for `hear`.
             ended = bool(events.poll(0)) and not self._connection.recv(1, socket.MSG_PEEK)
         except OSError as error:
             raise self._ended(error) from None
@@ -172,6 +174,7 @@ class WeightSender:
         peer = Peer(connection, "worker")
         with suppress(OSError, ValueError):
             answer = peer.hear()
+            # Every wrong token takes the same time, since any machine of the network may connect and try.
             if secrets.compare_digest(str(answer.get("token")), self.token):
                 connection.settimeout(PATIENCE)
                 self._open.callback(peer.close)
@@ -304,4 +307,5 @@ def _store(host: str, port: int = 0) -> Any:
     import torch.distributed as dist
 
     store: Any = dist.TCPStore  # type: ignore[attr-defined]
+    # The workers are told the port of a store that runs, so its start must not wait for them.
     return store(host, port, None, not port, timedelta(seconds=FORMING), wait_for_workers=False)

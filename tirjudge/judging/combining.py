@@ -96,6 +96,7 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
         best = (
             highest(scores, 2)
             if _alone(first)
+            # If no sample chose a single candidate, all verdicts are ties, and the first one stands.
             else _most_chosen(samples, shares) or next((one.best for one in seen), ())
         )
     # Models of a jury have each numbered their samples from 0.

@@ -318,6 +318,7 @@ class JudgeEngine:
         if note.formats and not trained:
             logger.warning("%s was trained for %s, not for %s", model, ", ".join(note.formats), format)
         if not options.tools:
+            # --no-tools holds in every domain, also where the training had tools.
             trained.pop("tools_by_domain", None)
         # An option of the run that was left at its default gives way to that of the training.
         asked = {key: value for key, value in taken.items() if key in trained and self._differs(key)}
@@ -381,6 +382,7 @@ class JudgeEngine:
         cached = None
         if options.cache:
             # Equal names with other weights must not share completions.
+            # A jury's digest is about all of its models, and each model needs a digest of its own.
             given = None if self.options.jury else self._weights
             identity = options.model_identity(local_weights(options) if given is None else given)
             metered = cached = CachedGenerator(metered, CompletionStore(cache_file()), identity)
@@ -395,6 +397,7 @@ class JudgeEngine:
                 logger.warning("%s was trained with further tools: give %s", model.name, asked)
             if model.endpoint is None or self.options.note_of:
                 continue
+            # A server may call a model by any name; vLLM's list has the folder or hub id behind it as `root`.
             for name in (model.name, str((await model.endpoint.card()).get("root") or "")):
                 if name and read_note(name, download=False).model_fields_set:
                     logger.warning(

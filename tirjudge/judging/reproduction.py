@@ -171,6 +171,7 @@ def _programs(row: RecordedRow) -> Iterator[RecordedProgram]:
             if program.status not in ("refused", Status.SANDBOX_FAILED):
                 shown = outputs[number] if number < len(outputs) else None
                 if program.tool == RUN_TESTS.name:
+                    # A recorded call has no variables; run_tests finds responses in the order of the view.
                     program = program.model_copy(update={"bindings": {"responses": view.order}})
                 yield RecordedProgram(row, view.view, view.sample, number + 1, program, shown)
 

@@ -275,6 +275,7 @@ class _Reader:
     def _tensor(self) -> tuple[str, tuple[tuple[int, ...], int, int]]:
         name = self._string()
         (dimensions,) = self._numbers("I")
+        # GGUF writes the fastest dimension first.
         shape = self._numbers(f"{dimensions}Q")[::-1]
         kind, offset = self._numbers("IQ")
         return name, (shape, kind, offset)

@@ -170,6 +170,7 @@ def _write_bfloat16(file: Path, shapes: Mapping[str, tuple[int, ...]], tensors: 
         start, end = end, end + 2 * math.prod(shape)
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": (start, end)}
     text = json.dumps(header).encode()
+    # Spaces may end the header of safetensors; with them the data begins at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     with file.open("wb") as stream:
         stream.write(len(text).to_bytes(8, "little") + text)

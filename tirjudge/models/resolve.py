@@ -158,6 +158,7 @@ def hub_folder(repository: str, say: Callable[[str], None] | None) -> str:
     return folder
 
 
+# No *.bin: such weights are pickled, and reading them may run code.
 _MODEL_FILES = ("*.json", "*.jinja", "*.model", "*.safetensors", "*.txt")
 
 

@@ -86,6 +86,7 @@ def read_trajectory(record: Mapping[str, Any]) -> Trajectory:
     """
     segments = _SEGMENTS.validate_python(record["segments"])
     answered = [segment.call_id for segment in segments if segment.by is By.SANDBOX]
+    # Only the last programs of a dialogue can lack an output that was shown.
     unanswered = [None] * (len(record["programs"]) - len(answered))
     return Trajectory(
         view=View(record["view"], tuple(record["order"])),

@@ -72,6 +72,7 @@ class Dialogue:
             self._result(None)
         models = [event for event in self.events if event["event"] == "model"]
         if models:
+            # Result files count tokens by view and not by turn, so the last turn has those of the whole view.
             models[-1]["output"]["usage"] = usage
             models[-1]["output"]["time"] = models[-1]["working_time"] = seconds
         self._add({"event": "span_end", "id": span})

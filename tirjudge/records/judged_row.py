@@ -336,6 +336,7 @@ def read_result_rows(path: Path) -> Iterator[tuple[RecordedRow, Mapping[str, Any
 
     Raises OSError for a missing file, and ValueError, with file and line, for another kind of file.
     """
+    # Raises OSError for a missing file, which `read_lines` takes for an empty one.
     path.stat()
     for number, fields in enumerate(read_lines(path), 1):
         yield read_result_row(fields, f"{path}:{number}"), fields

@@ -31,6 +31,7 @@ async def as_finished(
     try:
         while True:
             if arriving is None and not exhausted and len(running) < concurrency:
+                # A task, so that results are yielded while a slow source is waited for.
                 arriving = asyncio.create_task(_next(source))
             waiting: set[asyncio.Task[Any]] = {*running, *([arriving] if arriving else [])}
             if not waiting:

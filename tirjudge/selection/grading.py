@@ -214,6 +214,7 @@ def _case(value: Any, function: str) -> Case:
     given, output = _text(value.get("input"), "input"), _text(value.get("output"), "output")
     if value["testtype"] == "stdin":
         return Case(stdin=given, expected=output)
+    # LiveCodeBench writes the arguments of a call as JSON, one on each line.
     arguments = ", ".join(repr(json.loads(line)) for line in given.split("\n"))
     called = f"(Solution().{function} if 'Solution' in globals() else {function})({arguments})"
     return Case(call=called, expected=json.loads(output))

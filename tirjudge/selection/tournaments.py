@@ -243,6 +243,7 @@ class Swiss:
             lowest = next(member for member in reversed(ranked) if frozenset((member, size)) not in met)
             ranked.remove(lowest)
             pairs.append((lowest, size))
+            # Below every score, so that an exchange of pairs gives the bye to a member with few wins.
             scores.append(-1.0)
         _pair(ranked, scores, met, pairs)
         return tuple(pair for pair in pairs if size not in pair)

@@ -26,6 +26,7 @@ class JudgeReward:
     never invented.
     """
 
+    # TRL names the metrics of a reward by its `__name__`, which an object would lack.
     __name__ = "judge"
 
     def __init__(self, url: str, *, token: str | None = None) -> None:

@@ -83,6 +83,7 @@ async def compute_group_score(
             "prompt": _prompt(data_source, extra_info, prompt_key),
             "completion": solution_str,
             "size": group_size,
+            # Drawn once for all attempts of the client, so that the server knows a repeated request.
             "member": uuid4().hex,
             "group": "" if group_key is None else str(info.get(group_key, "")),
             "reference": info.get(reference_key) if reference_key else None,

@@ -35,6 +35,7 @@ class JsonLines:
         self.path, self._replace = path, replace
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
+            # The lock comes first: a torn last line may be one that another process is writing.
             lock(self._descriptor, path)
             self._end = 0 if replace else _intact_length(self._descriptor)
             if not replace:
@@ -131,6 +132,7 @@ def finite(value: Any) -> Any:
 def lock(descriptor: int, path: Path) -> None:
     """Lock an open file until it is closed. Raises Locked if another process has it."""
     try:
+        # The kernel frees this lock when the process ends, also after `kill -9`.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise Locked(f"{path} is being written by another process") from None
@@ -140,6 +142,7 @@ def _intact_length(descriptor: int) -> int:
     """Return the bytes up to the end of the last line that is complete and valid JSON."""
     end = _line_end(descriptor, os.fstat(descriptor).st_size)
     while end:
+        # A crash may leave zeros or half a row in front of a line break, hence the parsing.
         start = _line_end(descriptor, end - 1)
         try:
             json.loads(os.pread(descriptor, end - start, start))

@@ -54,6 +54,7 @@ class ResultFile:
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path = path
+        # Looked up before the file is opened, which creates it.
         self._fresh = not (path.exists() and path.stat().st_size)
         self._settings = settings
         self._replaces = overwrite and not self._fresh
@@ -84,8 +85,10 @@ class ResultFile:
     def append(self, row: Mapping[str, Any]) -> None:
         """Append a judged row (with its `id` and `digest`); it is on the disk when this returns."""
         if self._replaces:
+            # In this order: a kill in between leaves no rows, and never the old rows under the new settings.
             self._lines.append()
             self._write_settings()
+            # The first failure of this run has already replaced the failures of the earlier one.
             if self._failure_lines is None:
                 self.failures_path.unlink(missing_ok=True)
             self._replaces = False

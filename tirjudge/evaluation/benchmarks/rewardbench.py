@@ -133,6 +133,7 @@ class RewardBench:
                 )
                 parts += sections[section].parts
                 shares += sections[section].shares
+        # The weights of each section add up to 1, so that all sections weigh the same.
         return {"mean of sections": SectionMean(parts, shares), **sections}
 
 

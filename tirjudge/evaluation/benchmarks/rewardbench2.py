@@ -17,6 +17,7 @@ def _read(row: PublishedRow) -> Iterator[Fields]:
     chosen, rejected, subset = row.several("chosen"), row.several("rejected"), row.need("subset")
     name = str(row.need("id"))
     fields = {
+        # The protocol of Ties finds the two rows of a prompt by their plain ids, ref:K and tied:K.
         "id": name if subset == "Ties" else f"{subset}/{name}",
         "prompt": row.need("prompt"),
         "responses": [*chosen, *rejected],

@@ -162,6 +162,7 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
     won = won[:, [numbers[name] for name in order]]
     if not moved and len(together) == 1:
         units.counts[ONE_PLACE] = int((units.values[:, 1] > 0).sum())
+        # Here the place of a response is its source, so the three measures of places say nothing.
         units = replace(units, values=units.values * [0, 0, 0, 1, 1, 1, 1])
     return replace(units, values=np.hstack([won, units.values]), names=tuple(order))
 

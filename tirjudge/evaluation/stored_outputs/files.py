@@ -124,6 +124,7 @@ def _object(path: Path, name: str) -> Mapping[str, Any] | None:
     """Return the content of a file that is one JSON object over several lines; None for other files."""
     with open_file(path, name) as file:
         first = file.readline(LONGEST_LINE).strip()
+        # A row of JSON lines is complete in the first line, and an object over several lines is not.
         if not first.startswith(b"{") or first.endswith(b"}"):
             return None
         try:
@@ -189,6 +190,7 @@ class LabelFile:
 
     def check_length(self, rows: int, run: str) -> None:
         """Raise ValueError if labels that were joined by position are more or fewer than the run's rows."""
+        # Empty and not None: labels were looked up, and by position.
         if self._by_key == {} and rows != len(self._rows):
             raise ValueError(
                 f"{self.name} has {len(self._rows)} labels and {run} has {rows} rows: without a column to "

@@ -375,6 +375,7 @@ class Episodes:
         programs = [program for view in views for program in view["programs"]]
         yield JudgedRow(
             id=default_id,
+            # A line is one sample, whatever its number in the group is.
             votes=recorded_votes([{**view, "sample": 0} for view in views]),
             candidates=candidates_shown(views),
             label=row["label"],

@@ -146,6 +146,7 @@ class JsonEndpoint:
         self._client = httpx.AsyncClient(
             headers=_headers(self._key, azure="api-version" in self._query),
             timeout=httpx.Timeout(None, connect=LONGEST_CONNECT),
+            # The semaphore limits the connections: waiting for one in httpx would take time of the attempt.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
         )
 
@@ -221,6 +222,7 @@ class JsonEndpoint:
         message, code = _complaint(response)
         message = self._line(message)
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
+        # OpenAI answers 429 for a spent quota too, and no pause restores it.
         quota_spent = code == "insufficient_quota"
         if (status in TRANSIENT or status >= 500) and not quota_spent:
             pause = _retry_after(response.headers.get("retry-after", ""))

@@ -164,6 +164,7 @@ class OpenAIGenerator:
 
     async def card(self) -> Mapping[str, Any]:
         """Return what the endpoint's list of models says about this model; empty if it lists none."""
+        # Rows that start together would otherwise each ask for the list.
         async with self._listing:
             if self._card is None:
                 listed = await self._endpoint.get("models")
@@ -243,6 +244,7 @@ class OpenAIGenerator:
         body["messages"] = alternating(context, self.encoder.control_tokens if self.encoder else frozenset())
         if prompt.tools:
             body["tools"] = list(offered(prompt.tools))
+        # After all others: a user may replace the neutral sampling.
         body |= self._fields
         if self._enable_thinking is not None:
             template = self._fields.get("chat_template_kwargs", {})
@@ -281,6 +283,7 @@ class OpenAIGenerator:
         except Refused as refusal:
             if refusal.status not in (400, 422) or refusal.context_full or not self._adapts(refusal, sent):
                 raise
+            # The recursion ends: each adaptation changes a field for good, and few fields can change.
             return await self._ask(path, body, answer)
 
     def _adapts(self, refusal: Refused, sent: Mapping[str, Any]) -> bool:
@@ -369,6 +372,7 @@ def alternating(context: Context, tokens: frozenset[str] = frozenset()) -> list[
 def _turns(context: Context) -> list[ChatTurn]:
     turns = [_turn(message.role, message.content) for message in context.prompt.messages]
     text = context.prompt.prefill
+    # Chat APIs refuse a call without a tool message that answers it.
     answered = {segment.call_id for segment in context.segments if segment.by is By.SANDBOX}
     for segment in context.segments:
         if segment.by is By.MODEL:
@@ -546,6 +550,7 @@ def restored(before: str, text: str, finish: Finish, stops: tuple[str, ...], met
     if finish is Finish.LENGTH:
         return text, finish
     cut = met if met in stops else _closing(before + text, stops)
+    # Some endpoints leave the stop string in the text.
     text = text.removesuffix(cut) + cut
     return text, Finish.STOP if stops and text.endswith(stops) else finish
 

@@ -56,10 +56,12 @@ def grouped(model: Any) -> Iterator[None]:
 
     config = model.config.get_text_config()
     replaceable = model._supports_sdpa and model._supports_attention_backend
+    # `grouped_attention` does not cap the scores, which some models need.
     if model.device.type != "cpu" or not replaceable or getattr(config, "attn_logit_softcapping", None):
         yield
         return
     AttentionInterface.register(NAME, grouped_attention)
+    # `grouped_attention` adds the mask to the scores, so it needs the mask of eager attention.
     AttentionMaskInterface.register(NAME, eager_mask)
     own, config._attn_implementation = config._attn_implementation, NAME
     try:

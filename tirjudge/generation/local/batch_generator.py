@@ -53,6 +53,7 @@ class Row:
     def accept(self, token: int, logprob: float, ends: frozenset[int]) -> None:
         self.ids.append(token)
         self.logprobs.append(logprob)
+        # In this order: the token that ends a turn or a stop string may also be the last one that fits.
         if token in ends:
             self.finish = Finish.END
         elif self.stops.completed(self.ids, self.start):
@@ -158,6 +159,7 @@ class BatchGenerator:
         if self._driver is None or self._driver.done():
             self._driver = asyncio.create_task(self._drive())
         try:
+            # Only the driver settles a row: a cancelled caller waits until the row has left the batch.
             await asyncio.shield(future)
         except asyncio.CancelledError:
             row.cancelled = True
@@ -225,6 +227,7 @@ class BatchGenerator:
                 while self._decoder.busy:
                     steps = loop.run_in_executor(self._thread, self._advance)
                     try:
+                        # The thread cannot be interrupted: its next step sees that rows are cancelled.
                         await asyncio.shield(steps)
                     except asyncio.CancelledError:
                         self._cancel_all()

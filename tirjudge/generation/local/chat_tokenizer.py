@@ -35,6 +35,7 @@ class ChatTokenizer:
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
         environment.globals.update(raise_exception=_refuse, strftime_now=_now)
+        # Jinja's own filter escapes characters for HTML, and transformers replaces it too.
         environment.filters["tojson"] = _to_json
         self._template = environment.from_string(self.chat_template or "")
 

@@ -68,6 +68,7 @@ class Decoder(RowDecoder):
 
     def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
         gone = []
+        # From the last slot on, so that a row that moves into a free slot has been looked at already.
         for slot in reversed(range(len(self._rows))):
             row = self._rows[slot]
             if not leaves(row):
@@ -152,6 +153,7 @@ class Decoder(RowDecoder):
         device = self._model.device
         ids = torch.tensor([fed + [0] * (columns - len(fed)) for fed in tokens], device=device)
         starts = torch.tensor([[row.fed] for row in rows], device=device)
+        # Only padding can lie beyond the last position that the model knows.
         positions = (starts + torch.arange(columns, device=device)).clamp_(max=self._max_context - 1)
         self._cache.open(first, positions, length)
         hidden = torch.arange(length, device=device) > positions[:, None, :, None]

@@ -58,6 +58,7 @@ class PaddedLayer:
         return seen[0], seen[1]
 
     def get_seq_length(self) -> int:
+        # Rows differ in length, and every pass brings its own positions and mask.
         return 0
 
 
@@ -82,6 +83,7 @@ class PaddedCache:
     def reserve(self, slots: int, length: int) -> None:
         """Make room for `slots` rows of `length` positions, and keep what is stored in these positions."""
         rounded = -(-length // GRAIN) * GRAIN
+        # Slots also shrink after the longest row has left, because decoding reads the whole of each slot.
         if slots <= self._slots and rounded <= self._length < rounded + 2 * GRAIN:
             return
         if slots > self._slots:

@@ -70,6 +70,7 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
         }
         factors = _low_rank(Path(folder)) if adapter else {}
         fresh.mkdir()
+        # Compression would round the norms and the adapter's factors to float16.
         openvino.save_model(llama(config, weights, factors), fresh / GRAPH, compress_to_fp16=False)
         source = {"file": str(folder), "sha256": sha256, "architecture": "llama"}
         (fresh / SOURCE_FILE).write_text(json.dumps(source, indent=2) + "\n")
@@ -157,6 +158,7 @@ def _units(rows: Array) -> tuple[Array, Array, Array]:
         fits = np.abs(least + scale * units - groups).max(-1, keepdims=True) <= close
         scales = scale if levels == 255 else np.where(fits, scale, scales)
     units = np.rint((groups - least) / np.maximum(scales, _SMALLEST)).clip(0, 255)
+    # Of all offsets, the mean of what is left has the smallest squared error.
     least = (groups - scales * units).mean(-1)
     return units.astype(np.uint8), scales, least
 

@@ -104,6 +104,7 @@ class ProcessesGenerator:
             for number in range(processes):
                 rows = max_rows // processes + (number < max_rows % processes)
                 self._workers.append(_Worker(number, processes, path, {"max_rows": rows, **options}))
+            # The tokenizer is read while the workers load the model.
             self.encoder = self._encoder(options.get("enable_thinking"))
             self._wait_until_loaded()
         except BaseException:
@@ -151,6 +152,7 @@ class _Worker:
         # Not `multiprocessing`: it imports the caller's main script again, which would start a second judge
         # in every script without an `if __name__ == "__main__"`.
         self._process = subprocess.Popen(
+            # With -P no file of the current folder takes the place of a module.
             [sys.executable, "-P", "-m", __spec__.name, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
