@@ -50,6 +50,7 @@ def score_learned_tokens(
     @wraps(replaced)
     def forward(self: Any, *args: Any, fused_lm_head: bool = False, labels: Any = None, **kwargs: Any) -> Any:
         ids, attention = kwargs.get("input_ids"), kwargs.get("attention_mask")
+        # A mixture of experts may want a loss of its router, which only TRL's forward pass computes.
         routed = kwargs.get("output_router_logits") or getattr(config, "output_router_logits", False)
         if not fused_lm_head or args or routed or ids is None or attention is None or labels is None:
             return replaced(*args, fused_lm_head=fused_lm_head, labels=labels, **kwargs)

@@ -127,6 +127,7 @@ def measure(
     """
     rows = None if folder is None else SharedRows(folder, file, processes)
     # Stored by index, since answers arrive out of order.
+    # Read once for all processes, which must divide the same tasks among them.
     stored = [] if rows is None else processes.first(lambda: list(rows.read()))
     answers = {row.pop("index"): Answer(**row) for row in stored}
     left = [(index, task) for index, task in enumerate(tasks) if index not in answers]
@@ -272,6 +273,7 @@ class Validation:
 
         Every one of several processes makes this call.
         """
+        # Step 0 has the weights of the start, which are no candidate of the selection.
         if not step or (step % self._every and not last) or step in self._correct or not self._tasks:
             return
         mine = self._processes.share(list(enumerate(self._tasks)))
@@ -296,6 +298,7 @@ class Validation:
         folder = self._run.path / SNAPSHOTS / f"step-{step}"
         partial = folder.with_name(f"partial-{step}")
         self._processes.first(lambda: shutil.rmtree(partial, ignore_errors=True))
+        # Written beside its place and then renamed: a folder `step-N` is always a whole snapshot.
         self._save(partial, model)
         self._processes.first(lambda: _replace(partial, folder))
 

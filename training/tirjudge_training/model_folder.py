@@ -95,6 +95,7 @@ def load_trainable(
     if base is None:
         return model
     if lora is None or lora.merge:
+        # A process without weights has none to merge: it is sent the merged ones.
         return model if sent else merged(model, Path(start))
     from peft import PeftModel
 
@@ -227,6 +228,7 @@ def base_of(folder: Path) -> str | None:
 def _base_model(name: str | Path, dtype: Dtype, attention: Attention = "sdpa") -> Any:
     from transformers import AutoModelForCausalLM
 
+    # The other format of weights is pickle, which may run code when a file is loaded.
     return AutoModelForCausalLM.from_pretrained(
         resolve_model(str(name)), dtype=dtype, attn_implementation=attention, use_safetensors=True
     )

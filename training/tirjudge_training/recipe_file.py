@@ -109,6 +109,7 @@ def _arms(
         if name and not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]*", name):
             raise BadRecipe(f"{where!r}: an arm is named like its folder: use letters, digits, - and _ only")
         try:
+            # A copy for every arm, because `_merged` changes its first argument.
             yield name, kind.model_validate(_merged(deepcopy(values), over))
         except ValidationError as error:
             raise BadRecipe(f"{where}: {_first(error, kind)}") from None
@@ -140,6 +141,7 @@ def _sets(values: Any, key: str) -> bool:
 def _read(path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
     """Return the values of a file, merged over those of the recipe that it extends."""
     if not path.is_file():
+        # Without a cutoff there always is a nearest name, which the message needs.
         near = difflib.get_close_matches(str(path), list(shipped(home)), n=1, cutoff=0.0)
         raise BadRecipe(
             f"no recipe {str(path)!r}: neither a file nor a name that --list prints; "

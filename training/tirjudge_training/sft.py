@@ -140,6 +140,7 @@ def train_sft(
             args=_arguments(config, run.path / CHECKPOINTS, seed, processes.world),
             train_dataset=_dataset(ordered(samples, config, seed, processes.world)),
             processing_class=load_tokenizer(start),
+            # A model that begins with an adapter goes on with it: a second adapter would be put on top of it.
             peft_config=lora.adapter() if lora and not adapted else None,
             callbacks=[
                 _watch(run, say, processes),
@@ -148,6 +149,7 @@ def train_sft(
         )
     trainer.remove_callback(PrinterCallback)  # `say` reports the progress instead
     name_base(trainer.model, start)
+    # Only now, because building the trainer replaces the model's forward pass by TRL's.
     score_learned_tokens(network(trainer.model))
     record_machine(run, say, model)
     with interruption:
@@ -177,6 +179,8 @@ def in_batches(samples: Sequence[Sample], size: int, seed: int) -> list[Sample]:
 
 def ordered(samples: Sequence[Sample], config: SftConfig, seed: int, processes: int) -> list[Sample]:
     """Return the samples in the order of training, in which accelerate gives micro-batches to `processes`."""
+    # By the micro-batch of the recipe and not of so many processes, so that every optimizer step has the same
+    # samples for any number of processes.
     order = in_batches(samples, config.micro_batch, seed)
     if processes == 1:
         return order

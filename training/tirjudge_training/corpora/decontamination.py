@@ -25,6 +25,7 @@ from tirjudge_training.corpora.output import Progress
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 """A run of letters and digits; each Chinese or Japanese character is a word, since they write no blanks."""
+# An odd number, whose powers are invertible modulo 2**64: no word's hash loses bits by its place in a run.
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _KNOWN_WORDS = 1 << 20
 """The most word hashes that are cached in memory."""

@@ -97,6 +97,7 @@ class RowData:
             else list(self._read(config.heldout if isinstance(config.heldout, Path) else None))
         )
         reported = {self._split_seed(row) for row in self._heldout}
+        # In the order of a hash, so that the first tasks, which a validation takes, are a random choice.
         self._validation = sorted(
             filter(self._of_families, choosing),
             key=self._split_seed,
@@ -122,6 +123,7 @@ class RowData:
         """Rows per judge whose prompt is longer than `max_prompt_tokens` and that are therefore left out."""
         if tokens is not None and config.max_prompt_tokens is not None:
             left = list(self._short_enough(left, tokens, config.max_prompt_tokens))
+        # Rows whose weight leaves them out are not set apart either.
         self._reserved, left = self._set_apart([row for row in left if self._copies(row.task)])
         self._train = [row for row in left for _ in range(self._copies(row.task))]
         if not self._train:
@@ -147,6 +149,7 @@ class RowData:
             shuffled = (self._train[place] for place in self._order(seed, number))
             return [one for one in shuffled if chosen is None or one.task.id in chosen]
 
+        # Every pass has the same rows in another order, so that the first one has the length of all.
         per_pass = len(order(0))
 
         def row(position: int) -> FormattedTask:

@@ -157,6 +157,7 @@ class TrajectoryFilter:
         right = self._right.get((formatted.format, formatted.task.id, view.name), [])
 
         def cost(trajectory: Trajectory) -> tuple[int, int, int]:
+            # In characters, since a converted dialogue has no token ids.
             length, calls = len(written(trajectory)), len(trajectory.calls)
             costs = (length, calls) if self._config.keep == "shortest" else (calls, length)
             return (*costs, trajectory.sample)  # the sample number makes the order unique

@@ -133,6 +133,7 @@ class TeacherDialogues:
 
         async with aclosing(as_finished(works(), self._config.concurrency)) as dialogues:
             async for task, trajectory in dialogues:
+                # Of failed dialogues too: their earlier turns were paid for, and count towards the cap.
                 self.usage += trajectory.usage
                 if trajectory.stop in DOWN:
                     self._fail(task, trajectory)

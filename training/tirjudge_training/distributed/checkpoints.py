@@ -52,6 +52,7 @@ def drop_old(folder: Path, keep: int) -> None:
     for checkpoint in folder.glob("checkpoint-*"):
         # Incomplete ones were left by a kill, which may have interrupted this very deletion.
         if kept and step_of(checkpoint) < step_of(kept[-1]) and checkpoint not in kept:
+            # The mark goes first: a kill in between must not leave a checkpoint that counts but lacks files.
             (checkpoint / MARK).unlink(missing_ok=True)
             shutil.rmtree(checkpoint)
     shutil.rmtree(folder / APART, ignore_errors=True)
@@ -196,6 +197,7 @@ class CheckpointWriter:
         if not self._groups:
             # The threads communicate while the trainer does: messages in its group would be mixed up.
             alone = not dist.is_initialized()
+            # One group for each state, because both are written at the same time by threads of their own.
             self._groups = [None if alone else dist.new_group(backend="gloo", timeout=PATIENCE) for _ in KEYS]
         for (name, key), group in zip(KEYS.items(), self._groups, strict=True):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -242,6 +244,7 @@ class ShardedCheckpoints(Trainer):
 
     def train(self, *args: Any, **options: Any) -> Any:
         result = super().train(*args, **options)
+        # The last checkpoint may still be under way, and a failure to write it must end the stage.
         self.checkpoint_writer.wait()
         return result
 
@@ -279,6 +282,7 @@ class ShardedCheckpoints(Trainer):
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
         weights = _read(checkpoint, WEIGHTS, _weights(self.model))
+        # Not strict, because the checkpoint of an adapter lacks the frozen weights.
         set_model_state_dict(self.model, weights, options=StateDictOptions(strict=False))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:

@@ -82,6 +82,7 @@ def sharded_reference(model: Any, accelerator: Any, prepare: Callable[[Any], Non
     del reference.forward  # TRL's, which calls the model that it was made for
     prepare(reference)
     plugin = accelerator.state.fsdp_plugin
+    # With it, accelerate would send the copy's weights, which do not exist yet; `_distribute` sends them.
     former, plugin.cpu_ram_efficient_loading = plugin.cpu_ram_efficient_loading, False
     try:
         reference = fsdp2_prepare_model(accelerator, reference)

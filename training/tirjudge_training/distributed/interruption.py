@@ -78,6 +78,7 @@ def checkpoint_callback(
             if state.global_step % unit or not any(processes.every(interruption.requested)):
                 return
             interruption.requested = True
+            # A checkpoint that the schedule asks for at this step belongs to the schedule.
             self.apart = not control.should_save
             control.should_save = control.should_log = control.should_training_stop = True
 
@@ -87,6 +88,7 @@ def checkpoint_callback(
             if not self.apart:
                 writer.then(lambda: _complete(folder / name, keep))
                 return
+            # The folder can be moved only when all shards are in it.
             writer.wait()
             apart = folder / checkpoints.APART
             if processes.rank == 0:

@@ -81,6 +81,7 @@ async def take_turns(
         left -= 1
         stirred.set()
 
+    # Apart from `part_done`: a piece ends after its parts, when it is scored, or before them, by an error.
     def piece_done(task: asyncio.Task[T]) -> None:
         stirred.set()
 
@@ -108,6 +109,7 @@ async def take_turns(
     finally:
         for task in running:
             task.cancel()
+        # Cancelled pieces still clean up, for which the caller must not yet have closed what they use.
         await asyncio.gather(*running, return_exceptions=True)
     own = clock() - began
     every = processes.every(_Share(results, ends, own))

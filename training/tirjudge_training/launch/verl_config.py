@@ -147,6 +147,7 @@ def verl_config(
                 "entropy_coeff": config.entropy_bonus,
                 "use_kl_loss": stage.reference,
                 "kl_loss_coef": config.beta,
+                # verl's name of the estimator (k3) that TRL computes too.
                 "kl_loss_type": "low_var_kl",
                 **_engine(machines, offloaded, tensor_parallel),
             },

@@ -194,6 +194,7 @@ def train(stage: Reinforcement, run: Run, command: Sequence[str], *, backend: Ba
     folder = (path / FOLDER).absolute()
     with RunFolder(path) as stage_folder:
         steps = _steps(folder)
+        # A command that was killed may have left a finished training whose result is not recorded yet.
         if steps < stage.config.steps:
             status = subprocess.run(command, check=False).returncode
             steps = _steps(folder)
@@ -215,6 +216,7 @@ def record(stage: Reinforcement, stage_folder: RunFolder, run: Run, *, backend: 
     step, checkpoint = saved
     model = stage_folder.path / MODEL
     kept = verl_snapshots.snapshot(folder, step)
+    # A validated last step was converted already, as a snapshot.
     if kept.is_dir():
         shutil.copytree(kept, model, dirs_exist_ok=True)
     else:
@@ -226,6 +228,7 @@ def record(stage: Reinforcement, stage_folder: RunFolder, run: Run, *, backend: 
         model_folder.adopt(made, start=run.model(stage.start), note=run.note)
     timed = {
         row["training/global_step"]: row.get("timing_s/step", 0.0)
+        # In the order of the resumptions, so that a repeated step counts once, with its last time.
         for path in sorted(folder.glob(f"*-{METRICS}"), key=lambda path: int(path.name.partition("-")[0]))
         for row in verl_snapshots.metrics(path)
         if "training/global_step" in row

@@ -36,6 +36,7 @@ def advantages(
     mean = math.fsum(scored) / len(scored)
     spread = math.fsum((reward - mean) ** 2 for reward in scored)
     # Rounding of the mean can leave a tiny spread between equal rewards, hence the second test.
+    # A group with a single scored rollout ends here too, so that n - 1 below is never 0.
     if spread == 0.0 or len(set(scored)) == 1:
         return [None if reward is None else 0.0 for reward in rewards]
     scale = 1.0 if sigma == "none" else math.sqrt(spread / (len(scored) - (sigma == "sample"))) + eta

@@ -123,6 +123,7 @@ class RlConfig(RolloutConfig):
             raise ValueError("off_policy needs importance_cap, which weights its samples: 2.0 is common")
         if self.off_policy and self.generator == "vllm" and self.vllm.get("enable_sleep_mode"):
             raise ValueError("off_policy samples while vLLM would sleep: set vllm.enable_sleep_mode = false")
+        # With one process, since a recipe does not say how many will be launched; the trainer asks again.
         self.shares(1)
         return self
 
@@ -154,6 +155,7 @@ class RlConfig(RolloutConfig):
                     f"groups * samples = {rows} is not a multiple of optimizer_steps * processes = "
                     f"{self.optimizer_steps} * {processes}"
                 )
+            # TRL gets the rows of an optimizer step as one micro-batch, which the trainer splits by tokens.
             return rows // (self.optimizer_steps * processes), self.optimizer_steps
         # A small batch on many processes may have fewer rows per step than a micro-batch holds.
         micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))

@@ -109,6 +109,7 @@ class MetricsLog:
 
     def _progress(self, row: dict[str, Any]) -> str:
         if self._began is None:
+            # The first row arrives when its step is over, so the clock is set back to the step's start.
             self._began = row["step"], time.perf_counter() - row["seconds/step"]
         # Steps of an earlier run are not counted: only this run's speed predicts the time left.
         first, began = self._began
@@ -333,6 +334,7 @@ def compared_rows(folder: Path) -> list[Row]:
     """
     import pyarrow.parquet as pq
 
+    # Only a few rows, because every batch of the stage pays for a forward pass over them.
     rows = pq.read_table(folder / shard_name(0), columns=["id", "view", "sample", *TOKENS]).to_pylist()
     groups = list(dict.fromkeys((row["id"], row["view"]) for row in rows))[:4]
     chosen = [row for row in rows if (row["id"], row["view"]) in groups and row["sample"] < 2]

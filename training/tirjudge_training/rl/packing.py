@@ -165,12 +165,14 @@ def packed_parts(inputs: dict[str, Any], budget: int, processes: Processes) -> I
     lengths = (inputs["prompt_mask"].sum(1) + completions).tolist()
     parts = [[counting[n] for n in pack] for pack in packs([lengths[row] for row in counting], budget)]
     every = processes.every([len(part) for part in parts])
+    # One part even if no row counts anywhere: the backward pass needs a loss that depends on the model.
     sizes = [max(1, *each) for each in zip_longest(*every, fillvalue=0)] or [1]
     for number, size in enumerate(sizes):
         rows = parts[number] if number < len(parts) else []
         chosen = torch.tensor(rows + [0] * (size - len(rows)), device=completions.device)
         longest = int(completions[rows].max()) if rows else 1
         part = cut(inputs, chosen, inputs["completion_mask"].shape[1], longest)
+        # Written in place, which is safe because indexing by a tensor of rows has made copies.
         part["tool_mask"][len(rows) :] = 0
         part["completion_mask"][len(rows) :, 1:] = 0
         yield part

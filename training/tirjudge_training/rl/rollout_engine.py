@@ -202,6 +202,7 @@ class Engine:
                 reward_questions = self._reward_questions
                 stack.callback(lambda: self.run(reward_questions.close()))
             self._threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tirjudge-ahead"))
+            # Registered last and so called first: the executor's exit would wait for the whole batch ahead.
             stack.callback(self._cancel_ahead)
             self._open = stack.pop_all()
         return self
@@ -229,6 +230,7 @@ class Engine:
             return await work
 
         future = self._threads.submit(self._runner.run, cancellable())
+        # Only a task that has started can be cancelled, and leaving the engine must be able to cancel it.
         began.wait()
         self._ahead = future, tasks[0]
         return future

@@ -78,6 +78,7 @@ class BatchSampler:
         """Return the batch of a step. The sampler gets the current weights, for this batch or the next."""
         found = None
         if self._ahead is not None:
+            # Before `refresh`: the weights must not change while rollouts are running.
             found, self._ahead = self._ahead.result(), None
             timer.end("rollout")
         self._engine.refresh()  # the weights have changed since the last batch
@@ -112,6 +113,7 @@ class BatchSampler:
         generation, place = decoded(text)
         if isinstance(self._source, RowStream):
             self._source.go_to(place)
+            # The record of this batch needs the place after it, and later batches move the source on.
             generation = replace(generation, stream=copy(self._source))
         self._ahead = Future()
         self._ahead.set_result(generation)
@@ -149,6 +151,7 @@ class BatchSampler:
         return GenerationBatch(
             step,
             batch,
+            # A copy, because the batch ahead moves the source on before this batch is recorded.
             stream=copy(source) if isinstance(source, RowStream) else None,
             staleness=step - weights,
             seconds={

@@ -62,5 +62,6 @@ def teaching_rows(folder: Path, config: ScreenConfig, seed: int) -> frozenset[st
             "start that is right more or less often"
         )
     known: Iterable[str] = (row["id"] for row in rows if always_right(row))
+    # `replay` is a share of mixed and known rows together, hence the division.
     replayed = round(len(mixed) * config.replay / (1 - config.replay))
     return frozenset([*mixed, *sorted(known, key=lambda id: derive_seed("replay", seed, id))[:replayed]])

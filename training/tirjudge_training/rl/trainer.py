@@ -149,6 +149,7 @@ class JudgeBatches(GRPOTrainer):
             # The weight multiplies each token's term of the objective, as its advantage does.
             advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
         output["advantages"] = advantages  # replaces TRL's, which count fillers and unscored rollouts
+        # Over the whole batch and not this process's rows, because it is the denominator in all processes.
         responses = sum(any(row.mask) for row in self._batch)
         output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
         # The maximum over all processes: each sees only its own rows.
@@ -156,6 +157,7 @@ class JudgeBatches(GRPOTrainer):
         self._timer.end("logprobs")
         self._batch_metrics = self.on_batch(replace(generation, sampler_gap=gap))
         self._timer.end("record")
+        # After `on_batch`, which writes the rollouts of the first batch, on which `kl_start` is measured.
         self._batch_metrics = {**self._batch_metrics, **self._divergence()}
         self._timer.end("logprobs")
         seed_shuffle(shuffle)  # TRL shuffles the output next
@@ -464,6 +466,7 @@ def build_trainer(
                 output_dir=output,
                 seed=seed,
                 project="tirjudge",
+                # The names of the run and of the stage: the last part of the path is the same in all runs.
                 run_name="/".join(Path(output).parts[-3:-1]),
                 # Without a beta TRL makes no reference; `JudgeBatches` then makes a sharded one.
                 beta=0.0 if processes.share_weights and not adapted else config.beta,
@@ -477,6 +480,7 @@ def build_trainer(
             ),
             reward_funcs=[lambda reward, **row: reward],  # the rewards come with the rollouts
         )
+    # It prints every log as a dict, and the metrics log already reports a line of progress per batch.
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -500,6 +504,7 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "learning_rate": config.learning_rate,
         "adam_beta1": config.adam_beta1,
         "max_grad_norm": config.max_grad_norm,
+        # One log per generation batch, because the metrics log makes one row of each log.
         "logging_steps": config.optimizer_steps,
         "save_steps": config.checkpoint_every * config.optimizer_steps,
         "ignore_data_skip": True,  # on resume there is no data to skip: the source knows the step

@@ -103,6 +103,7 @@ def train_rl(
             on_weights=(lambda step: validation(engine, trained, step, False)) if validation else None,
             processes=processes,
             writer=writer,
+            # A model that begins with an adapter goes on with it: a second adapter would be put on top of it.
             lora=None if trained is not model else lora,
         )
         # In this order: a checkpoint is complete only with the batch that was sampled ahead of it.
@@ -113,6 +114,7 @@ def train_rl(
             )
         )
         name_base(trainer.model, start)
+        # Only now, because building the trainer replaces the model's forward pass by TRL's.
         score_learned_tokens(
             model, temperature=config.temperature, differentiable_entropy=config.entropy_bonus > 0
         )
@@ -155,6 +157,7 @@ def _callback(metrics_log: MetricsLog, sampling: BatchSampler, unit: int) -> Any
             metrics_log.log(logs or {})
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            # At the planned last step the trainer stops and saves by itself.
             if sampling.ended and state.global_step % unit == 0 and not control.should_training_stop:
                 control.should_save = control.should_training_stop = True
 

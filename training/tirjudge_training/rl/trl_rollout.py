@@ -149,6 +149,8 @@ class JudgeRolloutFunc:
         Raises RuntimeError for a rollout that cannot be scored, since TRL has no way to leave one out.
         """
         accelerator = trainer.accelerator
+        # Positions are counted within a process: without its index, two processes with one prompt at the same
+        # position would sample the same rollout.
         seed = derive_seed(self._seed, trainer.state.global_step, accelerator.process_index)
         self._engine.refresh()  # the trainer has changed the weights since the last call
         rollout = self._engine.rollouts(seed)[self._format]

@@ -77,6 +77,7 @@ def _named(say: Say, arm: str) -> Say:
 def _copy_warm_up(arms: Mapping[str, Recipe], arm: str, folder: Path) -> None:
     """Copy the finished warm-up of an earlier arm with the same warm-up settings and seed."""
     own = folder / arm / WARM_UP
+    # The arm has begun or finished its own warm-up, which training resumes.
     if own.exists():
         return
     # The stage holds its whole configuration, so equal stages leave equal models.

@@ -133,6 +133,7 @@ def _check_gpus() -> None:
             f"there are {torch.cuda.device_count()} GPUs and one process: start one per GPU, `torchrun "
             "--nproc-per-node=N --no-python tirjudge train ...`, or choose one with CUDA_VISIBLE_DEVICES=0"
         )
+    # By default torch also says yes for GPUs that only emulate bfloat16.
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         raise BadRecipe(
             f"{torch.cuda.get_device_name()} does not support bfloat16: train on another GPU, or on the CPU "

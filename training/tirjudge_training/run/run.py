@@ -167,6 +167,7 @@ def table(pipeline: Pipeline, results: Mapping[str, Any]) -> str:
 
 def _say_gain(pipeline: Pipeline, folder: Path, say: Say) -> None:
     """Say whether the last measured model is right more often than the first, about the same tasks."""
+    # The names twice, so that a single measured model is both the first and the last one.
     first, *_, last = [*pipeline.models, *pipeline.models]
     before, after = (
         {row["index"]: row["correct"] for row in read_lines(folder / f"{HELDOUT}{name}" / ANSWERS)}
@@ -274,6 +275,7 @@ def _done(stage: Stage, run: Run, place: str) -> JsonObject:
     `place` is the number of the stage in words.
     """
     path, processes = run.path / stage.name, run.processes
+    # One answer for all: a process that skipped the stage would let the others wait for it for ever.
     if processes.first((path / DONE).exists):
         run.say(f"{stage.name}: done")
     else:

@@ -51,6 +51,7 @@ class Architecture:
     """True if the output layer shares its weights with the embedding."""
 
 
+# The first prefix that matches wins, so that longer prefixes come before shorter ones.
 KNOWN = {
     "smol": Architecture("llama", tied=True),
     "tirjudge-smol": Architecture("llama", tied=True),
@@ -96,11 +97,13 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "checkpoint_every": 1,
         },
         "sft": SMALL_SFT,
+        # Every byte is a token here, so that dialogues are longer than the recipe's limit allows for.
         "warmup": {"sft": recipe.warmup.sft.model_dump() | SMALL_SFT | {"max_tokens": 8192}},
         "demonstrations": {"rows": 4},
         "validation": {"n": 1, "every": 1},
         "heldout": {"n": 1, "max_tokens": 32},
     }
+    # Without a limit of prompts, for the same reason.
     changes["data"] = {"train": _rows(recipe, made / "rows.jsonl"), "max_prompt_tokens": None, "reserved": 0}
     if isinstance(recipe.data.validation, Path):
         changes["data"]["validation"] = 0.5

@@ -28,6 +28,7 @@ class Selection(Stage):
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         """Copy the snapshot of the best step, or the last weights if there are no validation tasks."""
         validated = list(read_lines(run.path / self.stage / VALIDATION))
+        # A killed selection may have left a part of a copy.
         shutil.rmtree(folder.path / MODEL, ignore_errors=True)
         if not validated:
             shutil.copytree(run.path / self.stage / MODEL, folder.path / MODEL)

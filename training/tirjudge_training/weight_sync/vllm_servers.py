@@ -157,6 +157,7 @@ def send_weights(
         with ThreadPoolExecutor(len(servers)) as pool:
             calls: list[Future[None]] = []
             try:
+                # At the one address by which all servers reach this machine, or at all if there are several.
                 with WeightSender(addresses.pop() if len(addresses) == 1 else "", device) as sender:
                     calls += [pool.submit(server.receive, sender) for server in servers]
                     sender.accept(workers, lambda: _raise_failed(calls))
@@ -367,6 +368,7 @@ class VllmServerPolicy:
             if failure is not None:
                 raise failure
 
+        # Raised by way of `first`, so that the other processes end too instead of waiting for ever.
         self._processes.first(report)
 
     def _load_all(self, folder: Path, name: str) -> None:
