@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tirjudge.generation.base import GeneratorFailed, Sampling, open_generator
 from tirjudge.generation.local import processes
 from tirjudge.generation.local.processes import ProcessesGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge_environments import Completion, Context, Message, Prompt
+from tirjudge_environments import By, Completion, Context, Message, Prompt, Segment
 
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
 
@@ -82,6 +83,20 @@ def test_several_processes_sample_what_one_process_samples(
         assert [turn.token_ids for turn in ours] == [turn.token_ids for turn in theirs]
         assert [turn.usage for turn in ours] == [turn.usage for turn in theirs]
         assert [turn.logprobs for turn in ours] == [pytest.approx(turn.logprobs, abs=1e-5) for turn in theirs]
+
+
+def test_a_worker_is_told_which_dialogues_have_begun(
+    two: ProcessesGenerator, loop: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batch serves them first, see `Row.resumes`."""
+    told = []
+    for worker in two._workers:
+        send = worker._connection.send
+        monkeypatch.setattr(worker._connection, "send", lambda m, send=send: (told.append(m[1]), send(m)))
+    begun = replace(context(1), segments=(Segment(by=By.MODEL, text="x"),) * 3)
+    for one in (context(0), begun):
+        loop.run(two.generate(one, sampling(0)))
+    assert [len(given.segments) for given in told] == [0, 1]
 
 
 def test_a_context_that_is_too_long_is_refused_as_in_one_process(

@@ -187,8 +187,8 @@ class _Worker:
         future: asyncio.Future[Completion] = self._loop.create_future()
         self._waiting[number] = future
         try:
-            # The worker needs no messages and no segments: the ids hold both.
-            bare = Context(Prompt(messages=(), stop=context.prompt.stop), ids=context.ids)
+            # The ids hold all texts; one segment says that the dialogue has begun, see `Row.resumes`.
+            bare = Context(Prompt(messages=(), stop=context.prompt.stop), context.segments[-1:], context.ids)
             self._connection.send((number, bare, sampling))
             return await future
         except OSError:
