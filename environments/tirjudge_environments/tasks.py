@@ -416,8 +416,12 @@ def _label_text(value: Any, labels: Mapping[str, str] | None) -> str:
 
 
 def _label(text: str, count: int) -> int | None:
-    if not text or _TIE.fullmatch(text):
+    if not text or text.lower() == "tie":
         return None
+    if _TIE.fullmatch(text):
+        names = text.upper().split("=")
+        if set(names) <= set(letters(count)) and len(set(names)) == len(names):
+            return None
     best = _best(text, count)
     if best is None:
         last = letter(count - 1)
@@ -465,7 +469,7 @@ def _best(text: str, count: int) -> int | None:
         return index if index < count else None
     names = re.split("[<>]+", text.upper()) if _RANKING.fullmatch(text) else [text.upper()]
     known = letters(count)
-    if any(name not in known for name in names):
+    if any(name not in known for name in names) or len(set(names)) < len(names):
         return None
     return known.index(names[-1 if "<" in text else 0])
 

@@ -105,6 +105,9 @@ def test_a_conversation_keeps_its_turns_and_the_text_of_its_parts() -> None:
         ({"prompt": "p", "response": "a", "id": ["x"]}, "id is a list, not a text"),
         ({"prompt": "p", "responses": ["a", "b"], "label": 2}, "label '2' is no index"),
         ({"prompt": "p", "responses": ["a", "b"], "label": "A>C"}, "label 'A>C' is no index"),
+        ({"prompt": "p", "responses": ["a", "b"], "label": "A>A"}, "label 'A>A' is no index"),
+        ({"prompt": "p", "responses": ["a", "b"], "label": "C=D"}, "label 'C=D' is no index"),
+        ({"prompt": "p", "responses": ["a", "b"], "label": "A=A"}, "label 'A=A' is no index"),
     ],
 )
 def test_a_bad_row_is_reported_in_one_line(row: dict[str, Any], reason: str) -> None:
