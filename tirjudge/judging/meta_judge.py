@@ -199,11 +199,11 @@ class RewardQuestions:
             return self._answers[question.key]
         # Rollouts that ask the same question at the same time share one request.
         if question.key not in self._in_flight:
-            self._in_flight[question.key] = asyncio.create_task(self._readable(question))
-        try:
-            return await self._in_flight[question.key]
-        finally:
-            self._in_flight.pop(question.key, None)
+            asked = asyncio.create_task(self._readable(question))
+            self._in_flight[question.key] = asked
+            asked.add_done_callback(lambda _: self._in_flight.pop(question.key))
+        # Shielded, since a rollout that is cancelled must not take the answer from the others.
+        return await asyncio.shield(self._in_flight[question.key])
 
     async def _readable(self, question: Question) -> str | None:
         text: str | None = None

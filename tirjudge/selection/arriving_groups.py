@@ -97,7 +97,9 @@ class ArrivingGroups:
             if gathering.waiting[member]:
                 return
             # It gave up before the group was full, so it is no member any more.
-            del gathering.members[member], self._places[group, member]
+            del gathering.members[member]
+            # Its place may have made room for newer ones.
+            self._places.pop((group, member), None)
             if not gathering.members and self._open.get(group) is gathering:
                 del self._open[group]
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,19 @@ async def test_equal_questions_are_asked_once(server: EndpointServer) -> None:
     }
     assert await reward_questions.answers([ask("b")]) == {"b": "answer to b"}
     assert len(server.asked) == 2
+    await reward_questions.close()
+
+
+async def test_a_cancelled_rollout_leaves_the_answer_to_the_others(server: EndpointServer) -> None:
+    server.script = lambda body: chat("answer")
+    reward_questions = RewardQuestions(endpoint(server))
+    first, second = (asyncio.create_task(reward_questions.answers([ask("a")])) for _ in range(2))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == {"a": "answer"}
+    assert first.cancelled()
+    assert len(server.asked) == 1
     await reward_questions.close()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tirjudge.selection import arriving_groups
 from tirjudge.selection.arriving_groups import ArrivingGroups, MembersMissing
 from tirjudge.selection.group_rewards import GroupRewards
 
@@ -46,6 +47,17 @@ async def test_a_member_that_hangs_up_before_the_group_is_complete_is_no_member(
     found = await asyncio.gather(join(meeting, judging, "yy"), join(meeting, judging, "zzz"))
     assert judging.groups == [("yy", "zzz")]
     assert [group.rewards[place] for group, place in found] == [2, 3]
+
+
+async def test_a_member_whose_place_made_room_for_others_may_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arriving_groups, "_MOST_PLACES", 2)
+    meeting, judging = ArrivingGroups(), Judging()
+    judging.go.set()
+    alone = asyncio.create_task(meeting.join("alone", "x", "x", size=2, seconds=0.05, judge=judging))
+    await asyncio.sleep(0)
+    await asyncio.gather(join(meeting, judging, "yy"), join(meeting, judging, "zzz"))
+    with pytest.raises(MembersMissing, match=r"^1 of 2 completions"):
+        await alone
 
 
 async def test_a_request_that_is_repeated_before_its_first_attempt_ends_is_one_member() -> None:
