@@ -149,6 +149,8 @@ def _intact_length(descriptor: int) -> int:
             return end
         except ValueError:
             end = start
+        except RecursionError:  # too deeply nested to be read, but not torn
+            return end
     return 0
 
 

@@ -37,6 +37,17 @@ def test_only_the_torn_line_of_a_killed_writer_is_dropped(tmp_path: Path, torn: 
     assert [row["a"] for row in read_lines(path)] == [1, 2, 4]
 
 
+def test_a_last_line_that_cannot_be_checked_is_kept(tmp_path: Path) -> None:
+    """Python cannot parse such a line; a reader refuses it by its number."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n' + "[" * 100_000 + "]" * 100_000 + "\n")
+    before = path.read_bytes()
+    JsonLines(path).close()
+    assert path.read_bytes() == before
+    with pytest.raises(ValueError, match=r"rows\.jsonl:2: not JSON"):
+        list(read_lines(path))
+
+
 def test_a_reader_leaves_out_the_line_being_written(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": 2}')

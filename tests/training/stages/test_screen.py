@@ -85,6 +85,7 @@ def test_every_row_is_screened_once_also_by_a_resumed_stage(tiny_model: Path, tm
     shared.check(data)
     (tmp_path / "second").mkdir()
     with RunFolder(tmp_path / "second") as folder:
+        folder.append("screened.jsonl", rows[0])  # by a start that was killed
         assert shared.work(folder, Run(tmp_path, "no model", data, print)) == result
     assert list(read_lines(tmp_path / "second" / "screened.jsonl")) == rows
     other = pairs(tmp_path / "more.jsonl", 12)

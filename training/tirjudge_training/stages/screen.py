@@ -92,8 +92,9 @@ class Screen(Stage):
                 f"rl.screen.passed: {self.config.passed} lacks {len(missing)} rows of data.train, "
                 f"{missing[0]!r} first: screen these rows in a run of their own"
             )
-        for index, task in enumerate(tasks):
-            folder.append(SCREENED, {**found[task.task.id], "index": index})
+        copied = {row["index"] for row in folder.read(SCREENED)}
+        rows = ({**found[task.task.id], "index": index} for index, task in enumerate(tasks))
+        folder.append(SCREENED, *(row for row in rows if row["index"] not in copied))
 
     def _summary(self, folder: RunFolder) -> JsonObject:
         rows = list(folder.read(SCREENED))
