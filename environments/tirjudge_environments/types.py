@@ -453,7 +453,10 @@ class Budget:
     sandbox's part is not counted.
     """
     cpu_seconds: float = 30.0
-    """CPU time of all programs together; once it is spent, a request for another one ends the dialogue."""
+    """CPU time of all programs together; once it is spent, a request for another one ends the dialogue.
+
+    Second runs with exchanged responses do not count, since the judge did not ask for them.
+    """
 
     def __post_init__(self) -> None:
         if self.turns < 1 or self.tokens < 1 or self.tool_calls < 0 or self.cpu_seconds <= 0:

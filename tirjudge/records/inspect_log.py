@@ -88,7 +88,7 @@ class Dialogue:
                 {
                     "id": id,
                     "function": program.tool or TOOL,
-                    "arguments": {"arguments" if program.tool else "code": program.text},
+                    "arguments": _arguments(program),
                     "type": "function",
                 }
             )
@@ -130,7 +130,7 @@ class Dialogue:
                 "event": "tool",
                 "id": id,
                 "function": program.tool or TOOL,
-                "arguments": {"code": program.text},
+                "arguments": _arguments(program),
                 "result": text if shown is not None else program.stdout,
                 "error": error,
                 "failed": error is not None,
@@ -195,6 +195,11 @@ def _turns(passages: list[RecordedPassage]) -> Iterator[list[RecordedPassage] | 
         yield passage
     if turn:
         yield turn
+
+
+def _arguments(program: RecordedPassage) -> JsonObject:
+    """Return the arguments of a call: a program's source, or the text that another tool was called with."""
+    return {"arguments" if program.tool else "code": program.text}
 
 
 def _error(program: RecordedPassage) -> JsonObject | None:

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import shlex
 import signal
 import time
@@ -34,6 +35,7 @@ _END_SECONDS = 2.0
 _MOST_PAGES = 100
 _LONGEST_DESCRIPTION = 2000
 _LONGEST_REASON = 300
+_EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
 _ENVELOPE_BYTES = 1 << 16
 """Room for what surrounds an answer in its message."""
 _ids = itertools.count(1)
@@ -319,18 +321,21 @@ class _Http:
 
     async def _messages(self, response: Any, events: bool) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the messages of an answer: its whole body, or the data of every event as it arrives."""
-        size, rest = 0, b""
+        size, rest = 0, bytearray()
         async for chunk in response.aiter_bytes():
             size += len(chunk)
             if size > self._most_bytes:
                 raise _TooLong("its answer is too long")
+            # The empty line that ends an event may begin in the chunk before. Nothing else is searched twice,
+            # because a server may send single bytes.
+            start = max(0, len(rest) - 3)
             rest += chunk
-            while events and b"\n\n" in (rest := rest.replace(b"\r\n", b"\n")):
-                event, rest = rest.split(b"\n\n", 1)
-                data = (line[5:] for line in event.split(b"\n") if line.startswith(b"data:"))
-                yield _parsed(b"\n".join(data))
+            while events and (end := _EMPTY_LINE.search(rest, start)):
+                lines, start = bytes(rest[: end.start()]).splitlines(), 0
+                del rest[: end.end()]
+                yield _parsed(b"\n".join(line[5:] for line in lines if line.startswith(b"data:")))
         if not events:
-            yield _parsed(rest)
+            yield _parsed(bytes(rest))
 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:

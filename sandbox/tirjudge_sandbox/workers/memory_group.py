@@ -117,10 +117,10 @@ class MemoryGroup:
         """Set the limit for the next program. Return False if the group needs to be replaced first.
 
         It is the memory of the warm worker, and for all processes of the program together a copy of half of
-        that, `memory_bytes`, the working folder, 4 MiB for the kernel, and 1 MiB for each process: sympy
-        writes to a quarter of the worker's pages. The group needs to be replaced once
-        earlier programs have left more than 32 MiB, or the kernel refuses the limit: taking that memory back
-        would cost the time of the next program.
+        that (sympy writes to a quarter of the worker's pages), `memory_bytes`, the working folder, 4 MiB for
+        the kernel, and 1 MiB for each process. The group needs to be replaced once earlier programs have left
+        more than 32 MiB, or the kernel refuses the limit: taking that memory back would cost the time of the
+        next program.
         """
         try:
             left = self._used() - self._base

@@ -84,7 +84,7 @@ def test_dialogue_and_tool_calls_are_events(samples: dict[str, Any]) -> None:
     assert "[response A]\nshort" in asked.input[0].text  # as the reversed view shows them
     (call,) = asked.output.message.tool_calls
     assert (call.function, call.arguments["code"].strip()) == ("python", LONGER)
-    assert call.id == called.id
+    assert (call.id, call.arguments) == (called.id, called.arguments)
     assert called.metadata["stdout"].startswith("longer: B")
     assert "longer: B" in called.result
     assert not called.failed

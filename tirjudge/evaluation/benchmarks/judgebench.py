@@ -170,7 +170,7 @@ def _object(value: Any, column: str) -> Mapping[str, Any]:
 
 
 def read_verdict(text: str, decision: str | None = None) -> tuple[int, ...]:
-    """Return the positions in first place; empty unless all verdicts `[[A>>B]]` of the text agree.
+    """Return the positions in first place; empty unless all verdicts, as in `[[A>>B]]`, are equal.
 
     For a text in another form, the stored `decision` counts.
     """

@@ -14,7 +14,7 @@ from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote, sectio
 from tirjudge.statistics import SectionMean
 
 STYLES = 3
-"""Concise, plain and detailed, Markdown."""
+"""Concise, detailed in plain text, detailed in Markdown."""
 _DOMAINS = {"alpacaeval": "chat", "bigcode/humanevalpack": "code"}
 
 
@@ -66,8 +66,6 @@ RM_BENCH = Benchmark(
 )
 
 
-STYLES = 3
-"""Concise, detailed in plain text, detailed in Markdown."""
 _PLACES = tuple(f"{chosen}{rejected}" for chosen in range(STYLES) for rejected in range(STYLES))
 
 

@@ -85,8 +85,8 @@ class TeacherConfig(EndpointConfig):
     token_cap: int | None = Field(default=None, gt=0)
     """Prompt and completion tokens of both teachers after which no dialogue is started; None: no cap (ours).
 
-    Running dialogues are finished. Counted as the endpoint reports; retries, and dialogues cut short by a
-    kill, are not counted.
+    Running dialogues are finished. Counted as the endpoint reports; retries, and dialogues that
+    failed in an earlier start or were cut short by a kill, are not counted.
     """
     corrector: CorrectorConfig | None = None
 

@@ -271,9 +271,10 @@ class Distillation:
             sandbox = await stack.enter_async_context(open_sandbox(self._config.sandbox))
             teacher, corrector = self._config.open_teacher(), self._config.open_corrector()
             stack.push_async_callback(teacher.close)
-            await self._collect(self._teacher, self._teacher_tasks, teacher, sandbox, self._filter.add)
             if corrector is not None:
                 stack.push_async_callback(corrector.close)
+            await self._collect(self._teacher, self._teacher_tasks, teacher, sandbox, self._filter.add)
+            if corrector is not None:
                 # After the teacher is done: only then is it known which prompts have no right dialogue.
                 corrections = list(self._correction_tasks())
                 await self._collect(self._corrector, corrections, corrector, sandbox, self._filter.correct)

@@ -88,7 +88,7 @@ class TeacherDialogues:
         # Resuming is nothing but loading this file: only missing dialogues are requested.
         self.dialogues: dict[Key, Trajectory] = {_key(row): read_trajectory(row) for row in run.read(file)}
         self.usage = sum((one.usage for one in self.dialogues.values()), Usage())
-        """The token usage of all dialogues, those of earlier runs included."""
+        """The token usage of all stored dialogues, and of the dialogues that failed in this run."""
         self.failed = 0
         """Dialogues that failed in this run."""
         self._consecutive_failures = 0

@@ -123,6 +123,12 @@ class RlConfig(RolloutConfig):
             raise ValueError("off_policy needs importance_cap, which weights its samples: 2.0 is common")
         if self.off_policy and self.generator == "vllm" and self.vllm.get("enable_sleep_mode"):
             raise ValueError("off_policy samples while vLLM would sleep: set vllm.enable_sleep_mode = false")
+        if self.final_learning_rate and not (self.decay and self.final_learning_rate < self.learning_rate):
+            raise ValueError("final_learning_rate needs decay = true and must be smaller than learning_rate")
+        if bool(self.steps) == (self.epochs is not None):
+            raise ValueError("set either steps or epochs")
+        if self.token_budget is not None and self.length_buckets > 1:
+            raise ValueError("token_budget packs rows without padding: leave out length_buckets")
         # With one process, since a recipe does not say how many will be launched; the trainer asks again.
         self.shares(1)
         return self
@@ -142,12 +148,6 @@ class RlConfig(RolloutConfig):
 
         Raises ValueError if the batch cannot be divided evenly.
         """
-        if self.final_learning_rate and not (self.decay and self.final_learning_rate < self.learning_rate):
-            raise ValueError("final_learning_rate needs decay = true and must be smaller than learning_rate")
-        if bool(self.steps) == (self.epochs is not None):
-            raise ValueError("set either steps or epochs")
-        if self.token_budget is not None and self.length_buckets > 1:
-            raise ValueError("token_budget packs rows without padding: leave out length_buckets")
         rows = self.groups * self.samples
         if self.token_budget is not None:
             if rows % (self.optimizer_steps * processes):

@@ -49,7 +49,6 @@ from tirjudge_training.rl.trl_rollout import Row, batch_rows, quiet, rollout_out
 if TYPE_CHECKING:
     from trl import GRPOTrainer
 
-    from tirjudge_training.rl.rollout_engine import Engine
 else:
     GRPOTrainer = object
 

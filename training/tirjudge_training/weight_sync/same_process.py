@@ -34,9 +34,10 @@ class OwnPolicy:
 
 
 class CopyPolicy:
-    """A full copy of the trainer's model, whose own weights are sharded over the processes (FSDP).
+    """A full copy of the trainer's model, for FSDP, which shards its weights, and for `rl.off_policy`.
 
-    Generating with shards would need every process at every token, but their rollouts differ in length.
+    Generating with shards would need every process at every token, but their rollouts differ in length. A
+    batch that is sampled while another is trained needs the weights of before that training.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, *, enable_thinking: bool | None = None) -> None:
