@@ -163,6 +163,14 @@ class Mean:
         """Number of units, or of trials."""
         return int(self.trials.sum()) if self.counts_trials and self.trials is not None else len(self.credits)
 
+    def per_trial(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return credits and trials in units of the mean number of trials, so that a unit has one trial."""
+        import numpy as np
+
+        trials = np.ones(len(self.credits)) if self.trials is None else self.trials
+        scale = len(trials) / float(trials.sum())
+        return self.credits * scale, trials * scale
+
     def influence(self, size: int) -> NDArray[np.float64]:
         """Return what each of `size` units adds to the error."""
         import numpy as np
@@ -260,13 +268,16 @@ class SectionMean:
         The variance of a section's credits is smoothed by two rows with the rate of all sections, so that a
         section without an error does not count as certain.
         """
-        rows = sum(len(one.credits) for one in self.parts)
-        rate = (sum(float(one.credits.sum()) for one in self.parts) + 1) / (rows + 2)
+        if math.isnan(self.value):
+            return math.nan, math.nan
+        parts = [part.per_trial() for part in self.parts]
+        rows = sum(len(credits) for credits, _ in parts)
+        rate = (sum(float(credits.sum()) for credits, _ in parts) + 1) / (rows + 2)
         variance = 0.0
-        for share, part in zip(self.shares, self.parts, strict=True):
-            n = len(part.credits)
-            own = (float(part.credits.sum()) + 2 * rate) / (n + 2)
-            errors = float(((part.credits - own) ** 2).sum())
+        for share, (credits, trials) in zip(self.shares, parts, strict=True):
+            n = len(credits)
+            own = (float(credits.sum()) + 2 * rate) / (n + 2)
+            errors = float(((credits - own * trials) ** 2).sum())
             errors += 2 * rate * (1 - own) ** 2 + 2 * (1 - rate) * own**2
             variance += share**2 * errors / (n + 2) / n
         z = Z

@@ -79,6 +79,13 @@ def test_votes_that_agree_in_both_orders_are_not_two_rows() -> None:
     assert (twice.low, twice.high) == pytest.approx(wilson(70, 100), abs=1e-9)
 
 
+def test_the_mean_of_sections_takes_votes_that_agree_in_both_orders_for_one_row() -> None:
+    outcomes = [RIGHT] * 30 + [WRONG] * 10 + [RIGHT] * 45 + [TIE] * 5
+    rows = [pair(str(n), one, one, domain="ab"[n >= 40]) for n, one in enumerate(outcomes)]
+    twice, once = (interval(name, rows, "mean of sections") for name in ("plan-rewardbench", "ppe"))
+    assert (twice.value, twice.low, twice.high) == pytest.approx((once.value, once.low, once.high))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_row_is_the_unit_of_every_order(seed: int) -> None:
     rows = random_pairs(seed, count=400)
