@@ -331,7 +331,9 @@ def compare(
     one, other, only_first, only_second = _paired(first, second) if paired else (first, second, (), ())
     figures = [protocol.figures(units) for units in (one, other)]
     names = [name for name in figures[0] if name in figures[1]]
-    drawn_names = [name for name in _undetermined(figures[0]) if name in names]
+    # A number may be an estimator in one run alone, such as Kendall's tau of ratings with few levels.
+    undetermined = {name for found in figures for name in _undetermined(found)}
+    drawn_names = [name for name in names if name in undetermined]
     if paired:
         drawn = _bootstrap(protocol, [one, other], drawn_names, seed, resamples)
     else:

@@ -16,6 +16,9 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_calibrate import calibration, command
 from tests.tirjudge.judge_command import write_rows
+from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.scoring import compare
+from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 
 PEOPLE, JUDGE = "pandalm/testset-v1.json", "judgelrm/results_judgelrm3b.json"
@@ -89,6 +92,21 @@ def test_scores_with_many_levels_are_correlated(tmp_path: Path) -> None:
     found = figures(few, "--column", "rating=chosen_reward", "--column", "label=reject_reward")
     assert found["full"]["Kendall"]["no_interval"] == "fewer than 100 rows"
     assert found["full"]["Spearman"]["low"] is None
+
+
+def test_ratings_with_few_levels_are_compared_with_ratings_with_many(tmp_path: Path) -> None:
+    rows = [{"id": str(n), "few": n % 5, "many": n % 5 + n % 100 / 50, "people": n % 3} for n in range(120)]
+    file = write_rows(tmp_path / "ratings.jsonl", rows)
+    protocol = open_protocol("ratings")
+    few, many = (
+        protocol.units(open_replay(file, columns=VerdictColumns.parse(["label=people", f"rating={name}"])))
+        for name in ("few", "many")
+    )
+    forth, back = compare(protocol, few, many, resamples=50), compare(protocol, many, few, resamples=50)
+    for name in ("Spearman", "Kendall"):
+        there, again = forth.differences[name], back.differences[name]
+        assert there.low < there.value < there.high
+        assert (there.value, there.low, there.high) == pytest.approx((-again.value, -again.high, -again.low))
 
 
 def test_several_ratings_of_a_response_are_samples(tmp_path: Path) -> None:
