@@ -15,11 +15,16 @@ from tirjudge.statistics import Fitted
 Values = NDArray[np.float64]
 LEAST_RATED = 100
 """Rows below which a correlation of ratings has no interval."""
+_ROUNDING = 1e-12
+"""Distance from 1 below which a correlation is perfect; one row among many departs further."""
 
 
 def correlation(value: float, n: int, errors: Values) -> Fitted:
     """Return a number from -1 to 1 of `n` rows, where `errors` has the influence of every unit."""
     fault = "" if math.isfinite(value) and errors.any() else "the values do not vary"
+    # Rounding leaves a perfect correlation a little below 1, and its errors a little above 0.
+    if abs(value) > 1 - _ROUNDING:
+        fault = "no row departs from a perfect correlation"
     if n < LEAST_RATED:
         fault = f"fewer than {LEAST_RATED} rows"
     return Fitted(value, n, errors, fault, is_correlation=True)

@@ -16,8 +16,9 @@ from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_calibrate import calibration, command
 from tests.tirjudge.judge_command import write_rows
+from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.scoring import compare
+from tirjudge.evaluation.scoring import compare, score
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 
@@ -107,6 +108,26 @@ def test_ratings_with_few_levels_are_compared_with_ratings_with_many(tmp_path: P
         there, again = forth.differences[name], back.differences[name]
         assert there.low < there.value < there.high
         assert (there.value, there.low, there.high) == pytest.approx((-again.value, -again.high, -again.low))
+
+
+@pytest.mark.parametrize("levels", range(2, 8))
+def test_a_perfect_correlation_has_no_interval_and_says_so(levels: int) -> None:
+    for count in range(100, 106):
+        ratings = np.random.default_rng(count).integers(levels, size=count)
+        rows = [
+            JudgedRow(
+                id=str(n),
+                votes=(Vote(best=(0,), scores={0: float(one)}),),
+                candidates=1,
+                extras={"ratings": [int(one), int(one)]},
+            )
+            for n, one in enumerate(ratings)
+        ]
+        found = score(open_protocol("ratings"), rows).estimates
+        for name in ("Spearman", "Kendall", "quadratic kappa", "alpha of judge and people"):
+            assert found[name].value == pytest.approx(1)
+            assert np.isnan(found[name].low)
+            assert found[name].no_interval == "no row departs from a perfect correlation"
 
 
 def test_several_ratings_of_a_response_are_samples(tmp_path: Path) -> None:
