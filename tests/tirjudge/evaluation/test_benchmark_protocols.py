@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from tests.tirjudge.judged_pairs import figures, pair
 from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.scoring import score
+from tirjudge.evaluation.scoring import cluster_count, score
 
 
 @pytest.mark.parametrize(
@@ -196,3 +198,34 @@ def test_an_rmb_set_is_right_only_if_every_loser_is_beaten() -> None:
     assert figures("rmb", rows) == pytest.approx(
         {"mean of sections": (1 + 1 / 3) / 2, "BoN Helpfulness": 1 / 3, "Pairwise Helpfulness": 1}
     )
+
+
+def in_clusters(protocol: str) -> list[JudgedRow]:
+    """60 units of a benchmark, of which every three have a prompt in common and the same outcome."""
+    rows = []
+    for n in range(60):
+        shared: dict[str, Any] = {"cluster": f"prompt {n // 3}"}
+        right = n // 3 % 3 > 0
+        scores = {index: float(right == (index < 3)) for index in range(6)}
+        vote = Vote(best=(), scores=scores)
+        if protocol == "rmb":
+            rows.append(pair(str(n), (0,) if right else (1,), domain="Pairwise Helpfulness", **shared))
+        elif protocol == "rm-bench":
+            rows.append(JudgedRow(id=str(n), votes=(vote,), candidates=6, domain="chat", **shared))
+        else:
+            tied: dict[str, Any] = {"votes": (vote,), "candidates": 6, "tags": ("correct=3",)}
+            rows.append(JudgedRow(id=f"tied:{n}", **tied, **shared))
+            rows.append(JudgedRow(id=f"ref:{n}", **tied, cluster=f"another prompt {n // 3}"))
+    return rows
+
+
+@pytest.mark.parametrize("protocol", ["rmb", "rm-bench", "rewardbench2-ties"])
+def test_units_of_one_prompt_are_a_cluster(protocol: str) -> None:
+    rows = in_clusters(protocol)
+    together = score(open_protocol(protocol), rows)
+    apart = score(open_protocol(protocol), [replace(row, cluster="") for row in rows])
+    assert len(together.units.ids) == len(apart.units.ids) == 60
+    assert (cluster_count(together.units), cluster_count(apart.units)) == (20, None)
+    wide, narrow = (one.estimates[one.headline] for one in (together, apart))
+    assert wide.value == narrow.value
+    assert wide.high - wide.low > 1.4 * (narrow.high - narrow.low)

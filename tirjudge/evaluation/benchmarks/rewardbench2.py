@@ -121,17 +121,21 @@ class RewardBench2Ties:
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
         found: dict[str, dict[str, Margins]] = {"ref": {}, "tied": {}}
+        clusters: dict[str, str] = {}
         for row in rows:
             kind, _, prompt = row.id.partition(":")
             if kind not in found or row.tag("correct") is None:
                 builder.counts["left out: not of Ties (an id ref:K or tied:K, a tag correct=N)"] += 1
                 continue
             found[kind][prompt] = self._margins(row, builder)
+            # The prompt of ref:K is not that of tied:K, but both belong to one unit.
+            if kind == "tied" or prompt not in clusters:
+                clusters[prompt] = row.cluster
         for prompt, (spread, margin) in found["tied"].items():
             ref = found["ref"].pop(prompt, (math.nan, math.nan))
-            builder.add(prompt, "", margin > 0, spread, margin, *ref)
+            builder.add(prompt, "", margin > 0, spread, margin, *ref, cluster=clusters[prompt])
         for prompt, ref in found["ref"].items():
-            builder.add(prompt, "", math.nan, math.nan, math.nan, *ref)
+            builder.add(prompt, "", math.nan, math.nan, math.nan, *ref, cluster=clusters[prompt])
         return builder.build()
 
     def figures(self, units: Units) -> Figures:

@@ -86,17 +86,20 @@ class RmBench:
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
         matrices: dict[str, tuple[str, NDArray[np.float64]]] = {}
+        clusters: dict[str, str] = {}
         for row in rows:
             group = row.tag("group") or row.id
             domain = row.domain.partition("-")[0]
             matrix = matrices.setdefault(group, (domain, np.full(len(_PLACES), np.nan)))[1]
+            clusters[group] = row.cluster
             for cell, worth in self._cells(row, builder):
                 matrix[cell] = worth
         for group, (domain, matrix) in matrices.items():
             if np.isnan(matrix).any():
                 builder.counts["left out: not all nine pairs were judged"] += 1
             else:
-                builder.add(group, domain, float(matrix.mean()), *map(float, matrix))
+                cells = map(float, matrix)
+                builder.add(group, domain, float(matrix.mean()), *cells, cluster=clusters[group])
         return builder.build()
 
     def figures(self, units: Units) -> Figures:

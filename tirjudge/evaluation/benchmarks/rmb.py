@@ -109,6 +109,7 @@ class Rmb:
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
         right: dict[tuple[str, str], bool] = {}
+        clusters: dict[tuple[str, str], str] = {}
         for row, label in builder.labelled(rows):
             if row.domain not in SECTIONS:
                 raise Unscorable(f"row {row.id!r}: domain {row.domain!r} is not one of {', '.join(SECTIONS)}")
@@ -116,8 +117,9 @@ class Rmb:
             builder.count_outcomes(vote)
             unit = (row.domain, row.tag("group") or row.id)
             right[unit] = vote.choice == label and right.get(unit, True)
+            clusters[unit] = row.cluster
         for (section, id), is_right in right.items():
-            builder.add(f"{section}/{id}", section, is_right)
+            builder.add(f"{section}/{id}", section, is_right, cluster=clusters[section, id])
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
