@@ -28,8 +28,8 @@ class PeopleLabels:
     """The rows of a file of labels, with the annotators that its first row names.
 
     Columns are `annotator1`, `annotator2` and so on; or `annotators`, a list or an object of names; or else
-    `label`. Raises ValueError, in one line, for a file without them, two rows with the same key, numbers on
-    another scale, and labels that are the same for every row; OSError.
+    `label`. Raises ValueError, in one line, for a file without them, two rows with the same key, and numbers
+    on another scale; OSError.
     """
 
     def __init__(self, path: Path, meaning: Mapping[str, str] | None = None) -> None:
@@ -42,7 +42,10 @@ class PeopleLabels:
         self.annotators = _annotators(first, self._rows[0].where)
         self._meaning = meaning
         self._key = next((key for key in KEYS if key in first), None)
-        self._numbered = _NUMBERED.fullmatch(self.annotators[0]) is not None
+        # Names inside the column `annotators` may look like columns, such as annotator1.
+        self._numbered = any(_NUMBERED.fullmatch(str(name)) for name in first)
+        given = first.get("annotators")
+        self._nested = not self._numbered and isinstance(given, Mapping | list) and bool(given)
         if meaning is None:
             self._check_scale()
         key = self._key
@@ -79,7 +82,7 @@ class PeopleLabels:
         return tuple(self._class(found, value, row.candidates) for value in self._values(found))
 
     def _values(self, row: Row) -> Sequence[Any]:
-        if self._numbered or self.annotators == ("label",):
+        if not self._nested:
             return [row.fields.get(name) for name in self.annotators]
         given = row.fields.get("annotators")
         if isinstance(given, Mapping):

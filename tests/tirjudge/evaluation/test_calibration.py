@@ -268,6 +268,8 @@ def test_reruns_are_further_samples() -> None:
         ([{"idx": 1, "annotator1": 1, "annotator2": "0", "annotator3": 2.0}], None, (0, TIE, 1)),
         ([{"id": 1, "annotators": ["A", "tie", None]}], None, (0, TIE, None)),
         ([{"id": 1, "annotators": {"eve": "B>A", "bob": "A=B"}}], None, (1, TIE)),
+        ([{"id": 1, "annotators": {"annotator1": "B", "annotator2": "tie"}}], None, (1, TIE)),
+        ([{"id": 1, "annotators": {"label": "B"}}], None, (1,)),
         ([{"id": 1, "label": "left"}], {"left": "A", "right": "B"}, (0,)),
         ([{"label": 1}], None, (1,)),
     ],
