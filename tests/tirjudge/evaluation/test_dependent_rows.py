@@ -17,8 +17,9 @@ from tests.tirjudge.cli.test_eval import command, write
 from tests.tirjudge.judged_pairs import pair, sampled
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.scoring import compare, score
+from tirjudge.evaluation.scoring import cluster_count, compare, score
 from tirjudge.evaluation.significance import clustered_mcnemar
+from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.statistics import Credits, quantile
 
 COLUMNS = ("--column", "prediction=p", "--column", "label=l")
@@ -81,6 +82,18 @@ def test_rows_of_one_prompt_are_not_independent(tmp_path: Path) -> None:
     half = t.ppf(0.975, 39) * math.sqrt(0.75 * 0.25 / 39)
     assert found["high"] - found["low"] == pytest.approx(2 * half, rel=0.08)
     assert record["clusters"] == 40
+
+
+def test_samples_of_a_task_in_a_training_run_are_one_cluster(tmp_path: Path) -> None:
+    spent = {"prompt_tokens": 1, "completion_tokens": 1, "seconds": 0.5, "programs": []}
+    rows = []
+    for n in range(240):
+        verdict = {"choice": int(n // 8 % 3 == 0), "tie": False, "scores": {}}
+        view = {"order": [0, 1], "sample": n % 8, "stop": "verdict", "verdict": verdict, **spent}
+        task = {"id": f"task {n // 8}", "domain": "", "label": 0, "sample": n % 8}
+        rows.append({**task, "trajectories": [view]})
+    units = open_protocol("tir").units(open_replay(write(tmp_path / "episodes.jsonl", rows)))
+    assert (len(units.ids), cluster_count(units)) == (240, 30)
 
 
 def test_a_column_names_what_rows_have_in_common(tmp_path: Path) -> None:

@@ -380,6 +380,8 @@ class Episodes:
             candidates=candidates_shown(views),
             label=row["label"],
             domain=row["domain"],
+            # The samples of a task, in the same step and in later ones, have its prompt in common.
+            cluster=str(row.get("id") or ""),
             programs=recorded_programs(programs),
             cost=Cost(
                 prompt_tokens=sum(view["prompt_tokens"] for view in views),
