@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, JsonValue, Tag
@@ -64,6 +64,19 @@ class CriterionRequest(Message):
 
 Criteria = Annotated[list[Text | CriterionRequest], Field(min_length=1, max_length=MOST_CRITERIA)]
 """Criteria that responses are judged by, each in a dialogue of its own."""
+
+
+def dataset_criteria(criteria: Iterable[Any] | None) -> list[Any] | None:
+    """Return the criteria of a dataset's row as a request has them, without fields that have no value.
+
+    In Parquet and Arrow a row has every field of every other one.
+    """
+    if criteria is None:
+        return None
+    return [
+        {name: value for name, value in one.items() if value is not None} if isinstance(one, Mapping) else one
+        for one in criteria
+    ]
 
 
 class QuestionParts(Message):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge.selection.tournaments import check_method
 from tirjudge.serve.client import client_of_this_loop
-from tirjudge.serve.messages import GroupRequest, JudgeRequest
+from tirjudge.serve.messages import GroupRequest, JudgeRequest, dataset_criteria
 from tirjudge_environments.registry import first_fault
 
 Turns = str | Sequence[Mapping[str, Any]]
@@ -152,7 +152,7 @@ class JudgeGroupReward:
                 asked, completions, self._options, criteria=criteria, reference=reference or ""
             )
         request: dict[str, Any] = {"prompt": asked, "completions": completions, "options": self._options}
-        request |= {"reference": reference, "criteria": criteria}
+        request |= {"reference": reference, "criteria": dataset_criteria(criteria)}
         client = client_of_this_loop(self._judge, self._token)
         return await client.group(GroupRequest.model_validate(request))
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
-from tirjudge.serve.messages import JudgeRequest, MemberRequest
+from tirjudge.serve.messages import JudgeRequest, MemberRequest, dataset_criteria
 
 
 async def compute_score(
@@ -77,7 +77,8 @@ async def compute_group_score(
     row may lack. Raises as `compute_score` does, also if the group is not complete in time.
     """
     info = extra_info or {}
-    criteria = info.get(criteria_key) if criteria_key else None
+    # verl reads rows from Parquet, where a list becomes an array.
+    criteria = dataset_criteria(info.get(criteria_key)) if criteria_key else None
     member = MemberRequest.model_validate(
         {
             "prompt": _prompt(data_source, extra_info, prompt_key),
@@ -87,8 +88,7 @@ async def compute_group_score(
             "member": uuid4().hex,
             "group": "" if group_key is None else str(info.get(group_key, "")),
             "reference": info.get(reference_key) if reference_key else None,
-            # verl reads rows from Parquet, where a list becomes an array.
-            "criteria": None if criteria is None else list(criteria),
+            "criteria": criteria,
             "options": {"method": method, "both_orders": both_orders, "budget": budget},
             "wait_seconds": wait_seconds,
         }

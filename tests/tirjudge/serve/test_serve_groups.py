@@ -139,7 +139,8 @@ async def test_equal_prompts_of_a_batch_stay_apart_with_a_group_size(url: str) -
     assert await apart(prompts=prompts, completions=completions) == [0, 1, 0, 1]
 
 
-CRITERIA = [{"text": "It is brief.", "weight": 3.0}, "It is long."]
+CRITERIA = [{"text": "It is brief.", "weight": 3.0, "polarity": None, "must_have": None}, "It is long."]
+"""The fields without a value are what a dataset makes of fields that only other rows have."""
 
 
 def by_criterion(context: Context) -> str:
