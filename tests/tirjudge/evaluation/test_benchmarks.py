@@ -66,6 +66,28 @@ def test_a_row_without_a_column_is_reported_by_name(name: str, tmp_path: Path) -
     assert rows[0].reason.startswith("no column ")
 
 
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [
+        ("judgelm", "score", [9, None]),
+        ("pandalm", "annotator1", [1]),
+        ("plan-rewardbench", "chosen", {"messages": ["q", {}, {"role": "tool_call", "content": "{}"}]}),
+        ("ppe-correctness", "scores", [None, True]),
+    ],
+)
+def test_a_row_with_a_value_of_another_kind_is_reported(
+    name: str, column: str, value: Any, tmp_path: Path
+) -> None:
+    benchmark = open_benchmark(name)
+    part = benchmark.chosen_parts()[0].name
+    file = write(tmp_path / "rows.jsonl", {**benchmark.example, column: value}, benchmark.example)
+    bad, good = list(BenchmarkRows(benchmark, [part], {part: file}))
+    assert isinstance(bad, BadRow)
+    assert bad.reason == f"not a row of {name}: a value of another kind than the published ones"
+    assert bad.where.endswith(":1")
+    assert not isinstance(good, BadRow)
+
+
 def test_an_ambiguous_name_is_refused_with_a_hint() -> None:
     with pytest.raises(ValueError, match=r"ifbench-agentrm is the 444 pairs.*allenai's IFBench") as raised:
         open_benchmark("ifbench")

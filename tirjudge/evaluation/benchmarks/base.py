@@ -173,6 +173,9 @@ class BenchmarkRows:
                 yield Row(row.where, row.default_id, given)
         except ValueError as error:
             yield BadRow(row.where, str(error))
+        except (ArithmeticError, AttributeError, LookupError, TypeError):
+            name = self._benchmark.name
+            yield BadRow(row.where, f"not a row of {name}: a value of another kind than the published ones")
 
 
 def missing(part: Part) -> str:
