@@ -181,3 +181,11 @@ def test_a_margin_that_is_too_small_gives_no_ranking() -> None:
 def test_a_rule_that_could_leave_nothing_open_is_refused(options: dict[str, object], line: str) -> None:
     with pytest.raises(ValueError, match=line):
         Judge(generator=ScriptedGenerator([]), **options)
+
+
+def test_a_prompt_that_is_a_number_is_judged_as_its_text() -> None:
+    with Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge:
+        number, text = judge.batch([{"prompt": one, "responses": ["x", "y"]} for one in (42, "42")])
+    assert not isinstance(number, Failure)
+    assert not isinstance(text, Failure)
+    assert number.episode.task == text.episode.task

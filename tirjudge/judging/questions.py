@@ -54,7 +54,8 @@ def read_question(
         raise RowError(f"a row is a mapping with a prompt and responses, not {type(row).__name__}")
     task = read_task(row, default_id="", columns=columns, labels=labels)
     prompt = columns.find(row, "prompt")
-    asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
+    # A prompt that is no chat is a text, or a number that stands for its text.
+    asked = [dict(message) for message in prompt] if isinstance(prompt, list) else str(prompt)
     if task.id:
         return task
     return replace(task, id=f"{derive_seed(repr(asked), *map(whole_text, task.candidates)):08x}")
