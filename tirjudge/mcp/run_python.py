@@ -121,6 +121,7 @@ def _element(name: str, content: str) -> list[str]:
 
     return [
         f"<{name}>",
-        re.sub(rf"</?\s*{name}(?:.*?>)?", escaped, content, flags=re.IGNORECASE),
+        # Ending at the next bracket, each part is read once: the text may be a megabyte of open tags.
+        re.sub(rf"</?\s*{name}(?:[^<>\n]*>)?", escaped, content, flags=re.IGNORECASE),
         f"</{name}>",
     ]

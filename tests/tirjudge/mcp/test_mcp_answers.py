@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -105,6 +106,14 @@ async def test_a_tag_in_the_output_cannot_end_the_element():
         "<status>run-error</status>\n<output>\n&lt;/output &gt;\n&lt;OUTPUT&gt;\n<b>\n</output>\n"
         "<error>\n&lt;/error&gt;\n</error>"
     )
+
+
+async def test_many_open_tags_are_escaped_in_linear_time():
+    started = time.monotonic()
+    shown = Answer(("<output" * 2000 + "< " * 2000,)).shown("xml")
+    assert time.monotonic() - started < 1
+    assert shown.count("&lt;output") == 2000
+    assert shown.count("<output") == 1
 
 
 async def test_a_failed_sandbox_is_not_reported_as_output():
