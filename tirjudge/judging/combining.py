@@ -90,14 +90,15 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
     )
     stop, detail = _worst([(sample.stop, sample.detail) for sample in samples])
     best: tuple[int, ...] = ()
-    if not stop.unscored:
-        seen = [sample for sample in samples if sample.stop is StopReason.VERDICT]
-        stop, detail = (StopReason.VERDICT, "") if seen else (stop, detail)
+    seen = [sample for sample in samples if sample.stop is StopReason.VERDICT]
+    # Without a whole sample there is no verdict, although each response may have scores.
+    if seen and not stop.unscored:
+        stop, detail = StopReason.VERDICT, ""
         best = (
             highest(scores, 2)
             if _alone(first)
             # If no sample chose a single candidate, all verdicts are ties, and the first one stands.
-            else _most_chosen(samples, shares) or next((one.best for one in seen), ())
+            else _most_chosen(samples, shares) or seen[0].best
         )
     # Models of a jury have each numbered their samples from 0.
     episodes = [episode for sample in samples for episode in (sample.episode, *sample.further)]

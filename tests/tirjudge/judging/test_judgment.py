@@ -131,3 +131,9 @@ def test_responses_judged_alone_are_compared_by_their_mean_scores() -> None:
     together = self_consistency([alone(6, 5), alone(6, 5), alone(1, 9)])
     assert (together.verdict, together.scores) == ("B", {0: 13 / 3, 1: 19 / 3})
     assert self_consistency([alone(6, 5), alone(None, 9)]).scores == {0: 6, 1: 7}
+
+
+def test_samples_that_each_lack_a_score_give_no_verdict() -> None:
+    together = self_consistency([alone(6, None), alone(None, 9)])
+    assert (together.verdict, together.stop) == (None, StopReason.MALFORMED)
+    assert together.scores == {0: 6, 1: 9}
