@@ -82,13 +82,19 @@ def criteria(
     options.check(plan.kind)
     rows = open_rows(file, config=subset, split=split)
     refuse_input(target, rows)
+    calls = target.with_name(f"{target.name}.calls.jsonl")
+    # Checked before the file is opened: opening drops what is no complete line of JSON.
+    if not options.overwrite and target.exists() and target.stat().st_size and not calls.exists():
+        raise ValueError(
+            f"{target} exists and was not written by tirjudge criteria: "
+            "choose another --output, or --overwrite it"
+        )
+    prices, weights = options.prices(), local_weights(options)
     if options.overwrite:
         target.unlink(missing_ok=True)
-    prices, weights = options.prices(), local_weights(options)
     with ExitStack() as stack:
         lines = JsonLines(target)
         stack.callback(lines.close)
-        calls = target.with_name(f"{target.name}.calls.jsonl")
         spending = stack.enter_context(
             Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
         )
@@ -166,8 +172,8 @@ class _Run:
         self.with_criteria += bool(found.kept)
         self.kept += len(found.kept)
         self.proposed += len(found.kept) + len(found.dropped)
-        fields = {**row.fields, "id": id}
-        # An empty list of criteria is no row that can be judged.
+        # The row's own criteria were not judged, and an empty list of criteria is no row that can be judged.
+        fields = {name: value for name, value in row.fields.items() if name != "criteria"} | {"id": id}
         self.lines.append({**fields, "criteria": list(found.kept)} if found.kept else fields)
 
     def _fail(self, where: str, reason: str) -> None:

@@ -126,6 +126,23 @@ def test_a_failed_model_and_a_spent_limit_end_in_one_line_and_resume(
     assert "rows.jsonl:1: " in run.stderr
 
 
+def test_a_file_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS[:1])
+    (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
+    words = ("--base-url", "http://127.0.0.1:9", "--model", "m", "--retries", "0", "--output", "notes.csv")
+    run = invoke("criteria", "rows.jsonl", *words, folder=tmp_path)
+    assert (run.returncode, (tmp_path / "notes.csv").read_text()) == (2, "a,b\n1,2\n")
+    assert "notes.csv exists and was not written by tirjudge criteria" in run.stderr
+
+
+def test_criteria_that_were_not_proposed_are_not_written(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = script
+    write_rows(tmp_path / "rows.jsonl", [{**ROWS[2], "criteria": ["is old"]}])
+    assert invoke("criteria", "rows.jsonl", *through(endpoint), "--no-tools", folder=tmp_path).returncode == 0
+    (row,) = results(tmp_path / "rows.criteria.jsonl")
+    assert "criteria" not in row
+
+
 @pytest.mark.parametrize(
     ("text", "items"),
     [
