@@ -296,9 +296,11 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
             # Steps before an interruption say nothing about this run's speed.
             done = max(1, state.global_step - self.first)
             each = (time.perf_counter() - self.started) / done
-            self.timer.end("steps")
-            wall = self.timer.parts["steps"][0]
-            cpu = round(sum(parts["steps"][1] for parts in processes.every(self.timer.parts)), 3)
+            # A timer for each row, which covers the steps since the row before.
+            timer, self.timer = self.timer, PhaseTimer()
+            timer.end("steps")
+            wall = timer.parts["steps"][0]
+            cpu = round(sum(parts["steps"][1] for parts in processes.every(timer.parts)), 3)
             seconds = {"seconds/mean_step": round(each, 3), "seconds/steps": wall, "cpu_seconds/steps": cpu}
             run.append(METRICS, {"step": state.global_step, **logs, **seconds, **memory_in_use()})
             left = each * (state.max_steps - state.global_step)

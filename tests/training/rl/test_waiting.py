@@ -97,3 +97,13 @@ def test_the_phases_of_a_batch_add_up(clock: Clock) -> None:
     assert found["cpu_seconds/rollout"] == 7, "two processes that each took half of the time"
     shares = shares_of_time(found | {"seconds/generating": 4, "seconds/waiting": 2})
     assert shares == {"share/generation": 4 / 16, "share/sandbox": 2 / 16, "share/training": (2 + 5) / 16}
+
+
+def test_a_phase_that_comes_twice_counts_twice(clock: Clock) -> None:
+    timer = PhaseTimer()
+    # The trainer's passes for logprobs come before and after the record of a batch.
+    for part, end in (("logprobs", 7), ("record", 8), ("logprobs", 10)):
+        clock.now = end
+        timer.end(part)
+    assert {name: wall for name, (wall, _) in timer.parts.items()} == {"logprobs": 9, "record": 1}
+    assert times([timer.parts])["seconds/step"] == 10

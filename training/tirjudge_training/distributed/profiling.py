@@ -22,9 +22,15 @@ class PhaseTimer:
         self._began = self._now()
 
     def end(self, part: str) -> None:
-        """End the current phase, which gets the name `part`, and start the next."""
+        """End the current phase, which gets the name `part`, and start the next.
+
+        Phases of the same name are added up.
+        """
         began, self._began = self._began, self._now()
-        wall, cpu = (round(now - then, 3) for now, then in zip(self._began, began, strict=True))
+        before = self.parts.get(part, (0.0, 0.0))
+        wall, cpu = (
+            round(known + now - then, 3) for known, now, then in zip(before, self._began, began, strict=True)
+        )
         self.parts[part] = wall, cpu
 
     @staticmethod
