@@ -47,7 +47,7 @@ def test_rows_that_are_always_right_or_always_wrong_are_left_out(tmp_path: Path)
     # Half of the rows are replayed: as many known rows as mixed ones.
     assert teaching_rows(folder, ScreenConfig(replay=0.5), 0) == {"mixed", "unscored", "known", "also known"}
     assert len(teaching_rows(folder, ScreenConfig(replay=0.34), 0)) == 3
-    with pytest.raises(ValueError, match=r"rl\.screen: each of the 1 rows"):
+    with pytest.raises(BadRecipe, match=r"rl\.screen: each of the 1 rows"):
         teaching_rows(screened(tmp_path / "none", [("known", 8, 8)]), ScreenConfig(), 0)
 
 
@@ -92,7 +92,7 @@ def test_every_row_is_screened_once_also_by_a_resumed_stage(tiny_model: Path, tm
     (tmp_path / "third").mkdir()
     with (
         RunFolder(tmp_path / "third") as folder,
-        pytest.raises(ValueError, match=r"rl\.screen\.passed: .* lacks"),
+        pytest.raises(BadRecipe, match=r"rl\.screen\.passed: .* lacks"),
     ):
         shared.work(folder, Run(tmp_path, "no model", other, print))
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge_environments import Reward, derive_seed
+from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.dynamic_sampling import CORRECT, ScoredRollouts
 
 SCREENED = "screened.jsonl"
@@ -52,12 +53,12 @@ def always_wrong(row: JsonObject) -> bool:
 def teaching_rows(folder: Path, config: ScreenConfig, seed: int) -> frozenset[str]:
     """Return the ids of the rows that RL draws from: mixed rows, and a share of rows that are always right.
 
-    Raises ValueError if the pass leaves no mixed row.
+    Raises BadRecipe if the pass leaves no mixed row.
     """
     rows = list(read_lines(folder / SCREENED))
     mixed = [row["id"] for row in rows if not (always_right(row) or always_wrong(row))]
     if not mixed:
-        raise ValueError(
+        raise BadRecipe(
             f"rl.screen: each of the {len(rows)} rows is always right or always wrong: use other rows, or a "
             "start that is right more or less often"
         )

@@ -8,6 +8,7 @@ from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows
+from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 from tirjudge_training.rl.screening import (
@@ -83,12 +84,12 @@ class Screen(Stage):
                 run.say(f"{finished}/{len(mine)} rows screened, of {total} in all")
 
     def _take_over(self, folder: RunFolder, tasks: Sequence[FormattedTask]) -> None:
-        """Copy the pass of another run; raises ValueError if it lacks a row."""
+        """Copy the pass of another run; raises BadRecipe if it lacks a row."""
         assert self.config.passed is not None
         found = {row["id"]: row for row in read_lines(self.config.passed / SCREENED)}
         missing = [task.task.id for task in tasks if task.task.id not in found]
         if missing:
-            raise ValueError(
+            raise BadRecipe(
                 f"rl.screen.passed: {self.config.passed} lacks {len(missing)} rows of data.train, "
                 f"{missing[0]!r} first: screen these rows in a run of their own"
             )
