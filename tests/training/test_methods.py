@@ -11,6 +11,7 @@ import pytest
 from tirjudge_training.methods import Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
+from tirjudge_training.run.plan import NoRows
 
 
 def pipeline(*assignments: str) -> Pipeline:
@@ -99,6 +100,21 @@ def test_a_contradictory_recipe_is_refused_before_anything_starts(
         pipeline(*assignments)
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_batches_that_the_processes_cannot_divide_are_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = ("warmup.sft.batch=10", "warmup.sft.micro_batch=4", "rl.groups=8", "rl.samples=4")
+    found, data = pipeline(*steps, "rl.optimizer_steps=1"), NoRows()
+    with pytest.raises(ValueError, match="warmup: batch = 10 is not a multiple of micro_batch"):
+        stage(found, "warmup").check(data)
+    stage(found, "rl").check(data)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ValueError, match=r"rl: groups \* samples = 32 is not a multiple"):
+        stage(found, "rl").check(data)
+    verl = stage(found, "rl").config.model_copy(update={"trainer": "verl"})
+    stage(found, "rl").model_copy(update={"config": verl}).check(data)
 
 
 def test_the_public_names_load_without_torch() -> None:

@@ -52,6 +52,19 @@ class SftConfig(BaseModel):
     checkpoint_every: int = Field(default=100, gt=0)
     """Optimizer steps between checkpoints (ours)."""
 
+    def share(self, processes: int) -> int:
+        """Return the samples of one forward pass on each of `processes`.
+
+        Raises ValueError if an optimizer step cannot be divided evenly.
+        """
+        # More processes than samples per step still get one sample each, which the check below refuses.
+        size = min(self.micro_batch, max(1, self.batch // processes))
+        if self.batch % (size * processes):
+            raise ValueError(
+                f"batch = {self.batch} is not a multiple of micro_batch * processes = {size} * {processes}"
+            )
+        return size
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -184,7 +197,7 @@ def ordered(samples: Sequence[Sample], config: SftConfig, seed: int, processes: 
     order = in_batches(samples, config.micro_batch, seed)
     if processes == 1:
         return order
-    together = _micro_batch(config, processes) * processes
+    together = config.share(processes) * processes
     whole = len(order) - len(order) % config.batch
     steps = [order[start : start + config.batch] for start in range(0, whole, config.batch)]
     return [
@@ -217,17 +230,6 @@ def _check(samples: Sequence[Sample], config: SftConfig) -> None:
             raise ValueError(f"sample {number} has no token written by the model to learn from")
 
 
-def _micro_batch(config: SftConfig, processes: int) -> int:
-    """Return the samples of one forward pass on each of `processes`."""
-    # More processes than samples per step still get one sample each, which the check below refuses.
-    size = min(config.micro_batch, max(1, config.batch // processes))
-    if config.batch % (size * processes):
-        raise ValueError(
-            f"batch = {config.batch} is not a multiple of micro_batch * processes = {size} * {processes}"
-        )
-    return size
-
-
 def _dataset(samples: Sequence[Sample]) -> Any:
     from datasets import Dataset
 
@@ -239,7 +241,7 @@ def _dataset(samples: Sequence[Sample]) -> Any:
 def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> Any:
     from trl import SFTConfig
 
-    micro_batch = _micro_batch(config, processes)
+    micro_batch = config.share(processes)
     return SFTConfig(
         output_dir=str(output),
         num_train_epochs=config.epochs,

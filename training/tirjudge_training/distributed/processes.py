@@ -39,7 +39,7 @@ class Processes:
     @classmethod
     def launched(cls) -> Processes:
         """Return the processes that `torchrun` or `accelerate launch` started; one without a launcher."""
-        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        if launched_processes() == 1:
             return cls()
         import torch
         from accelerate import PartialState
@@ -107,6 +107,11 @@ class Processes:
         """Return the run folder at `path`: writable in the first process, read-only in the others."""
         # Only one process may hold the lock of a folder.
         return RunFolder(path) if self.rank == 0 else ReadOnlyRunFolder(path)
+
+
+def launched_processes() -> int:
+    """Return the number of processes of this launch, without joining them; 1 without a launcher."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _leave_groups() -> None:

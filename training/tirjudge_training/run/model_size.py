@@ -14,7 +14,7 @@ from tirjudge.console_text import first_line
 from tirjudge.generation.model_files import Adapter
 from tirjudge.models import resolve_model
 from tirjudge.models.resolve import hub_files
-from tirjudge_training.distributed.processes import Sharding
+from tirjudge_training.distributed.processes import Sharding, launched_processes
 from tirjudge_training.model_folder import LoraConfig, base_of
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.weight_sync.base import Sampler
@@ -107,7 +107,7 @@ def launched_bytes(
     shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers", off_policy: bool = False
 ) -> int:
     """Return the memory that one of the launched processes needs for training, see `training_bytes`."""
-    shards = int(os.environ.get("WORLD_SIZE", "1")) if Sharding.launched() is Sharding.FSDP else 1
+    shards = launched_processes() if Sharding.launched() is Sharding.FSDP else 1
     rounded = os.environ.get("ACCELERATE_MIXED_PRECISION", "no") != "no"
     return training_bytes(
         shape, shards=shards, rounded=rounded, reference=reference, sampler=sampler, off_policy=off_policy

@@ -26,7 +26,7 @@ from tirjudge_training.rl.config import require_reporters
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.run import model_size
 from tirjudge_training.run.model_size import Shape, gib
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.base import DONE, Stage
 from tirjudge_training.weight_sync.base import can_stream, free_bytes, parent_folder
 from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, WeightServer
 
@@ -78,6 +78,8 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     if recipe.rl.server is not None and rolls_out:
         _check_server(recipe.rl.server)
     for stage in pipeline.stages:
+        if (folder / stage.name / DONE).exists():
+            continue
         try:
             stage.check(data)
         except ValueError as error:

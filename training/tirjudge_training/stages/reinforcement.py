@@ -7,6 +7,7 @@ from pathlib import Path
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.distributed.processes import launched_processes
 from tirjudge_training.heldout import Validation, ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
@@ -106,6 +107,14 @@ class Reinforcement(Stage):
             validated=self._validations * trajectories(data, tasks),
             spared=rows - rows // worst if limited else 0,
         )
+
+    def check(self, data: Data) -> None:
+        """Raise ValueError if the launched processes cannot divide a batch; verl divides its own."""
+        if self.config.trainer == "trl":
+            try:
+                self.config.shares(launched_processes())
+            except ValueError as error:
+                raise ValueError(f"{self.name}: {error}") from None
 
     def disk(self) -> Disk:
         whole = self.lora is None or self.lora.merge

@@ -21,7 +21,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.orders import letter
 from tirjudge_training.data.base import Data, demonstrated, trajectories
-from tirjudge_training.distributed.processes import SharedRows
+from tirjudge_training.distributed.processes import SharedRows, launched_processes
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer
 from tirjudge_training.sft import KEPT_CHECKPOINTS, METRICS, Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import MODEL, SAMPLES, Disk, Run, Size, Stage
@@ -89,6 +89,13 @@ class FineTuning(Stage):
             tasks = data.prompts(self.prompts, self.drawn)
         most = len(self.samples) * trajectories(data, tasks)
         return Size(f"at most {most:,} samples", trained=most * self.config.epochs)
+
+    def check(self, data: Data) -> None:
+        """Raise ValueError if the launched processes cannot divide an optimizer step."""
+        try:
+            self.config.share(launched_processes())
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
 
     def disk(self) -> Disk:
         return Disk(checkpoints=KEPT_CHECKPOINTS, models=1)
