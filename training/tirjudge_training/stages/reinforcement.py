@@ -69,7 +69,7 @@ class Reinforcement(Stage):
             dtype=run.dtype,
             kernels=run.kernels,
             environments=run.data.environments,
-            source=run.data.source(self.seed, self.config.rows, self._chosen(run)),
+            source=run.data.source(self.seed, self.config.rows, self.chosen(run)),
             seed=self.seed,
             say=run.say,
             processes=run.processes,
@@ -85,8 +85,8 @@ class Reinforcement(Stage):
             "cpu_seconds": sum(row[name] for row in rows for name in row if name.startswith(CPU)),
         }
 
-    def _chosen(self, run: Run) -> frozenset[str] | None:
-        """Return the ids of the rows that the screening left; None without a screening."""
+    def chosen(self, run: Run) -> frozenset[str] | None:
+        """Return the ids of the rows that the screening left, once it is done; None without a screening."""
         if self.screen is None or self.config.screen is None:
             return None
         return teaching_rows(run.path / self.screen, self.config.screen, self.seed)
