@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge_training.recipe_file import BadRecipe, load, to_toml
+from tirjudge_training.recipe_file import BadRecipe, load, quoted, to_toml
 
 
 class Inner(BaseModel):
@@ -36,6 +36,13 @@ def recipe(tmp_path: Path) -> str:
 def test_assignments_override_the_file(recipe: str) -> None:
     config = load(Outer, recipe, ["rl.learning_rate=5e-5", "rl.note=plain text", "warmup.limit=7", "seed=9"])
     assert config == Outer(seed=9, rl=Inner(learning_rate=5e-5, note="plain text"), warmup=Inner(limit=7))
+
+
+@pytest.mark.parametrize("text", ["plain", "rows \N{GRINNING FACE}.jsonl", 'a "b" \\ c', "tab\t, delete\x7f"])
+def test_an_assignment_of_a_quoted_text_has_this_text(recipe: str, text: str) -> None:
+    """The short options of the commands, such as `--data FILE`, become such assignments."""
+    config = load(Outer, recipe, [f"rl.note={quoted(text)}", f"names={quoted([text])}"])
+    assert (config.rl.note, config.names) == (text, (text,))
 
 
 def test_the_resolved_recipe_round_trips(recipe: str) -> None:

@@ -18,7 +18,7 @@ from tirjudge.storage.resume import OtherSettings
 from tirjudge_sandbox import PackageMissing, SandboxUnavailable
 from tirjudge_training.data.rows import MissingRows
 from tirjudge_training.distributed.processes import FirstFailed, Processes
-from tirjudge_training.recipe_file import BadRecipe, load, load_arms, shipped
+from tirjudge_training.recipe_file import BadRecipe, load, load_arms, quoted, shipped
 
 if TYPE_CHECKING:  # the help loads nothing of the training itself
     from tirjudge_training.data.base import Data
@@ -123,12 +123,12 @@ def train(
     short = {
         "method=iterative": iterative,
         "method=distill": distill,
-        f"teacher.model={json.dumps(teacher)}": teacher is not None,
-        f"teacher.base_url={json.dumps(teacher_base_url)}": teacher_base_url is not None,
+        f"teacher.model={quoted(teacher)}": teacher is not None,
+        f"teacher.base_url={quoted(teacher_base_url)}": teacher_base_url is not None,
         "iterate.control=true": control,
         "data.no_tools=1.0": no_tools,
-        f"model.base={json.dumps(model)}": model is not None,
-        f"data.train={json.dumps(str(data))}": data is not None,
+        f"model.base={quoted(model)}": model is not None,
+        f"data.train={quoted(str(data))}": data is not None,
         f"seed={seed}": seed is not None,
     }
     recipe = recipe or (SMOL if data is None else ADAPT)

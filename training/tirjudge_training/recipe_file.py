@@ -7,6 +7,7 @@ that one only.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,6 +84,12 @@ def load_arms(
 def to_toml(config: BaseModel) -> str:
     """Return the whole configuration as TOML, defaults included. TOML has no null: None is left out."""
     return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
+
+
+def quoted(value: Any) -> str:
+    """Return a text, or a list of texts, as TOML, for the right side of an assignment."""
+    # TOML has no escapes of two halves, as JSON's are for characters such as emoji, and refuses a bare DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> None:

@@ -40,7 +40,7 @@ from tirjudge_training.corpora.decontamination import (
 from tirjudge_training.corpora.decontamination import decontaminate as drop_overlaps
 from tirjudge_training.corpora.inspection import Inspection
 from tirjudge_training.corpora.output import HEAD, CorpusCard, SchemaChanged, SourceUnavailable
-from tirjudge_training.recipe_file import MIXTURES, BadRecipe, load, shipped
+from tirjudge_training.recipe_file import MIXTURES, BadRecipe, load, quoted, shipped
 
 SHORT, FAILED = 1, 3
 
@@ -104,7 +104,7 @@ def build(
         assignments = [
             *(assign or ()),
             *_generators(generator or ()),
-            *([f"decontaminate.against={json.dumps([a for a in against if a != '-'])}"] if against else ()),
+            *([f"decontaminate.against={quoted([a for a in against if a != '-'])}"] if against else ()),
             *([f"scale={scale}"] if scale is not None else ()),
             *([f"seed={seed}"] if seed is not None else ()),
         ]
@@ -198,8 +198,8 @@ def _generators(given: Sequence[str]) -> Iterator[str]:
     """Translate `Qwen/Qwen3-8B@http://localhost:8000/v1` into assignments."""
     for number, one in enumerate(given):
         model, _, url = one.partition("@")
-        yield f"generators.given-{number}.model={json.dumps(model)}"
-        yield f"generators.given-{number}.base_url={json.dumps(url)}"
+        yield f"generators.given-{number}.model={quoted(model)}"
+        yield f"generators.given-{number}.base_url={quoted(url)}"
 
 
 def _without(config: CorpusConfig, without: Sequence[str]) -> CorpusConfig:
