@@ -80,7 +80,12 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
     made = folder / FOLDER
     changes: dict[str, Any] = {
         **({"answers": {"prompts": 4}} if recipe.method == "answers" else RL_ALONE),
-        "model": {"base": str(_model(recipe, made / "model"))},
+        # Without kernels that only a GPU has.
+        "model": {
+            "base": str(_model(recipe, made / "model")),
+            "liger": False,
+            **({} if recipe.model.attn_implementation == "eager" else {"attn_implementation": "sdpa"}),
+        },
         "rl": {
             "trainer": "trl",
             "steps": 2,
@@ -94,6 +99,8 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "vllm": {},
             "server": None,
             "filter": "none",
+            # For the same reason no row would pass a screening.
+            "screen": None,
             "checkpoint_every": 1,
         },
         "sft": SMALL_SFT,
