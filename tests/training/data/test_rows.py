@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig, prompt_seed
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.rows import ExpectedRows, RowData
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
@@ -231,3 +231,13 @@ def test_rows_with_equal_gold_scores_are_used(tmp_path: Path) -> None:
     }
     with pytest.raises(ValueError, match="no label"):
         opened(path, judges)
+
+
+def test_expected_rows_hold_the_same_share_back_to_measure_the_judge(tmp_path: Path) -> None:
+    config = DataConfig(train=tmp_path / "none.jsonl", heldout=0.2, validation=0.1)
+    data = ExpectedRows(
+        config, {"tir-pairwise": EnvironmentConfig(name="tir-pairwise")}, {"tir-pairwise": 50}
+    )
+    assert len(data.heldout(1000, 0)) == 10
+    assert len(data.validation(1000)) == 4
+    assert len(data.prompts(None, 0)) == 36

@@ -392,7 +392,9 @@ class ExpectedRows(RowData):
     ) -> None:
         """`tasks` is the number of rows by judge; raises ValueError for a judge that the recipe lacks."""
         self._expected = tasks
-        changes: dict[str, Any] = {"heldout": None, "demonstrations": None}
+        changes: dict[str, Any] = {"demonstrations": None}
+        if isinstance(config.heldout, Path):
+            changes["heldout"] = None  # those rows are not among the expected ones
         if isinstance(config.validation, Path):
             # Those rows are not among the expected ones, of which at least one per judge is held back.
             changes["validation"] = 1e-9
