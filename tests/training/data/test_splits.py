@@ -88,6 +88,10 @@ def test_too_few_rows_say_how_many_are_needed(tmp_path: Path, rows: list[Any], l
     ("bad", "line"),
     [
         ({"program": ["print(1)"]}, "program must be a text, a Python program"),
+        ({"demonstration": '{"kept": [1, 0]}'}, 'demonstration must be an object, such as {"program"'),
+        ({"demonstration": {"program": 1}}, "demonstration.program must be a text, a Python program"),
+        ({"demonstration": {"kept": [1]}}, "kept must be one number for each of the 2 responses"),
+        ({"families": 3}, "families must be a list of texts, or a text with commas"),
         ({"criteria": ["One.", "Two."]}, "2 criteria and one label: write a row for each criterion"),
         ({"responses": ["alone"]}, "a labelled row has two responses or more"),
     ],
@@ -95,6 +99,18 @@ def test_too_few_rows_say_how_many_are_needed(tmp_path: Path, rows: list[Any], l
 def test_a_row_that_cannot_be_learned_from_is_named(tmp_path: Path, bad: dict[str, Any], line: str) -> None:
     with pytest.raises(ValueError, match=f"rows.jsonl:6: .*{line}"):
         opened(tmp_path / "rows.jsonl", [*map(row, range(5)), row(5, **bad)], demonstrations="train")
+
+
+def test_a_table_has_the_families_of_a_row_in_one_text(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    families = ["length", "length, case", "case", ""] * 4
+    lines = [f'p{n},good,bad,A,"{value}"' for n, value in enumerate(families)]
+    file.write_text("\n".join(["prompt,response_a,response_b,label,families", *lines]) + "\n")
+    columns = {"responses": "response_a,response_b"}
+    data = RowData(DataConfig(train=file, columns=columns, without_families=("case",)), PAIRS)
+    left = [one.task for one in (*data.prompts(None, 0), *data.validation(100))]
+    assert sorted({str(task.gold.get("families")) for task in left}) == ["None", "['length']"]
+    assert "8 of other families left out" in data.split
 
 
 def test_a_row_that_names_its_judge_goes_there_whatever_the_weight(tmp_path: Path) -> None:

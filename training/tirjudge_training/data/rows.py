@@ -314,7 +314,13 @@ class RowData:
             if task.id in ids:
                 raise ValueError(f"{row.where}: a second row with the id {task.id!r}")
             ids.add(task.id)
-            yield FormattedTask(self._judge(row, task), _described(row, task))
+            try:
+                if demonstrated and row.fields.get(DEMONSTRATION):
+                    _check_demonstration(row.fields[DEMONSTRATION], len(task.candidates))
+                described = _described(row, task)
+            except ValueError as error:
+                raise ValueError(f"{row.where}: {error}") from None
+            yield FormattedTask(self._judge(row, task), described)
 
     def _judge(self, row: Row, task: JudgeTask) -> str:
         """Return the judge that the row names, or a judge that accepts the row, sampled by weight."""
@@ -363,7 +369,10 @@ def _first_per_judge(rows: Iterable[FormattedTask], n: int) -> Iterator[Formatte
 
 
 def _described(row: Row, task: JudgeTask) -> JudgeTask:
-    """Return the task with its families and its demonstration, if the row has them, in `gold`."""
+    """Return the task with its families and its demonstration, if the row has them, in `gold`.
+
+    Raises ValueError for families in another form.
+    """
     found: dict[str, Any] = {
         name: row.fields[name] for name in (FAMILIES, DEMONSTRATION) if row.fields.get(name)
     }
@@ -374,11 +383,32 @@ def _described(row: Row, task: JudgeTask) -> JudgeTask:
     ):
         found[DEMONSTRATION] = {PROGRAM: row.fields[PROGRAM]}
     if FAMILIES in found:
-        families = [str(family) for family in found[FAMILIES]]
+        families = _families(found[FAMILIES])
         # Tables of results have one line per family, so rows with several share a line.
         name = families[0] if len(families) == 1 else f"{len(families)} constraints"
         found |= {FAMILIES: families, "family": name}
     return replace(task, gold={**task.gold, **found}) if found else task
+
+
+def _families(value: Any) -> list[str]:
+    """Return the names of families; tables have them in one text, with commas between them."""
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",")]
+    if not isinstance(value, list):
+        raise ValueError(f"{FAMILIES} must be a list of texts, or a text with commas")
+    return [str(name) for name in value]
+
+
+def _check_demonstration(value: Any, responses: int) -> None:
+    """Raise ValueError for a demonstration that no dialogue can be written from."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f'{DEMONSTRATION} must be an object, such as {{"{PROGRAM}": "..."}}')
+    if not isinstance(value.get(PROGRAM) or "", str):
+        raise ValueError(f"{DEMONSTRATION}.{PROGRAM} must be a text, a Python program")
+    kept = value.get("kept")
+    numbers = isinstance(kept, list) and all(isinstance(count, int | float) for count in kept)
+    if kept and not (numbers and len(kept) == responses):
+        raise ValueError(f"{DEMONSTRATION}.kept must be one number for each of the {responses} responses")
 
 
 class ExpectedRows(RowData):
