@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +23,7 @@ from tirjudge.generation.base import GeneratorFailed, Sampling, open_generator
 from tirjudge.generation.local import processes
 from tirjudge.generation.local.processes import ProcessesGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge_environments import By, Completion, Context, Message, Prompt, Segment
+from tirjudge_environments import By, Completion, Context, Finish, Message, Prompt, Segment
 
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
 
@@ -187,3 +191,48 @@ def test_a_process_that_is_killed_fails_its_rows_in_one_line(
         loop.run(killed())
     # The other process takes all later rows, those of known dialogues too.
     assert all(completion.token_ids for completion in loop.run(eight()))
+
+
+class Eager:
+    """A process that sends a long answer to each request before it takes the next one."""
+
+    def __init__(self, command: Sequence[str], *, pass_fds: Sequence[int], **others: Any) -> None:
+        self._socket = socket.socket(fileno=os.dup(pass_fds[0]))
+        self._thread = threading.Thread(target=self._answer, daemon=True)
+        self._thread.start()
+
+    def _answer(self) -> None:
+        connection = Connection(os.dup(self._socket.fileno()))
+        connection.recv()  # the settings
+        connection.send(None)
+        try:
+            while True:
+                number, *_ = connection.recv()
+                connection.send((number, Completion(text="x" * 300_000, finish=Finish.END), None))
+        except (EOFError, OSError):
+            connection.close()
+
+    def kill(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+
+    def wait(self) -> int:
+        self._thread.join()
+        self._socket.close()
+        return 0
+
+
+@pytest.mark.timeout(60)
+def test_long_requests_and_long_answers_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are larger than what a socket holds."""
+    monkeypatch.setattr(subprocess, "Popen", Eager)
+    worker = processes._Worker(0, 1, "model", {})
+    worker.wait_until_loaded()
+    request = Context(Prompt(messages=()), (), tuple(range(1000, 5000)))
+
+    async def asked() -> list[Completion]:
+        return await asyncio.gather(*(worker.generate(request, sampling(number)) for number in range(60)))
+
+    try:
+        assert len(asyncio.run(asked())) == 60
+    finally:
+        worker.end()

@@ -19,7 +19,9 @@ import socket
 import subprocess
 import sys
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
@@ -160,6 +162,9 @@ class _Worker:
         theirs.close()
         self._connection = Connection(ours.detach())
         self._connection.send((number, processes, path, options))
+        # Requests are sent in a thread: while a full socket blocked the event loop, no answer would be read,
+        # and a process that blocks because its answers are not read takes no requests.
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="tirjudge-requests")
         self._name = path
         self._waiting: dict[int, asyncio.Future[Completion]] = {}
         self._next = 0
@@ -189,14 +194,15 @@ class _Worker:
         try:
             # The ids hold all texts; one segment says that the dialogue has begun, see `Row.resumes`.
             bare = Context(Prompt(messages=(), stop=context.prompt.stop), context.segments[-1:], context.ids)
-            self._connection.send((number, bare, sampling))
+            sent = self._loop.run_in_executor(self._sender, self._connection.send, (number, bare, sampling))
+            sent.add_done_callback(partial(_pass_error, future))
             return await future
         except OSError:
             self.lost = True
             raise GeneratorFailed(self._ended()) from None
         except asyncio.CancelledError:
-            with suppress(OSError):  # the process has ended, or was ended by `close`
-                self._connection.send((number, None, None))
+            with suppress(RuntimeError):  # ended by `close`
+                self._sender.submit(self._connection.send, (number, None, None))
             raise
         finally:
             self._waiting.pop(number, None)
@@ -206,10 +212,12 @@ class _Worker:
             future.cancel()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._connection.fileno())
-        self._connection.close()
-        # Closing the socket ends it; a worker that still imports its libraries sees that late.
+        # It would end without its socket too, but a worker that still imports its libraries sees that late.
         self._process.kill()
         self._process.wait()
+        # After the process, whose end also ends a send that waits for it.
+        self._sender.shutdown(cancel_futures=True)
+        self._connection.close()
 
     def _receive(self) -> None:
         try:
@@ -234,6 +242,13 @@ class _Worker:
         code = self._process.wait()
         why = f"signal {-code}, perhaps for lack of memory" if code < 0 else f"exit code {code}"
         return f"{self._name}: a process of the model ended ({why}): try with processes = 1"
+
+
+def _pass_error(future: asyncio.Future[Completion], sent: asyncio.Future[None]) -> None:
+    """Let a request fail that could not be sent."""
+    error = None if sent.cancelled() else sent.exception()
+    if error is not None and not future.done():
+        future.set_exception(error)
 
 
 async def _serve(connection: Connection, generator: TransformersGenerator) -> None:
