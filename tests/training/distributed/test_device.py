@@ -37,6 +37,7 @@ from tirjudge_training.rl import rollout_engine, trainer
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig, pool_options
 from tirjudge_training.rl.training_loop import train_rl
+from tirjudge_training.run import preflight
 from tirjudge_training.run.plan import NoRows
 from tirjudge_training.run.preflight import check
 from tirjudge_training.run.run import _done as run_stage
@@ -259,6 +260,21 @@ def test_packed_rows_need_attention_in_every_layer(tmp_path: Path) -> None:
     recipe = load(Recipe, "smol", [f"model.base={tmp_path / 'model'}", *words])
     with pytest.raises(BadRecipe, match=r"rl.token_budget: .*/model has layers \(conv\) that read all rows"):
         check(recipe, pipeline_of(recipe), data_of(recipe), tmp_path)
+
+
+def test_a_model_that_transformers_cannot_sample_from_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would raise a ValueError when the first stage samples."""
+    Lfm2Config(num_hidden_layers=2, full_attn_idxs=[1]).save_pretrained(tmp_path / "model")
+    words = [f"model.base={tmp_path / 'model'}", "data.max_prompt_tokens=", "data.demonstrations="]
+    recipe = load(Recipe, "smol", words)
+    with pytest.raises(BadRecipe, match=r'rl.generator: "transformers" cannot decode the layers \(conv\)'):
+        check(recipe, pipeline_of(recipe), NoRows(), tmp_path)
+    monkeypatch.setattr(preflight, "_check_kernels", lambda recipe: None)
+    flash = load(Recipe, MINI, [*assignments(), "model.attn_implementation=flash_attention_2"])
+    with pytest.raises(BadRecipe, match=r'"transformers" cannot decode with flash_attention_2'):
+        check(flash, pipeline_of(flash), NoRows(), tmp_path)
 
 
 def test_the_processes_of_a_machine_share_its_cpus(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

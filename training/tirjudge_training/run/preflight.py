@@ -27,6 +27,7 @@ from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.run import model_size
 from tirjudge_training.run.model_size import Shape, gib
 from tirjudge_training.stages.base import DONE, Stage
+from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.weight_sync.base import can_stream, free_bytes, parent_folder
 from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, WeightServer
 
@@ -85,6 +86,8 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
         except ValueError as error:
             raise BadRecipe(str(error)) from None
     _check_packing(recipe, recipe.model.base)
+    if rolls_out:
+        _check_decoding(recipe, pipeline, recipe.model.base)
     _check_space(recipe, pipeline, recipe.model.base, folder)
 
 
@@ -196,6 +199,27 @@ def _check_packing(recipe: Recipe, base: str) -> None:
         raise BadRecipe(
             f"rl.token_budget: {base} has layers ({', '.join(sorted(others))}) that read all rows of a pack "
             "as one: leave it out"
+        )
+
+
+def _check_decoding(recipe: Recipe, pipeline: Pipeline, base: str) -> None:
+    """Refuse a model that the generator `transformers` cannot decode in a padded batch."""
+    if recipe.rl.generator != "transformers":
+        return
+    with model_size.model_errors(base):
+        kinds = layer_kinds(model_size.config_of(base).get_text_config())
+    if others := kinds - ATTENDING:
+        raise BadRecipe(
+            f'rl.generator: "transformers" cannot decode the layers ({", ".join(sorted(others))}) of {base}: '
+            'set rl.generator = "vllm"'
+        )
+    # The other stages load models of their own to sample with.
+    stages = (stage for stage in pipeline.stages if isinstance(stage, Reinforcement))
+    trained = any(stage.config.trainer == "trl" for stage in stages)
+    if trained and recipe.model.attn_implementation not in ("sdpa", "eager"):
+        raise BadRecipe(
+            f'rl.generator: "transformers" cannot decode with {recipe.model.attn_implementation}: set '
+            'rl.generator = "vllm", or model.attn_implementation = "sdpa"'
         )
 
 
