@@ -54,8 +54,15 @@ class CompletionStore:
             ) from None
 
     def get(self, key: bytes) -> Completion | None:
-        """Return a completion; None for a missing key and for an unreadable entry."""
-        found = self._database.execute("SELECT completion FROM completions WHERE key = ?", (key,)).fetchone()
+        """Return a completion; None for a missing key and for an unreadable entry.
+
+        Raises OSError if the file cannot be read.
+        """
+        try:
+            query = "SELECT completion FROM completions WHERE key = ?"
+            found = self._database.execute(query, (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise OSError(f"the cache cannot be read ({error}): --no-cache runs without it") from None
         if found is None:
             return None
         with suppress(ValueError, KeyError, TypeError):

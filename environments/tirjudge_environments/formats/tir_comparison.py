@@ -83,7 +83,7 @@ class TirChoice(TirFormat):
             return tuple(unscored for _ in scores)
         if all(reward.parts["correct"] for reward in rewards):
             return tuple(rewards)
-        return tuple(Reward(0.0, {**reward.parts, "correct": 0.0}) for reward in rewards)
+        return tuple(replace(reward, total=0.0, parts={**reward.parts, "correct": 0.0}) for reward in rewards)
 
     def _score_alone(self, episode: Episode, trajectory: Trajectory) -> Score:
         """Return the score of one view, without the other order."""

@@ -153,6 +153,8 @@ async def test_both_orders_need_evidence(make_task, sandbox) -> None:
     shown = await dialogue(environment, task, sandbox, turns(LENGTHS, verdict="B"), 1)
     assert rewards(environment, task, counted, guessed) == [0.0, 0.0]
     assert rewards(environment, task, counted, shown) == [1.0, 1.0]
+    [scores] = environment.score([Episode(task, 0, (counted, guessed))], {})
+    assert [score.settled for score in scores] == [False, True]
 
 
 async def test_an_order_that_failed_leaves_the_other_unscored(make_task, sandbox) -> None:

@@ -126,6 +126,20 @@ def test_an_invalid_cache_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_a_damaged_cache_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "completions.sqlite3"
+    store = CompletionStore(path)
+    for number in range(200):
+        store.put(b"%d" % number, ANSWER)
+    store.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"x" * (len(content) - 4096))
+    damaged = CompletionStore(path)
+    with pytest.raises(OSError, match=r"^the cache cannot be read \(.*\): --no-cache runs without it$"):
+        damaged.get(b"7")
+    damaged.close()
+
+
 def test_weights_are_identified_by_their_content(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"1")
     (tmp_path / "config.json").write_text("{}")

@@ -171,6 +171,13 @@ def test_a_falling_learning_rate_is_megatrons(tmp_path: Path) -> None:
     [
         (["--recipe", "judgelrm-7b"], "rl.sigma: verl divides by n - 1"),
         (
+            [
+                *("--recipe", "tir-judge-zero-8b", "--set", "rl.vllm.enable_sleep_mode=false"),
+                *("--set", "rl.off_policy=true", "--set", "rl.importance_cap=2.0"),
+            ],
+            "rl.off_policy: this path samples with the latest weights",
+        ),
+        (
             ["--recipe", "tir-judge-zero-8b", "--set", "rl.balance=true"],
             "rl.balance: verl weighs all groups equally",
         ),

@@ -265,4 +265,5 @@ class BatchGenerator:
         for future in futures.values():
             failure = GeneratorFailed(f"{self.model}: {first_line(error)}")
             failure.__cause__ = error
-            future.set_exception(failure)
+            if not future.done():  # a caller that was cancelled twice has cancelled it
+                future.set_exception(failure)
