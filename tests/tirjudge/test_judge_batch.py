@@ -10,7 +10,7 @@ from tests.tirjudge.test_judge import first_shown, measuring
 from tirjudge import Judge, NoRowJudged
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Failure
+from tirjudge.judging.batch import Failure, JurorTally
 from tirjudge_environments import Completion, Context, Finish
 
 
@@ -189,3 +189,10 @@ def test_a_prompt_that_is_a_number_is_judged_as_its_text() -> None:
     assert not isinstance(number, Failure)
     assert not isinstance(text, Failure)
     assert number.episode.task == text.episode.task
+
+
+def test_a_model_without_a_verdict_does_not_have_the_verdict_of_a_row_without_one() -> None:
+    tally = JurorTally()
+    for stop, verdict in (("malformed", None), ("verdict", "A")):
+        tally.add({"verdict": verdict, "stop": stop, "correct": None}, {"verdict": verdict})
+    assert (tally.rows, tally.deciding, tally.without) == (2, 1, 1)

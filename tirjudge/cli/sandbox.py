@@ -53,7 +53,7 @@ from tirjudge_sandbox import (
     Status,
     open_sandbox,
 )
-from tirjudge_sandbox.base import MIB
+from tirjudge_sandbox.base import MIB, InvalidProgram
 from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.doctor import LOCAL, Finding, examine, lacking
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
@@ -131,6 +131,8 @@ def run(
             "allow_weak_isolation": allow_weak_isolation,
         }
         execution = asyncio.run(_execution(program, limits, options))
+    except InvalidProgram as error:
+        stop("sandbox", str(error), USAGE)
     except SandboxUnavailable as error:
         no_sandbox("sandbox", error)
     _show(execution.stdout, sys.stdout)

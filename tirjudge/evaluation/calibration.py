@@ -448,10 +448,14 @@ def aurc(confidence: Values, wrong: Values) -> float:
 
 
 def halves(rows: Sequence[CalibratedRow], *, seed: int) -> tuple[list[CalibratedRow], list[CalibratedRow]]:
-    """Split rows by a hash of seed and id, so that a row stays in its half whatever else is in the file."""
+    """Split rows by a hash of the seed and the row's cluster, or its id without one.
+
+    A row stays in its half whatever else is in the file, and rows of one cluster stay together: a threshold
+    is verified on rows that do not depend on the rows it was chosen on.
+    """
     split: tuple[list[CalibratedRow], list[CalibratedRow]] = ([], [])
     for row in rows:
-        split[derive_seed(seed, _HALVES, row.id) % 2].append(row)
+        split[derive_seed(seed, _HALVES, row.cluster or row.id) % 2].append(row)
     return split
 
 

@@ -237,7 +237,7 @@ class JurorTally:
     def add(self, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Count the verdict of the model in a row of a result file."""
         self.rows += 1
-        self.deciding += verdict["verdict"] == row["verdict"]
+        self.deciding += verdict["stop"] == "verdict" and verdict["verdict"] == row["verdict"]
         self.without += verdict["stop"] != "verdict"
         if verdict["correct"] is not None:
             self.credits.add(verdict["correct"], _cluster(row))

@@ -431,7 +431,9 @@ def _confidence_difference(row: RecordedRow, given: JudgedConfidence, combined: 
     """Return how a confidence does not follow from the views, or the row's state not from the confidence."""
     value, rule = given.value, Abstention(given.below, given.name)
     now = rule.value(combined)
-    if (value is None) != (now is None) or (value is not None and now and abs(value - now) > 1e-9):
+    if (value is None) != (now is None) or (
+        value is not None and now is not None and abs(value - now) > 1e-9
+    ):
         return f"the file says {given.name} {value}, and its views together say {now}"
     is_open = bool(combined.best) and not rule.is_reached(value)
     if is_open != (row.stop == StopReason.ABSTAINED):

@@ -171,6 +171,7 @@ REFUSED = {
     "models fetch missing.gguf": "missing.gguf: there is no such file",
     "export pdf out.jsonl": "No such command 'pdf'",
     "sandbox run missing.py": "missing.py: No such file",
+    "sandbox run notes.txt --timeout inf": "wall_seconds must be positive and finite",
     "sandbox dokter": "Did you mean 'doctor'?",
     "juge rows.jsonl": "Did you mean 'judge'?",
 }

@@ -140,6 +140,11 @@ def test_a_threshold_is_chosen_on_one_half_and_verified_on_the_other() -> None:
     assert {one.id for one in halves(rows[::-7], seed=3)[0]} == {one.id for one in first} & {
         one.id for one in rows[::-7]
     }
+    # Rows of one prompt are in one half.
+    pairs = [replace(one, cluster=f"c{number // 2}") for number, one in enumerate(rows)]
+    clusters = [{one.cluster for one in half} for half in halves(pairs, seed=3)]
+    assert not clusters[0] & clusters[1]
+    assert 450 < len(clusters[0]) < 550
     unreachable = chosen_and_verified(rows, 0.0001, seed=3)
     assert (unreachable.chosen, unreachable.verified, unreachable.holds) == (None, None, False)
 
