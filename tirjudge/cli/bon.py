@@ -189,7 +189,8 @@ class BonRun:
         async with AsyncExitStack() as stack:
             count, limit = self.rows.count(), self.options.limit
             total = None if count is None else min(count, limit or count)
-            seen, failures_file = Tally(), str(self._companion("failed"))
+            # The judge lists its failures; grades alone are counted.
+            seen, failures_file = Tally(), str(self._companion("failed")) if self.methods else None
             display = Display(seen, total=total, failures_file=failures_file)
             judge = await stack.enter_async_context(self._judge(display)) if self.methods else None
             weak = self.options.allow_weak_isolation

@@ -172,8 +172,12 @@ class GroupJudge:
         if options.method == "listwise":
             return await self._listwise(task, options, order)
         each = self._dialogues(replace(task, candidates=task.candidates[:2]), options, order)
-        most = None if options.budget is None else options.budget // each
         method = open_tournament(options.method)
+        most = None
+        if options.budget is not None:
+            # A repeated completion may make an even group odd, in which everyone plays only after one more
+            # round than the budget was checked for.
+            most = max(options.budget // each, method.least(size))
         played, cached = await self._play(method, task, most, options.seed, order)
         return GroupRewards(
             rewards=method.rewards(size, played),

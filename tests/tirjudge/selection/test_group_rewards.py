@@ -79,6 +79,15 @@ def test_the_judge_is_called_as_often_as_documented(
         assert {pair[::-1] for pair in counting.asked} == set(counting.asked)
 
 
+@pytest.mark.parametrize("method", ["swiss", "round-robin"])
+def test_a_repeated_completion_leaves_nobody_without_a_comparison(method: str) -> None:
+    """Four calls compare all of eight completions; of seven, one sits out in each round of three."""
+    with (counting := Counting()).judge:
+        found = counting(*texts(7), "x", method=method, budget=4)
+    assert None not in found.rewards
+    assert (found.duplicates, found.calls) == (1, 6)
+
+
 def test_two_orders_that_disagree_are_a_tie() -> None:
     with (first := Counting(lambda _: "<preference>A</preference>")).judge:
         found = first("x", "yy", "zzz", method="round-robin", both_orders=True)
