@@ -264,7 +264,10 @@ def _print_verified(one: Verified, confidence: Confidence) -> None:
     _say(
         f"on the other half the risk {found} below it: {one.verified.risk}; coverage {one.verified.coverage}"
     )
-    _say(f"tirjudge judge ROWS --abstain-below {threshold} --confidence {confidence}")
+    if one.chosen.threshold > 0:
+        _say(f"tirjudge judge ROWS --abstain-below {threshold} --confidence {confidence}")
+    else:
+        _say("no verdict needs to be left open")
 
 
 def record(one: Calibration) -> dict[str, Any]:
@@ -366,7 +369,8 @@ def _bounds(value: float, interval: tuple[float, float]) -> dict[str, float | No
 
 def _threshold(value: float) -> str:
     """Return a threshold, rounded down: the verdicts that it keeps are kept by its digits as well."""
-    return f"{math.floor(value * 10**_DIGITS) / 10**_DIGITS:g}"
+    digits = f"{math.floor(value * 10**_DIGITS) / 10**_DIGITS:.{_DIGITS}f}"
+    return digits.rstrip("0").rstrip(".")
 
 
 def _kept(one: Point) -> str:

@@ -46,7 +46,8 @@ def mcp(
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     code_timeout: Annotated[
-        float, option("Sandbox", "Wall and CPU time of an agent's code.", min=0.1, metavar="SECONDS")
+        float,
+        option("Sandbox", "Wall and CPU time of an agent's code.", min=0.1, max=86_400, metavar="SECONDS"),
     ] = 20.0,
     return_mode: Annotated[ReturnMode, option("Output", "Format of the outcome of an agent's code.")] = "xml",
     *,

@@ -144,6 +144,7 @@ REFUSED = {
     "serve --token-file missing": "--token-file missing: No such file",
     "serve --no-verdict-reward nan": "no_verdict_reward",
     "mcp --code-timeout 0": "--code-timeout",
+    "mcp --code-timeout 1e30": "--code-timeout",
     "mcp --transport http --host 0.0.0.0": "needs a token: set TIRJUDGE_MCP_TOKEN or --token-file",
     "mcp --transport smoke": "smoke",
     "mcp --backend nosuch": "no sandbox 'nosuch'",
