@@ -189,7 +189,11 @@ class RewardQuestions:
         return {key: text for key, text in zip(different, answers, strict=True) if text is not None}
 
     async def close(self) -> None:
-        """Close the generator and the store."""
+        """Cancel the requests that nobody waits for any more, and close the generator and the store."""
+        asked = tuple(self._in_flight.values())
+        for request in asked:
+            request.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
         await self._generator.close()
         if self._kept is not None:
             self._kept.close()

@@ -64,6 +64,19 @@ async def test_a_cancelled_rollout_leaves_the_answer_to_the_others(server: Endpo
     await reward_questions.close()
 
 
+async def test_a_request_that_nobody_waits_for_ends_with_the_questions(server: EndpointServer) -> None:
+    server.script = lambda body: chat("answer")
+    reward_questions = RewardQuestions(endpoint(server))
+    asked = asyncio.create_task(reward_questions.answers([ask("a")]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    [request] = reward_questions._in_flight.values()
+    await reward_questions.close()
+    assert request.cancelled()
+
+
 async def test_answers_are_cached_and_replayed_without_a_model(
     server: EndpointServer, tmp_path: Path
 ) -> None:
