@@ -418,10 +418,8 @@ def _label_text(value: Any, labels: Mapping[str, str] | None) -> str:
 def _label(text: str, count: int) -> int | None:
     if not text or text.lower() == "tie":
         return None
-    if _TIE.fullmatch(text):
-        names = text.upper().split("=")
-        if set(names) <= set(letters(count)) and len(set(names)) == len(names):
-            return None
+    if _TIE.fullmatch(text) and _name_different(text.upper().split("="), count):
+        return None
     best = _best(text, count)
     if best is None:
         last = letter(count - 1)
@@ -468,10 +466,14 @@ def _best(text: str, count: int) -> int | None:
         index = int(text.removesuffix(".0"))
         return index if index < count else None
     names = re.split("[<>]+", text.upper()) if _RANKING.fullmatch(text) else [text.upper()]
-    known = letters(count)
-    if any(name not in known for name in names) or len(set(names)) < len(names):
+    if not _name_different(names, count):
         return None
-    return known.index(names[-1 if "<" in text else 0])
+    return letters(count).index(names[-1 if "<" in text else 0])
+
+
+def _name_different(names: Sequence[str], count: int) -> bool:
+    """Return True if the names are letters of `count` responses, each of another response."""
+    return set(names) <= set(letters(count)) and len(set(names)) == len(names)
 
 
 def read_criteria(value: Any) -> tuple[Criterion, ...]:

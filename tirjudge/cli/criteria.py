@@ -43,6 +43,7 @@ from tirjudge.judging.options import ABSTENTION
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonLines, read_lines
+from tirjudge.storage.resume import refuse_foreign_file
 from tirjudge_environments.tasks import Columns, read_task
 
 
@@ -83,12 +84,8 @@ def criteria(
     rows = open_rows(file, config=subset, split=split)
     refuse_input(target, rows)
     calls = target.with_name(f"{target.name}.calls.jsonl")
-    # Checked before the file is opened: opening drops what is no complete line of JSON.
-    if not options.overwrite and target.exists() and target.stat().st_size and not calls.exists():
-        raise ValueError(
-            f"{target} exists and was not written by tirjudge criteria: "
-            "choose another --output, or --overwrite it"
-        )
+    if not options.overwrite:
+        refuse_foreign_file(target, calls, "criteria")
     prices, weights = options.prices(), local_weights(options)
     if options.overwrite:
         target.unlink(missing_ok=True)

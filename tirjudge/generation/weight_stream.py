@@ -307,5 +307,5 @@ def _store(host: str, port: int = 0) -> Any:
     import torch.distributed as dist
 
     store: Any = dist.TCPStore  # type: ignore[attr-defined]
-    # The workers are told the port of a store that runs, so its start must not wait for them.
+    # The store must start without the workers, which are told its port only once it runs.
     return store(host, port, None, not port, timedelta(seconds=FORMING), wait_for_workers=False)

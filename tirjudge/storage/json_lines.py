@@ -35,7 +35,7 @@ class JsonLines:
         self.path, self._replace = path, replace
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            # The lock comes first: a torn last line may be one that another process is writing.
+            # Locked before the torn last line is dropped: another process may just be writing that line.
             lock(self._descriptor, path)
             self._end = 0 if replace else _intact_length(self._descriptor)
             if not replace:

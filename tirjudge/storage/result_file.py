@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tirjudge.storage.json_lines import JsonLines, JsonObject, encode_line, read_lines
-from tirjudge.storage.resume import refuse_other_settings
+from tirjudge.storage.resume import refuse_foreign_file, refuse_other_settings
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
@@ -61,7 +61,7 @@ class ResultFile:
         """True as long as the rows in the file are those of an earlier run that this one replaces."""
         self._sidecar, self.failures_path = settings_path(path), failures_path(path)
         if not overwrite:
-            self._refuse_foreign_file()
+            refuse_foreign_file(self.path, self._sidecar, "judge")
         # Locks the file until it is closed: no other process changes its rows or settings.
         self._lines = JsonLines(path, replace=self._replaces)
         self._failure_lines: JsonLines | None = None
@@ -120,15 +120,6 @@ class ResultFile:
             self.path.unlink(missing_ok=True)
             self._sidecar.unlink(missing_ok=True)
         self.close()
-
-    def _refuse_foreign_file(self) -> None:
-        # Checked before the file is opened: opening drops a torn last line, which may be data of another
-        # program.
-        if self.path.exists() and self.path.stat().st_size and not self._sidecar.exists():
-            raise ValueError(
-                f"{self.path} exists and was not written by tirjudge judge: "
-                "choose another --output, or --overwrite it"
-            )
 
     def _check_settings(self) -> None:
         if self.path.stat().st_size:

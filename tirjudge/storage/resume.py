@@ -16,6 +16,18 @@ class OtherSettings(ValueError):
     """A run was begun with other settings; the message is one line and names the first differences."""
 
 
+def refuse_foreign_file(path: Path, companion: Path, command: str) -> None:
+    """Raise ValueError for a file with content that lacks the companion which `tirjudge COMMAND` writes.
+
+    Call it before the file is opened: opening drops a torn last line, which may be data of another program.
+    """
+    if path.exists() and path.stat().st_size and not companion.exists():
+        raise ValueError(
+            f"{path} exists and was not written by tirjudge {command}: "
+            "choose another --output, or --overwrite it"
+        )
+
+
 def refuse_other_settings(
     place: Path,
     recorded: Mapping[str, Any],

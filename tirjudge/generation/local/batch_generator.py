@@ -53,7 +53,7 @@ class Row:
     def accept(self, token: int, logprob: float, ends: frozenset[int]) -> None:
         self.ids.append(token)
         self.logprobs.append(logprob)
-        # In this order: the token that ends a turn or a stop string may also be the last one that fits.
+        # The limit comes last, because the last token that fits may also end the turn or a stop string.
         if token in ends:
             self.finish = Finish.END
         elif self.stops.completed(self.ids, self.start):

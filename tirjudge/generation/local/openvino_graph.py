@@ -158,7 +158,7 @@ def _units(rows: Array) -> tuple[Array, Array, Array]:
         fits = np.abs(least + scale * units - groups).max(-1, keepdims=True) <= close
         scales = scale if levels == 255 else np.where(fits, scale, scales)
     units = np.rint((groups - least) / np.maximum(scales, _SMALLEST)).clip(0, 255)
-    # Of all offsets, the mean of what is left has the smallest squared error.
+    # The offset with the smallest squared error is the mean of the weights minus their scaled levels.
     least = (groups - scales * units).mean(-1)
     return units.astype(np.uint8), scales, least
 

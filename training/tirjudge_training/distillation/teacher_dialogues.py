@@ -133,7 +133,7 @@ class TeacherDialogues:
 
         async with aclosing(as_finished(works(), self._config.concurrency)) as dialogues:
             async for task, trajectory in dialogues:
-                # Of failed dialogues too: their earlier turns were paid for, and count towards the cap.
+                # A failed dialogue counts too, because its earlier turns were paid for.
                 self.usage += trajectory.usage
                 if trajectory.stop in DOWN:
                     self._fail(task, trajectory)

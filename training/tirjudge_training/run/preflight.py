@@ -189,16 +189,20 @@ def _check_server(config: VllmServerConfig) -> None:
             raise BadRecipe(f"rl.server.urls: {error}") from None
 
 
+def _other_layers(base: str) -> str:
+    """Return the kinds of a model's layers that are no attention, separated by commas."""
+    with model_size.model_errors(base):
+        kinds = layer_kinds(model_size.config_of(base).get_text_config())
+    return ", ".join(sorted(kinds - ATTENDING))
+
+
 def _check_packing(recipe: Recipe, base: str) -> None:
     """Refuse packed rows for a model whose layers would carry a state from one row into the next."""
     if recipe.rl.token_budget is None:
         return
-    with model_size.model_errors(base):
-        kinds = layer_kinds(model_size.config_of(base).get_text_config())
-    if others := kinds - ATTENDING:
+    if others := _other_layers(base):
         raise BadRecipe(
-            f"rl.token_budget: {base} has layers ({', '.join(sorted(others))}) that read all rows of a pack "
-            "as one: leave it out"
+            f"rl.token_budget: {base} has layers ({others}) that read all rows of a pack as one: leave it out"
         )
 
 
@@ -206,11 +210,9 @@ def _check_decoding(recipe: Recipe, pipeline: Pipeline, base: str) -> None:
     """Refuse a model that the generator `transformers` cannot decode in a padded batch."""
     if recipe.rl.generator != "transformers":
         return
-    with model_size.model_errors(base):
-        kinds = layer_kinds(model_size.config_of(base).get_text_config())
-    if others := kinds - ATTENDING:
+    if others := _other_layers(base):
         raise BadRecipe(
-            f'rl.generator: "transformers" cannot decode the layers ({", ".join(sorted(others))}) of {base}: '
+            f'rl.generator: "transformers" cannot decode the layers ({others}) of {base}: '
             'set rl.generator = "vllm"'
         )
     # The other stages load models of their own to sample with.
