@@ -65,7 +65,10 @@ class JsonLines:
         self._end += len(block)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Close the file; closing it again does nothing, like for Python's files."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def __enter__(self) -> Self:
         return self

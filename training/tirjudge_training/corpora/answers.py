@@ -36,19 +36,18 @@ class Generators:
     ) -> None:
         self._samples = config.samples
         # One store for all models: the keys contain the model's name.
-        self._kept = AnswerStore(folder)
-        self._generators = [one.generator() for one in models]
+        kept = AnswerStore(folder)
         self._models = {
             one.model: RewardQuestions(
-                generator,
+                one.generator(),
                 sampling=Sampling(
                     temperature=config.temperature, top_p=config.top_p, max_tokens=one.max_tokens
                 ),
-                kept=self._kept,
+                kept=kept,
                 patience=one.patience,
                 say=say,
             )
-            for one, generator in zip(models, self._generators, strict=True)
+            for one in models
         }
 
     async def answers(self, key: str, prompt: Sequence[Message]) -> list[Answer]:
@@ -67,9 +66,9 @@ class Generators:
         ]
 
     async def close(self) -> None:
-        for generator in self._generators:
-            await generator.close()
-        self._kept.close()
+        """Cancel the requests under way, and close the generators and the store."""
+        # At once, so that no request of one model ends after another model has closed the shared store.
+        await asyncio.gather(*(reward_questions.close() for reward_questions in self._models.values()))
 
 
 async def in_order(
