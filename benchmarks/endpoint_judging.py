@@ -88,7 +88,10 @@ class Endpoint:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 length = re.search(r"(?i)content-length: *(\d+)", head)
                 body = json.loads(await reader.readexactly(int(length[1]))) if length else {}
-                answer = self._seen() if head.startswith("POST /seen") else await self._answer(body)
+                if head.startswith("GET"):
+                    answer: dict[str, Any] = {"object": "list", "data": []}  # the models
+                else:
+                    answer = self._seen() if head.startswith("POST /seen") else await self._answer(body)
                 text = json.dumps(answer).encode()
                 writer.write(
                     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"

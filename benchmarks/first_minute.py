@@ -6,9 +6,10 @@
 Each run judges the twelve rows of examples/instructions.jsonl, greedily, in a process of its own, with
 models that were converted before; the engines `openvino` and `transformers` take turns. Printed are medians:
 seconds from the start of the process to the first verdict in the result file and to its end, CPU seconds,
-and the largest memory of its processes together. `--install` adds, once, the seconds of clone, environment,
-install, conversion and first run, and the megabytes that were installed. `--check` fails above the aims for
-two idle cores: 45 s, 8 s, first verdict within 4 s, 500 MB, 700 MB of memory.
+and the largest memory of its processes together (proportional set size). `--install` adds, once, the
+seconds of clone, environment, install, conversion and first run, and the megabytes that were installed.
+`--check` fails above the aims for two idle cores: 45 s, 8 s, first verdict within 4 s, 500 MB, 700 MB of
+memory.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ def run(command: Sequence[str], output: Path) -> Figures:
 
 
 def _memory(process: psutil.Popen) -> int:
-    """Return the bytes that the processes of a command have in memory."""
+    """Return the bytes that the processes of a command have in memory, with a page that they share once."""
     total = 0
     for one in (process, *process.children(recursive=True)):
         try:
-            total += one.memory_info().rss
+            total += one.memory_full_info().pss
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
     return total
@@ -71,7 +72,7 @@ def installed(folder: Path) -> Figures:
         [sys.executable, "-m", "venv", str(venv)],
         [str(venv / "bin/pip"), "install", "--quiet", f"{clone}[fast]"],
         [str(venv / "bin/pip"), "install", "--quiet", "--no-deps", BASE],
-        [str(venv / "bin/tirjudge"), "judge", str(ROWS), "--output", str(folder / "rows.jsonl")],
+        [str(venv / "bin/tirjudge"), "judge", str(ROWS), "--output", str(folder / "installed.jsonl")],
     ):
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     size = sum(file.stat().st_size for file in venv.rglob("*") if file.is_file() and not file.is_symlink())

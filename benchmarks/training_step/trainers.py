@@ -173,6 +173,7 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
         groups=workload.groups,
         samples=SAMPLES,
         micro_batch=SAMPLES,
+        warmup_steps=0,  # like the bare trainer, since the weights else drift apart with every pair of steps
         beta=0.0,
         max_tokens=1024,
         checkpoint_every=STEPS,
