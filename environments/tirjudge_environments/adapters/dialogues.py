@@ -17,11 +17,12 @@ from pydantic import TypeAdapter
 
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.base import Environment
+from tirjudge_environments.messages import whole_text
 from tirjudge_environments.programs.recording import RecordingSandbox, ReplaySandbox
 from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession
-from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tasks import Columns, read_task
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
 from tirjudge_environments.types import (
@@ -37,6 +38,7 @@ from tirjudge_environments.types import (
     Trajectory,
     Unscored,
     View,
+    derive_seed,
 )
 from tirjudge_sandbox import Execution, Program, Sandbox, open_sandbox
 from tirjudge_sandbox.blocking import EventLoopThread, Work
@@ -132,6 +134,18 @@ def read_stored_task(text: str) -> JudgeTask:
     return _TASKS.validate_json(text)
 
 
+def read_row(row: Mapping[str, Any], columns: Columns) -> JudgeTask:
+    """Return the task of a framework's row; raises RowError.
+
+    A row without an id is named by its texts: the order in which its responses are shown is drawn from the
+    id, and rows of the same name would all be shown in the same order.
+    """
+    task = read_task(row, default_id="", columns=columns)
+    if task.id:
+        return task
+    return replace(task, id=f"{derive_seed(*map(whole_text, (task.prompt, *task.candidates))):08x}")
+
+
 def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], framework: str) -> View:
     """Return the view of a row.
 
@@ -208,7 +222,7 @@ class ChatDialogue:
         Raises RowError for a bad row, LinkedViews for a judge whose reward needs several rollouts, and
         ValueError for a judge with a prefill or native tools.
         """
-        self.task = read_task(row, default_id="row", columns=settings.columns)
+        self.task = read_row(row, settings.columns)
         self._thread = SandboxThread.shared(settings)
         self._environment = with_tools(settings.environment, self._thread.tools)
         view = row_view(self._environment, self.task, row, framework)
@@ -274,7 +288,7 @@ class ToolDialogue:
         Raises RowError for a bad row, LinkedViews for a judge whose reward needs several rollouts, and
         ValueError for a judge without native tool calls.
         """
-        self.task = read_task(row, default_id="row", columns=settings.columns)
+        self.task = read_row(row, settings.columns)
         self._settings, self._tools = settings, tuple(tools)
         self._environment = with_tools(settings.environment, self._tools)
         self._view = row_view(self._environment, self.task, row, framework)

@@ -16,6 +16,7 @@ from tirjudge_environments.adapters.dialogues import (
     TASK_COLUMN,
     VERL_MANAGER,
     SandboxThread,
+    read_row,
     read_stored_task,
     reward_of,
     row_view,
@@ -26,7 +27,6 @@ from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession, Transcript
-from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.types import Completion, Finish, JudgeTask, Refused, Reward, Trajectory, View
@@ -82,7 +82,7 @@ class JudgeLoop(AgentLoopBase):
     def _task(self, info: Mapping[str, Any]) -> JudgeTask:
         if info.get(TASK_COLUMN):
             return read_stored_task(info[TASK_COLUMN])
-        return read_task(info, default_id="row", columns=self._settings.columns)
+        return read_row(info, self._settings.columns)
 
     async def _play(
         self, task: JudgeTask, view: View, sampling: Mapping[str, Any]

@@ -61,6 +61,18 @@ def test_exactly_the_judges_whose_rewards_compare_rollouts_are_refused(
         assert row_view(judge, TASK, ROW | {"view": view.name}, "verl") == view
 
 
+def test_rows_without_an_id_are_shown_in_orders_of_their_own() -> None:
+    """The chosen response is the first one of every such row, and must not always be shown first."""
+    native = settings(options={"protocol": "tool"})
+    rows = [{"prompt": f"Question {number}", "chosen": "yes", "rejected": "no"} for number in range(20)]
+    dialogues = [ToolDialogue(native, row, framework="TRL") for row in rows]
+    first = ["Response A:\nyes" in dialogue.prompt for dialogue in dialogues]
+    assert 0 < sum(first) < len(rows)
+    assert len({dialogue.task.id for dialogue in dialogues}) == len(rows)
+    assert ToolDialogue(native, rows[0], framework="TRL").prompt == dialogues[0].prompt
+    assert ToolDialogue(native, rows[0] | {"id": "x"}, framework="TRL").task.id == "x"
+
+
 async def test_a_failed_sandbox_gives_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
     text = ChatDialogue(settings(), ROW, framework="OpenEnv")
     monkeypatch.setattr(text._thread.sandbox, "run", broken)
