@@ -8,6 +8,7 @@ from typing import Any
 
 from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue, calling
 from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.types import Reward, Score
 
 
@@ -54,19 +55,12 @@ class JudgeEnv:
         )
         return self._dialogue.prompt
 
-    def run_python(self, code: str) -> str:
-        """Run a Python program by itself and return what it prints.
-
-        Args:
-            code: The program.
-
-        Returns:
-            What it printed or, if it failed, the error.
-        """
-        return self._call("run_python", {"code": code})
-
     def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         return self._thread.run(self._dialogue.call(name, arguments, self._thread.sandbox))
+
+    # TRL calls a method with whatever arguments the model wrote. One that has only `code` would raise for any
+    # other, before the call is recorded, and the dialogue could not be replayed.
+    run_python = calling(RUN_PYTHON, _call)
 
     def _finish(self, messages: Sequence[Mapping[str, Any]]) -> Score:
         self.score = self._thread.run(self._dialogue.score(messages, self._dialogue.executions))

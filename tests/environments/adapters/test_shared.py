@@ -84,10 +84,28 @@ async def test_a_failed_sandbox_gives_no_score(monkeypatch: pytest.MonkeyPatch) 
     native = settings(options={"order": "given", "protocol": "tool"})
     env = JudgeEnv(native)
     env._dialogue = ToolDialogue(native, ROW, framework="TRL")
-    env.run_python("print(1)")
+    env.run_python(code="print(1)")
     calls = [{"function": {"name": "run_python", "arguments": {"code": "print(1)"}}}]
     said = [{"role": "assistant", "content": "", "tool_calls": calls}, {"role": "assistant", "content": A}]
     assert judge_reward([said], [env]) == [None]
+
+
+def test_an_argument_that_run_python_does_not_have_is_no_failure_of_the_sandbox() -> None:
+    """TRL calls the method with all arguments of the model, and shows it an error as the tool's result."""
+    env = JudgeEnv(settings(options={"order": "given", "protocol": "tool"}))
+    env.reset(**ROW)
+    arguments = {"code": COUNT, "language": "python"}
+    try:
+        output = env.run_python(**arguments)
+    except TypeError as error:
+        output = str(error)
+    call = {"function": {"name": "run_python", "arguments": arguments}}
+    messages = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": output},
+        {"role": "assistant", "content": A},
+    ]
+    assert (output, judge_reward([messages], [env])) == ("3", [1.0])
 
 
 def message(turn: Turn) -> dict[str, Any]:
