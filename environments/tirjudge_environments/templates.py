@@ -91,7 +91,9 @@ def _section_line(template: str, slots: re.Pattern[str]) -> Reads:
     for number, slot in enumerate(found):
         if slot is None:
             continue
-        if re.sub(r"\{letter\}", "", head := lines[number][: slot.start()]).strip():
+        head = lines[number][: slot.start()]
+        # The `<` of a frame has no word: lines of any markup begin with it, and the frame's tag is unique.
+        if re.search(r"\w", head) and re.sub(r"\{letter\}", "", head).strip():
             heads.add(head)
         for beyond in (range(number - 1, -1, -1), range(number + 1, len(lines))):
             # The nearest line with text. One with a slot of its own has been read by its head.

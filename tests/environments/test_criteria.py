@@ -139,6 +139,15 @@ def test_no_text_can_end_its_part_or_forge_another_one(make_task: Callable[..., 
             assert (text.count(f"<{tag}>"), text.count(f"</{tag}>")) == (1, 1)
 
 
+def test_markup_in_a_reference_a_criterion_or_a_conversation_stays(
+    make_task: Callable[..., JudgeTask],
+) -> None:
+    markup = "<ul>\n  <li>one</li>\n</ul>"
+    said = (Message("user", "Open it."), Message("tool", markup))
+    text = question_text(make_task(prompt=said, reference=markup, criteria=(Criterion(text=markup),)))
+    assert text.count(f"\n{markup}\n</") == 3
+
+
 async def test_programs_find_the_whole_reference(make_task: Callable[..., JudgeTask], play: Any) -> None:
     task = make_task(reference="x" * 500)
     environment = open_environment("tir-pairwise", shown_chars=20)
