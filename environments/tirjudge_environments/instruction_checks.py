@@ -71,8 +71,10 @@ class ForbiddenWords(Instruction):
     forbidden_words: tuple[Keyword, ...] = Field(min_length=1)
 
     def holds(self, response: str) -> bool:
+        # Not `\b`, which finds no end of a word after a mark: `C++` would never be found before a space.
         return not any(
-            re.search(rf"\b{re.escape(word)}\b", response, re.IGNORECASE) for word in self.forbidden_words
+            re.search(rf"(?<!\w){re.escape(word.strip())}(?!\w)", response, re.IGNORECASE)
+            for word in self.forbidden_words
         )
 
 

@@ -19,6 +19,8 @@ PROMPT = "Name a prime."
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("keywords:existence", {"keywords": ["sea", "C++"]}, "Seas, c++", "sea, C"),
     ("keywords:forbidden_words", {"forbidden_words": ["sea"]}, "seas", "the Sea"),
+    ("keywords:forbidden_words", {"forbidden_words": ["C++", "#a"]}, "C or #ab", "I like c++ most."),
+    ("keywords:forbidden_words", {"forbidden_words": ["#a"]}, "x#a", "a #A!"),
     ("keywords:frequency", {"keyword": "a.b", "frequency": 2, "relation": "at least"}, "A.b a.b", "a.b aXb"),
     ("keywords:letter_frequency", {"letter": "#", "let_frequency": 2, "let_relation": "at least"}, "##", "#"),
     ("language:response_language", {"language": "de"}, "Das ist ein schöner Tag.", "What a fine day it is."),
