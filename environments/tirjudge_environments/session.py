@@ -132,11 +132,15 @@ class JudgeSession:
             raise RuntimeError("the dialogue has ended")
         if not (completion.text or completion.token_ids or completion.tool_calls):
             cut = completion.finish is Finish.LENGTH
-            wrote = "only hidden thinking" if completion.reasoning.strip() else "nothing"
-            # Its tokens were spent all the same.
-            self._usage += completion.usage
-            self.fail(StopReason.TOKEN_BUDGET if cut else StopReason.MALFORMED, f"the model wrote {wrote}")
-            return ()
+            if not (self._segments and self._segments[-1].by is By.MODEL):
+                wrote = "only hidden thinking" if completion.reasoning.strip() else "nothing"
+                # Its tokens were spent all the same.
+                self._usage += completion.usage
+                reason = StopReason.TOKEN_BUDGET if cut else StopReason.MALFORMED
+                self.fail(reason, f"the model wrote {wrote}")
+                return ()
+            # The model had nothing to add after a pause, so that its turn ends here.
+            completion = replace(completion, finish=Finish.LENGTH if cut else Finish.END)
         turn = self._take(completion)
         appended: list[Segment] = []
         for reading in self._readings(turn):

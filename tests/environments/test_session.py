@@ -274,6 +274,19 @@ async def test_a_model_that_writes_nothing_ends_the_dialogue(start, finish: Fini
     assert session.trajectory.stop is stop
 
 
+@pytest.mark.parametrize("finish", [Finish.STOP, Finish.END, Finish.LENGTH])
+async def test_a_turn_to_which_the_model_adds_nothing_is_read_as_it_stands(start, finish: Finish) -> None:
+    session, _ = start()
+    await session.step(stopped(f"{RIGHT}\n```json\n{{}}\n```\n"))
+    await session.step(Completion(text="", finish=finish))
+    assert session.trajectory.verdict == Verdict(choice=0)
+    session, _ = start()
+    await session.step(stopped("```json\n{}\n```\n"))
+    await session.step(Completion(text="", finish=finish))
+    stop = StopReason.TOKEN_BUDGET if finish is Finish.LENGTH else StopReason.MALFORMED
+    assert (session.trajectory.stop, session.trajectory.verdict) == (stop, None)
+
+
 async def test_native_calls_of_one_turn_are_all_answered(start) -> None:
     calls = (
         ToolCall("a", "run_python", '{"code": "print(1)"}'),
