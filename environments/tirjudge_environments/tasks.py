@@ -410,6 +410,9 @@ def _label_text(value: Any, labels: Mapping[str, str] | None) -> str:
     text = _text(value, "label").strip()
     if labels is None:
         return text
+    # Tables with missing values hold whole numbers as floats: `1.0`.
+    if text not in labels and re.fullmatch(r"-?[0-9]{1,9}\.0", text):
+        text = text.removesuffix(".0")
     if text not in labels:
         raise RowError(f"label {text!r} is none of {', '.join(labels)}")
     return labels[text]

@@ -76,6 +76,9 @@ def test_a_datasets_own_labels_are_translated() -> None:
     labels = {"0": "tie", "1": "A", "2": "B"}
     assert task(row, labels=labels).label == 1
     assert task({**row, "label": 0}, labels=labels).label is None
+    assert task({**row, "label": 2.0}, labels=labels).label == 1
+    assert task({**row, "label": -1.0}, labels={"-1": "A"}).label == 0
+    assert task({**row, "label": 2.0}, labels={"2": "A", "2.0": "B"}).label == 1
     with pytest.raises(RowError, match="label '3' is none of 0, 1, 2"):
         task({**row, "label": 3}, labels=labels)
 
