@@ -386,9 +386,19 @@ def _text(value: Any, name: str) -> str:
 
 
 def _kind(value: Any) -> str:
-    if value is None:
-        return "missing"
-    return "an object" if isinstance(value, Mapping) else "a list"
+    match value:
+        case None:
+            return "missing"
+        case Mapping():
+            return "an object"
+        case list() | tuple():
+            return "a list"
+        case str():
+            return "a text"
+        case int() | float():
+            return "a number"
+    # Parquet has dates, decimal numbers and bytes too.
+    return f"of the type {type(value).__name__}"
 
 
 def _id(value: Any, default: str) -> str:

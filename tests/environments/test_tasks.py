@@ -1,6 +1,8 @@
 """Accepted rows, and the messages for rows that are not tasks."""
 
+import datetime
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -106,6 +108,16 @@ def test_a_conversation_keeps_its_turns_and_the_text_of_its_parts() -> None:
         ({"prompt": "p", "responses": ["a", None]}, "response B is missing, not a text"),
         ({"prompt": "p", "response_a": "a"}, "response B is missing"),
         ({"prompt": "p", "response": "a", "id": ["x"]}, "id is a list, not a text"),
+        ({"prompt": "p", "response": "a", "id": datetime.date.min}, "id is of the type date, not a text"),
+        (
+            {"prompt": "p", "responses": ["a", Decimal("1.5")]},
+            "response B is of the type Decimal, not a text",
+        ),
+        ({"prompt": b"p", "response": "a"}, "prompt is of the type bytes, not a text"),
+        (
+            {"prompt": "p", "response": "a", "tools": [{"name": "f", "parameters": "{}"}]},
+            "tool 1, parameters: a text, not a JSON schema",
+        ),
         ({"prompt": "p", "responses": ["a", "b"], "label": 2}, "label '2' is no index"),
         ({"prompt": "p", "responses": ["a", "b"], "label": "A>C"}, "label 'A>C' is no index"),
         ({"prompt": "p", "responses": ["a", "b"], "label": "A>A"}, "label 'A>A' is no index"),
