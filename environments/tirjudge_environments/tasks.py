@@ -543,10 +543,11 @@ def _criterion(value: Any, name: str) -> Criterion:
 
 def _weight(value: Any, name: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value):
+    # Neither `math.isfinite` nor `:g` takes a whole number that fits no float.
+    if not number or not -math.inf < value < math.inf:
         raise ValueError(f"{name}: weight {value!r} is not a number")
     if value < 0:
-        raise ValueError(f"{name}: weight {value:g} is below 0: a fault has polarity negative instead")
+        raise ValueError(f"{name}: weight {value!r:.20} is below 0: a fault has polarity negative instead")
     if value > LARGEST_WEIGHT:
-        raise ValueError(f"{name}: weight {value:g} is above {LARGEST_WEIGHT:g}")
+        raise ValueError(f"{name}: weight {value!r:.20} is above {LARGEST_WEIGHT:g}")
     return float(value)

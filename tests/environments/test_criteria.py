@@ -71,6 +71,10 @@ def test_a_column_of_this_name_can_be_mapped_or_left_out() -> None:
         (["a", {"text": "b", "polarity": "bad"}], "criteria[1]: polarity 'bad'"),
         ([{"text": "a", "weight": -1}], "criteria[0]: weight -1 is below 0: a fault has polarity negative"),
         ([{"text": "a", "weight": 1e300}], "criteria[0]: weight 1e+300 is above 1e+09"),
+        ([{"text": "a", "weight": 10**400}], "criteria[0]: weight 10000000000000000000 is above 1e+09"),
+        ([{"text": "a", "weight": -(10**400)}], "criteria[0]: weight -1000000000000000000 is below 0"),
+        ([{"text": "a", "weight": float("inf")}], "criteria[0]: weight inf is not a number"),
+        ([{"text": "a", "weight": float("nan")}], "criteria[0]: weight nan is not a number"),
         (["Be  polite", "b", "be polite "], "criteria[2] repeats criteria[0]: leave one of them out"),
     ],
 )
