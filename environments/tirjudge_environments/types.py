@@ -386,8 +386,9 @@ def _ended_well(outcome: Execution | Refused) -> bool:
     return isinstance(outcome, Execution) and outcome.status is Status.OK
 
 
-def _printed(outcome: Execution | Refused) -> tuple[str, str] | None:
-    return (outcome.stdout, outcome.stderr) if isinstance(outcome, Execution) else None
+def _printed(outcome: Execution | Refused) -> str | None:
+    # A judge never reads the standard error of a program that ended well.
+    return outcome.stdout if isinstance(outcome, Execution) else None
 
 
 @dataclass(frozen=True, slots=True)

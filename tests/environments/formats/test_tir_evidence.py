@@ -27,6 +27,7 @@ from tirjudge_sandbox import Execution, Sandbox, Status, open_sandbox
 LENGTHS = "print(len(response_a), len(response_b))"
 PROMPT = "print(len(prompt))"
 BROKEN = "print(response_c)"
+HIDDEN = "import sys\nprint(len(response_a), len(response_b), file=sys.stderr)"
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,6 +61,7 @@ def rewards(environment: Environment, task, *trajectories: Trajectory) -> list[f
 CASES = {
     "counts that differ": ([LENGTHS], Evidence.SEPARATES, 1.0),
     "a count of the prompt alone": ([PROMPT], Evidence.TIE, 0.0),
+    "counts that the judge is not shown": ([HIDDEN], Evidence.TIE, 0.0),
     "no program": ([], Evidence.MISSING, 0.0),
     "a program that fails": ([BROKEN], Evidence.FAILED, 0.0),
     "the last program decides": ([LENGTHS, PROMPT], Evidence.TIE, 0.0),
