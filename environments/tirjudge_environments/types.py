@@ -408,8 +408,9 @@ class Reward:
     total: float
     parts: Mapping[str, float]
     settled: bool = False
-    """True if no verdict could have changed it after the trajectory's programs. A trainer may then leave the
-    verdict out of the loss, which does not change the expected gradient and removes noise from it."""
+    """True if no verdict could have changed it after the trajectory's programs. If no further program was
+    allowed either, a trainer may leave the verdict out of the loss, which does not change the expected
+    gradient and removes noise from it. Otherwise the turn could have been another program."""
 
 
 @dataclass(frozen=True, slots=True)
