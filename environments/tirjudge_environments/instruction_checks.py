@@ -413,7 +413,7 @@ IFEVAL: Mapping[str, type[Instruction]] = {
 """Instructions by id, in the order of IFEval's Table 1."""
 
 
-def open_verifier(name: str, **arguments: Any) -> Verifier:
+def open_verifier(name: str, /, **arguments: Any) -> Verifier:
     """Return the verifier of this instruction. Arguments that are None, as in IFEval's rows, are ignored.
 
     Raises ValueError, in one line, for an unknown name, and for arguments that are missing, unknown or of the

@@ -85,6 +85,7 @@ def test_the_cases_cover_every_instruction_of_ifeval() -> None:
     [
         ("punctuation:no_comma", {"commas": 1}, "punctuation:no_comma: commas: Extra inputs"),
         ("length_constraints:number_words", {"num_words": 3}, "relation: Field required"),
+        ("punctuation:no_comma", {"name": "x"}, "punctuation:no_comma: name: Extra inputs"),
     ],
 )
 def test_an_impossible_verifier_is_refused_in_one_line(
