@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from inspect import Parameter, Signature
+from keyword import iskeyword
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -376,13 +377,22 @@ def calling(spec: ToolSpec, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method `spec.name` that is `call(self, spec.name, arguments)`.
 
     Frameworks that describe tools by methods read its signature and its docstring, which follow the schema.
+    Raises ValueError, in one line, for a parameter whose name no method can have.
     """
 
     def method(self: Any, **arguments: Any) -> Any:
         given = {name: one for name, one in arguments.items() if one is not None or name in required}
         return call(self, spec.name, given)
 
-    about: Mapping[str, Any] = spec.parameters.get("properties", {})
+    properties: Mapping[str, Any] = spec.parameters.get("properties", {})
+    # The schema of a property may also be a truth value.
+    about = {name: one if isinstance(one, Mapping) else {} for name, one in properties.items()}
+    unfit = next((name for name in about if not name.isidentifier() or iskeyword(name)), None)
+    if unfit is not None:
+        raise ValueError(
+            f"this framework describes tools by methods, and none can have the parameter {unfit!r} of the "
+            f"tool {spec.name}: name the other tools in `tools.allowed`"
+        )
     kinds = {name: _TYPES.get(str(one.get("type")), str) for name, one in about.items()}
     required = spec.parameters.get("required", ())
     shown = [

@@ -192,11 +192,18 @@ def test_trl_cannot_offer_a_tool_that_its_environment_has_as_a_method(
         JudgeEnv(native)
 
 
+@pytest.mark.parametrize("name", ["from", "user-id"])
+def test_a_parameter_that_no_method_can_have_is_refused_by_the_name_of_its_tool(name: str) -> None:
+    schema = {"type": "object", "properties": {"odd": {}, name: {"type": "string"}}}
+    with pytest.raises(ValueError, match=f"none can have the parameter '{name}' of the tool mail: name the"):
+        calling(ToolSpec("mail", "", schema), lambda *_: None)
+
+
 def test_a_tool_becomes_a_method_with_its_signature_and_docstring() -> None:
     properties = {
         "query": {"type": "string", "description": "What to\n find."},
         "most": {"type": "integer", "default": 3},
-        "odd": {},
+        "odd": True,
     }
     schema = {"type": "object", "properties": properties, "required": ["query"]}
     method = calling(ToolSpec("find", "Find\nfacts.", schema), lambda self, name, given: (self, name, given))
