@@ -130,6 +130,9 @@ def _launch(settings: Outside) -> subprocess.Popen[bytes]:
         pass_fds=[settings.inside.control],
         env=interpreter.launch_environment(),
         cwd="/",
+        # Of its own, since a terminal sends Ctrl-C to all of this process's group: a host that ends in order
+        # would lose the programs that it waits for.
+        process_group=0,
     )
 
 

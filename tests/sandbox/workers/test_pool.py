@@ -21,6 +21,7 @@ from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.workers import fair_queue, interpreter, pool, worker
 from tirjudge_sandbox.workers.fair_queue import Backoff
+from tirjudge_sandbox.workers.host import candidate_placements
 
 
 def descendants(pid: int) -> set[int]:
@@ -272,3 +273,29 @@ def test_a_killed_host_leaves_no_folder(with_its_workers, tmp_path):
             host.kill()
             host.wait()
     wait_for(lambda: not list(tmp_path.iterdir()))
+
+
+IN_A_TERMINAL = """
+import asyncio, os, signal, sys
+from tirjudge_sandbox import Program
+from tirjudge_sandbox.local import LocalSandbox
+
+async def main():
+    signal.signal(signal.SIGINT, lambda *_: None)
+    async with LocalSandbox(capacity=1, preload=(), placement=sys.argv[1]) as box:
+        source = "import time; print('began', flush=True); time.sleep(0.5); print('ended')"
+        running = asyncio.ensure_future(box.run(Program(source=source)))
+        await asyncio.sleep(0.3)
+        os.killpg(0, signal.SIGINT)
+        print((await running).stdout)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("placement", [candidate_placements()[0], "plain"])
+def test_ctrl_c_reaches_the_host_alone(placement):
+    """A terminal signals the whole group of the host, which may want to let its programs end."""
+    command = [sys.executable, "-c", IN_A_TERMINAL, placement]
+    ran = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=True)
+    assert ran.stdout.split() == ["began", "ended"]
