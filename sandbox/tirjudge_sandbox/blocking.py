@@ -27,13 +27,17 @@ class EventLoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._submitted: set[Future[Any]] = set()
         # A daemon, so that a loop that is never closed does not keep Python from exiting.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, work: Work[T]) -> Future[T]:
         """Start a coroutine. Cancelling the future cancels the coroutine."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._submitted.add(future)
+        future.add_done_callback(self._submitted.discard)
+        return future
 
     def run(self, work: Work[T]) -> T:
         """Run a coroutine and wait for its result. Whatever interrupts the wait cancels the coroutine."""
@@ -45,16 +49,30 @@ class EventLoopThread:
             raise
 
     def close(self) -> None:
-        """Stop the loop. A second call does nothing."""
+        """Cancel what still runs, wait for its end and stop the loop. A second call does nothing."""
         if not self._loop.is_closed():
+            # Other threads wait for them, and would do so forever.
+            for future in list(self._submitted):
+                future.cancel()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
     def _run(self) -> None:
         self._loop.run_forever()
+        self._loop.run_until_complete(_end_all())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+
+
+async def _end_all() -> None:
+    """Wait for the tasks that were cancelled, whose cleanup may need others; then end those too."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        ending = {task for task in others if task.cancelling()}
+        if not ending:
+            for task in others:
+                task.cancel()
+        await asyncio.wait(ending or others)
 
 
 class BlockingSandbox:

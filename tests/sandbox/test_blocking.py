@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import pydoc
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import pytest
 
 import tirjudge_sandbox
 from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox_sync
+from tirjudge_sandbox.blocking import EventLoopThread
 
 
 def test_programs_run_without_an_event_loop() -> None:
@@ -37,6 +39,47 @@ def test_threads_share_it_and_get_their_own_results() -> None:
         assert box.capacity == 2
         ran = pool.map(lambda number: box.run(Program(f"print({number})")).stdout, range(20))
         assert [*ran] == [f"{number}\n" for number in range(20)]
+
+
+def test_closing_ends_the_calls_of_other_threads() -> None:
+    """Those that run, and those that wait for a place: otherwise their threads would wait forever."""
+    ended = []
+
+    def call() -> None:
+        try:
+            ended.append(box.run(Program("import time; time.sleep(60)")).status)
+        except (RuntimeError, CancelledError):
+            ended.append(None)
+
+    threads = [threading.Thread(target=call, daemon=True) for _ in range(40)]
+    with open_sandbox_sync("local", capacity=1, preload=(), spare=0) as box:
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+    for thread in threads:
+        thread.join(timeout=5)
+        assert not thread.is_alive()
+    assert set(ended) <= {None, Status.SANDBOX_FAILED}
+    assert len(ended) == 40
+
+
+def test_an_interrupted_coroutine_is_finished_before_the_loop_ends() -> None:
+    """Its own cleanup may take several turns of the loop."""
+    finished = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.1)
+            finished.append(True)
+
+    thread = EventLoopThread("test")
+    future = thread.submit(work())
+    time.sleep(0.1)
+    future.cancel()
+    thread.close()
+    assert finished
 
 
 def test_a_sandbox_that_cannot_open_leaves_no_thread() -> None:
