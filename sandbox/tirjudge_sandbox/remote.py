@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import httpx
@@ -104,6 +105,8 @@ class RemoteSandbox:
         """
         if not self._endpoints:
             raise SandboxUnavailable(f"no sandbox server is named: pass url=, or set {URLS}")
+        for endpoint in self._endpoints:
+            endpoint.open()
         try:
             await asyncio.gather(*(self._met(endpoint) for endpoint in self._endpoints))
             if not (met := [endpoint.capacity for endpoint in self._endpoints if endpoint.met]):
@@ -237,7 +240,8 @@ class Endpoint:
         headers = {"accept-encoding": "identity"}
         if token:
             headers["authorization"] = f"Bearer {token}"
-        self._client = httpx.AsyncClient(
+        self._connect = partial(
+            httpx.AsyncClient,
             # Without the password, since httpx logs the URL.
             base_url=parsed.copy_with(userinfo=b""),
             auth=(parsed.username, parsed.password) if parsed.password else None,
@@ -245,6 +249,7 @@ class Endpoint:
             # The queue bounds what is sent, and a wait for the pool of httpx would look like a silent server.
             limits=httpx.Limits(max_connections=None),
         )
+        self._client = self._connect()
 
     @property
     def met(self) -> bool:
@@ -255,6 +260,12 @@ class Endpoint:
     def usable(self) -> bool:
         """False for a while after a failure; then the server is tried with one program."""
         return self.backoff.failures == 0 or (self.backoff.due and self.running == 0)
+
+    def open(self) -> None:
+        """Allow connections, also after `close`, and forget what was known of the server."""
+        if self._client.is_closed:
+            self._client = self._connect()
+        self._dialect, self.backoff, self.failure = None, Backoff(), ""
 
     async def close(self) -> None:
         """Close all connections."""

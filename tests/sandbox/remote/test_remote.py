@@ -176,6 +176,19 @@ async def test_a_missing_server_or_url_is_reported(monkeypatch: pytest.MonkeyPat
             RemoteSandbox(url)
 
 
+async def test_it_can_be_opened_again(served: Served, front: Front) -> None:
+    """After it was closed, and after it could not be opened."""
+    front.statuses, front.ours = [], True
+    box = RemoteSandbox(served.url)
+    for _ in range(2):
+        async with box:
+            assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+    unreachable = RemoteSandbox("http://127.0.0.1:9")
+    for _ in range(2):
+        with pytest.raises(SandboxUnavailable, match="no sandbox server answers"):
+            await unreachable.__aenter__()
+
+
 async def test_a_token_is_sent_and_never_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
