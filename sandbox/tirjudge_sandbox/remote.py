@@ -75,7 +75,7 @@ class RemoteSandbox:
         patience_seconds: float = 60.0,
         allow_weak_isolation: bool = False,
     ):
-        """Raises ValueError for an invalid URL.
+        """Raises ValueError for an invalid URL and for a capacity below 1.
 
         `url`: one URL, several separated by commas, or a list; None means the environment variable
         TIRJUDGE_SANDBOX_URL. `token`: None means TIRJUDGE_SANDBOX_TOKEN, if set. `capacity`: programs that
@@ -84,6 +84,8 @@ class RemoteSandbox:
         limit, before the result is SANDBOX_FAILED. `allow_weak_isolation`: also accept servers that lack an
         isolation property or, like SandboxFusion, do not report them.
         """
+        if capacity is not None and capacity < 1:
+            raise ValueError(f"capacity must be at least 1, not {capacity}")
         if url is None:
             url = os.environ.get(URLS, "")
         urls = url.split(",") if isinstance(url, str) else url

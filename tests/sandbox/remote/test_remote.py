@@ -189,6 +189,12 @@ async def test_it_can_be_opened_again(served: Served, front: Front) -> None:
             await unreachable.__aenter__()
 
 
+@pytest.mark.parametrize("capacity", [0, -1])
+def test_a_capacity_below_one_is_refused(capacity: int) -> None:
+    with pytest.raises(ValueError, match=f"capacity must be at least 1, not {capacity}"):
+        open_sandbox("remote", url="http://127.0.0.1:9", capacity=capacity)
+
+
 async def test_a_token_is_sent_and_never_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
