@@ -429,6 +429,7 @@ def _detail(response: httpx.Response) -> str:
         detail: Any = response.json()["detail"]
         if isinstance(detail, list):
             detail = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in detail)
-    except (ValueError, KeyError, TypeError):
-        detail = response.text
-    return f"HTTP status {response.status_code}, {str(detail)[:300]}"
+        text = str(detail)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        text = response.text
+    return f"HTTP status {response.status_code}, {text[:300]}"

@@ -102,6 +102,13 @@ async def test_a_large_answer_is_not_kept(answer: bytes, reason: str) -> None:
     assert reason in found.detail
 
 
+async def test_a_refusal_that_nests_too_deeply_is_a_failed_sandbox() -> None:
+    """Python's parser of JSON raises RecursionError for it, which is no ValueError."""
+    found = await ran(lambda writer: writer.write(http(b"[" * 100_000, "400 Bad Request")))
+    assert found.status is Status.SANDBOX_FAILED
+    assert "HTTP status 400, [[[" in found.detail
+
+
 async def test_neither_slow_bodies_nor_long_waits_outlast_the_patience(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
