@@ -140,6 +140,10 @@ class Intake:
 
     async def _values(self, body: bytes) -> int:
         """Return about how many values a body has, without parsing it. Raises Refused for too many."""
+        # No JSON holds this byte, except in encodings of two or four bytes for a character, whose escaped
+        # quotes would pass for ends of texts below.
+        if b"\0" in body:
+            raise Refused(400, "the body must be JSON in UTF-8")
         most = self._limits.body_values
         # At first, separators inside texts count too; only bodies with very many of them are counted again.
         values, long = await _counted(body)

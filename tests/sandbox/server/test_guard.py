@@ -116,6 +116,14 @@ def test_a_body_of_many_values_holds_nobody_up() -> None:
             assert served.run("print(len(input()))", stdin=many)["run_result"]["stdout"] == f"{len(many)}\n"
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_a_body_that_is_not_utf_8_is_refused(served: Served, encoding: str) -> None:
+    """Python's parser reads it, but its escaped quotes would hide its values from the count."""
+    body = json.dumps(PROGRAM).encode(encoding)
+    response = httpx.post(f"{served.url}/run_code", content=body, headers=_headers())
+    assert (response.status_code, response.json()["detail"]) == (400, "the body must be JSON in UTF-8")
+
+
 async def test_large_bodies_of_one_caller_take_turns() -> None:
     """Between them there is time for others, whose bodies do not wait for them."""
     served: list[str] = []
