@@ -24,6 +24,14 @@ def test_output_and_exit_code_pass_through(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (7, "from the file\n", "err\n")
 
 
+def test_bytes_that_are_not_utf_8_arrive_as_they_are(tmp_path):
+    program, given = tmp_path / "program.py", tmp_path / "given"
+    program.write_bytes(b"# coding: latin-1\nimport sys; print(len('\xe9'), sys.stdin.buffer.read())")
+    given.write_bytes(b"caf\xe9\n")
+    done = sandbox_run(str(program), "--input", str(given))
+    assert (done.returncode, done.stdout) == (0, "1 b'caf\\xe9\\n'\n")
+
+
 @pytest.mark.parametrize(
     ("source", "arguments", "code", "said"),
     [

@@ -164,7 +164,7 @@ class Worker:
             fetch=fetched is not None,
         )
         payload = wire.Payload(
-            source=program.source.encode("utf-8", "surrogatepass"),
+            source=_encoded(program.source),
             bindings=json.dumps(dict(program.bindings)),
             files=program.files,
             fetch=program.fetch,
@@ -174,7 +174,7 @@ class Worker:
         sealed = [payload.seal()]
         try:
             if channel is None:
-                sealed.append(wire.sealed(program.stdin.encode("utf-8", "surrogatepass")))
+                sealed.append(wire.sealed(_encoded(program.stdin)))
             given = sealed if channel is None else [*sealed, channel]
             socket.send_fds(self._control, [job.pack()], [*given, *capture.write_ends, *optional])
         finally:
@@ -221,6 +221,15 @@ class Worker:
 
     async def _receive(self) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
+
+
+def _encoded(text: str) -> bytes:
+    """Encode any text as UTF-8. Bytes that "surrogateescape" has decoded become themselves again."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        # Other halves of a character stand for no byte.
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _fetched(program: Program, limits: Limits, descriptor: int) -> dict[str, bytes]:
