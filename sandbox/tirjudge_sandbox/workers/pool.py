@@ -271,6 +271,7 @@ class _Seat:
         if self.warming is not None:
             self.warming.cancel()
             await asyncio.wait([self.warming])
+            self.warming = None
         if self.worker is not None:
             await self.worker.kill()
             self.worker = None

@@ -161,6 +161,28 @@ async def test_closing_the_sandbox_ends_running_programs():
     assert (await running).status is Status.SANDBOX_FAILED
 
 
+def test_it_can_be_opened_again_in_another_loop(monkeypatch):
+    """Although it was closed while it warmed the worker for a short program."""
+    monkeypatch.setattr(pool, "LONG_SECONDS", 0.01)
+    box = LocalSandbox(capacity=1, preload=())
+
+    async def interrupted() -> None:
+        async with box:
+            sleep = Program(source="import time; time.sleep(60)")
+            tasks = [asyncio.ensure_future(box.run(sleep)) for _ in range(2)]
+            while not any(seat.warming for seat in box._pool._seats):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def again() -> list[Status]:
+        async with box:
+            quick = Program(source="import time; time.sleep(0.2)")
+            return [ran.status for ran in await asyncio.gather(*(box.run(quick) for _ in range(4)))]
+
+    asyncio.run(interrupted())
+    assert asyncio.run(again()) == [Status.OK] * 4
+
+
 async def test_no_descriptor_is_kept():
     async with LocalSandbox(capacity=1, preload=()) as box:
         before = os.listdir("/proc/self/fd")
