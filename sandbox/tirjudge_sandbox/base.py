@@ -24,6 +24,8 @@ _MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
 """Limits of Linux (NAME_MAX and PATH_MAX) on a name between slashes, and on a path."""
 _SHOWN_CHARACTERS = 100
 _COUNTS = ("threads", "processes")
+_SECONDS = ("wall_seconds", "cpu_seconds")
+"""The limits that may be fractions."""
 
 
 class Status(StrEnum):
@@ -210,14 +212,17 @@ class Sandbox(Protocol):
 def validate(program: Program, limits: Limits) -> None:
     """Raise InvalidProgram for a program that cannot be run whatever its source is.
 
-    These are limits that are not positive and finite; files that cannot be written, because of their paths,
-    number or size; and bindings that nest too deeply. They would look like errors of the program.
+    These are limits that are not positive and finite, or not whole where they must be; files that cannot be
+    written, because of their paths, number or size; and bindings that nest too deeply. They would look like
+    errors of the program.
     """
     for limit in fields(limits):
         value = getattr(limits, limit.name)
         # Only the counts may be 0. The comparisons are negated so that NaN fails them too.
         if not (value >= 0 if limit.name in _COUNTS else value > 0) or value > LARGEST_LIMIT:
             raise InvalidProgram(limit.name, f"Limits.{limit.name} must be positive and finite, not {value}")
+        if limit.name not in _SECONDS and isinstance(value, float):
+            raise InvalidProgram(limit.name, f"Limits.{limit.name} must be a whole number, not {value}")
     for name, paths in (("files", program.files), ("fetch", program.fetch)):
         if problem := next(filter(None, map(_problem_of_path, paths)), ""):
             raise InvalidProgram(name, problem)

@@ -14,6 +14,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MIB = 1 << 20
 
 
+@pytest.mark.parametrize("name", ["memory_bytes", "threads", "processes", "output_bytes", "disk_bytes"])
+async def test_a_limit_that_must_be_whole_is_no_fraction(run, name):
+    with pytest.raises(ValueError, match=rf"Limits.{name} must be a whole number, not 1000000.0"):
+        await run("print(1)", **{name: 1e6})
+
+
 async def test_cpu_time(run):
     execution = await run("while True: pass", cpu_seconds=0.3)
     assert execution.status is Status.CPU_LIMIT
