@@ -253,7 +253,7 @@ def _problem_of_path(path: str) -> str:
     """Return why a file of the program cannot have this path; empty if it can."""
     shown = repr(path[:_SHOWN_CHARACTERS])
     parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or path.endswith("/") or ".." in parts or "\0" in path:
+    if not parts or path.startswith("/") or path.endswith(("/", "/.")) or ".." in parts or "\0" in path:
         return f"{shown} is not a path inside the working folder"
     try:
         longest, length = max(len(os.fsencode(part)) for part in parts), len(os.fsencode(path))

@@ -32,6 +32,7 @@ BAD_CODE = [
     ({"files": {"a": "no base64!"}}, "files"),
     ({"files": {"../a": "YQ=="}}, "files"),
     ({"files": {"/etc/passwd": "YQ=="}}, "files"),
+    ({"files": {"a/.": "YQ=="}}, "files"),
     ({"files": {"\ud800": "YQ=="}}, "files"),
     ({"files": {"a": "YQ==", "a/b": "YQ=="}}, "files"),
     ({"files": {str(n): "" for n in range(1001)}}, "files"),
