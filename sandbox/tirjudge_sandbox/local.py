@@ -62,9 +62,7 @@ class LocalSandbox(PooledSandbox):
             unix_sockets=unix_sockets,
             import_policy=import_policy,
         )
-        candidates = candidate_placements() if placement is None else (placement,)
-        # Without namespaces, a program with sockets could connect to those of the host by name.
-        self._candidates = [name for name in candidates if not (unix_sockets and name in WITHOUT_NAMESPACES)]
+        self._candidates = candidate_placements() if placement is None else (placement,)
         self._allow_weak = allow_weak_isolation
 
     async def __aenter__(self) -> Self:
@@ -74,6 +72,10 @@ class LocalSandbox(PooledSandbox):
         """
         failures, weak = [], []
         for placement in self._candidates:
+            # Without namespaces, a program with sockets could connect to those of the host by name.
+            if self._preparation.unix_sockets and placement in WITHOUT_NAMESPACES:
+                failures.append(f"{placement}: sockets of programs need namespaces")
+                continue
             try:
                 worker = await self._start(placement)
             except WorkerFailed as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_sandbox import Program
+from tirjudge_sandbox import Program, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.containers import client
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.workers.host import candidate_placements
@@ -188,6 +188,11 @@ def test_weak_isolation_needs_permission_and_is_reported(secret):
     assert placement == "plain host_files_hidden"
     assert notes == "host_files_hidden: files of the host can be opened"
     assert (read, fork) == ("ok secret", "error BlockingIOError")
+
+
+async def test_a_placement_without_namespaces_has_no_notebooks_and_says_why():
+    with pytest.raises(SandboxUnavailable, match=r"here \(plain: sockets of programs need namespaces\)"):
+        await open_sandbox("jupyter", placement="plain").__aenter__()
 
 
 EDITABLE = (
