@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -251,6 +252,9 @@ def serve(
     SIGTERM or Ctrl-C finishes accepted requests within --grace; Ctrl-C again ends at once. Exit code 125 when
     there is no sandbox here, 2 for wrong usage and for an address that is not available.
     """
+    if not math.isfinite(max_seconds):
+        # JSON, in which the server reports its limits, has no such number.
+        stop("sandbox", f"--max-seconds must be finite, not {max_seconds}", USAGE)
     try:
         settings = ServerSettings(
             access=read_access(TOKEN, token_file, allow_host),

@@ -119,6 +119,8 @@ def test_wrong_usage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
         code, said = refused("--port", str(taken.getsockname()[1]))
     assert (code, "Address already in use" in said) == (2, True)
     assert refused("--backend", "nosuch")[0] == 2
+    code, said = refused("--max-seconds", "inf")
+    assert (code, "--max-seconds must be finite" in said) == (2, True)
     assert refused("--host", "no.such.host.invalid", TIRJUDGE_SANDBOX_TOKEN=TOKEN)[0] == 2
     assert refused("--token-file", str(tmp_path / "none"))[0] == 2
     (tmp_path / "tokens").write_text(f"{TOKEN}\n{TOKEN}\n")
