@@ -103,7 +103,8 @@ class Owner:
             return True
         if self.namespace != os.readlink("/proc/self/ns/pid"):
             return False
-        return _started(self.pid) != self.started
+        started = _started(self.pid)
+        return _gone(self.pid) if started is None else started != self.started
 
 
 def remove_orphans(docker: Any) -> None:
@@ -133,11 +134,22 @@ def _boot() -> str:
 
 
 def _started(pid: str) -> str | None:
-    """Return field 22 of /proc/PID/stat (proc(5)); None for a process that is gone, or a zombie."""
+    """Return field 22 of /proc/PID/stat (proc(5)); empty for a zombie, None if it cannot be read."""
     try:
         # The second field is the name in parentheses, which may hold anything, spaces and parentheses
         # included.
         after_name = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, PermissionError, ProcessLookupError):
         return None
-    return None if after_name[0] in "ZX" else after_name[19]
+    return "" if after_name[0] in "ZX" else after_name[19]
+
+
+def _gone(pid: str) -> bool:
+    """Return True if no process has this id, also where /proc hides processes of other users (hidepid)."""
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
