@@ -238,7 +238,7 @@ def _sources(row: Mapping[str, Any], columns: Columns, part: str, count: int) ->
     """Return the names of the responses' sources; empty if neither a column nor an option names them."""
     named = _optional(row, columns, "sources")
     if named is not None:
-        names = _parsed(named) if isinstance(named, str) else named
+        names = _parsed(named)
         if not isinstance(names, list) or len(names) != count:
             raise RowError(f"sources must be a list of {count} names, one for each response")
         return tuple(_text(name, "a source") for name in names)
@@ -266,12 +266,17 @@ def _reference(value: Any) -> str:
 
 
 def _criteria(value: Any) -> tuple[Criterion, ...]:
-    if value is None or value == "":  # an empty cell of a table
+    if _is_empty(value):
         return ()
     try:
         return read_criteria(_parsed(value))
     except ValueError as error:
         raise RowError(str(error)) from None
+
+
+def _is_empty(value: Any) -> bool:
+    """Return True for a value that is missing, also as the empty cell of a table."""
+    return value is None or value == ""
 
 
 def _parsed(value: Any) -> Any:
@@ -444,10 +449,11 @@ def _label(text: str, count: int) -> int | None:
 
 def _gold(checklist: Any, label: str) -> dict[str, Any]:
     gold: dict[str, Any] = {}
-    if checklist is not None:
-        if not isinstance(checklist, list):
+    if not _is_empty(checklist):
+        points = _parsed(checklist)
+        if not isinstance(points, list):
             raise RowError("checklist must be a list of texts")
-        gold["checklist"] = tuple(_text(point, "a point of the checklist") for point in checklist)
+        gold["checklist"] = tuple(_text(point, "a point of the checklist") for point in points)
     if _TIE.fullmatch(label) or _PAIR.fullmatch(label):
         gold["strength"] = max(label.count(">"), label.count("<"))
     return gold
@@ -455,11 +461,12 @@ def _gold(checklist: Any, label: str) -> dict[str, Any]:
 
 def _gold_scores(value: Any, count: int) -> tuple[float, ...]:
     """Return the gold scores; empty if there are none."""
-    if value is None:
+    if _is_empty(value):
         return ()
-    if not isinstance(value, list) or len(value) != count or not all(map(_is_score, value)):
+    scores = _parsed(value)
+    if not isinstance(scores, list) or len(scores) != count or not all(map(_is_score, scores)):
         raise RowError(f"gold_scores must be a list of {count} numbers, one for each response")
-    return tuple(float(score) for score in value)
+    return tuple(float(score) for score in scores)
 
 
 def _is_score(value: Any) -> bool:

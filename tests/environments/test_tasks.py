@@ -191,6 +191,16 @@ def test_published_files_are_read_as_they_are() -> None:
     assert [judgebench.count(label) for label in (0, 1)] == [193, 157]
 
 
+def test_lists_in_the_cells_of_a_table_are_json() -> None:
+    row = {"prompt": "p", "responses": '["a", "b"]', "gold_scores": "[3, 8.5]", "checklist": '["B is kind"]'}
+    task = read_task(row, default_id="x")
+    assert (task.label, task.gold) == (1, {"scores": (3.0, 8.5), "checklist": ("B is kind",)})
+    empty = read_task(row | {"gold_scores": "", "checklist": "", "label": "A"}, default_id="x")
+    assert empty.gold == {}
+    with pytest.raises(RowError, match="checklist must be a list of texts"):
+        read_task(row | {"checklist": "B is kind"}, default_id="x")
+
+
 def test_gold_scores_are_kept_and_give_a_missing_label() -> None:
     row = {"prompt": "p", "responses": ["a", "b"]}
     task = read_task(row | {"gold_scores": [3, 8.5]}, default_id="x")

@@ -74,7 +74,9 @@ class MemoryGroup:
         processes cannot have groups with limits below it. `membership` is the content of /proc/self/cgroup.
         """
         if membership is None:
-            membership = Path("/proc/self/cgroup").read_text()
+            file = Path("/proc/self/cgroup")
+            # A kernel without control groups has no such file.
+            membership = file.read_text() if file.exists() else ""
         for parent, version in _parents(membership):
             path = parent / f"tirjudge-{os.getpid()}-{next(_NUMBERS)}"
             with contextlib.suppress(OSError):
