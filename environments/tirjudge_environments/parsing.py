@@ -69,6 +69,12 @@ def _fence(text: str, opening: re.Match[str], body_end: int, end: int, *, closed
     )
 
 
+def _body(text: str, fence: Fence) -> str:
+    """Return the content of a fence without the indentation of its opening line."""
+    body = text[fence.body_start : fence.body_end]
+    return re.sub(rf"^[ \t]{{1,{fence.indent}}}", "", body, flags=re.M) if fence.indent else body
+
+
 @dataclass(frozen=True, slots=True)
 class Tag:
     """An opening or closing tag, `<name>` or `</name>`, outside every fence."""
@@ -105,12 +111,7 @@ class Turn:
         """The program, or the arguments, without the indentation of the fence; empty without a request."""
         if self.program is None:
             return ""
-        body = self.text[self.program.body_start : self.program.body_end]
-        return (
-            re.sub(rf"^[ \t]{{1,{self.program.indent}}}", "", body, flags=re.M)
-            if self.program.indent
-            else body
-        )
+        return _body(self.text, self.program)
 
     @cached_property
     def awaited(self) -> Fence | None:
@@ -218,5 +219,4 @@ def behind(text: str, name: str) -> str | None:
 def code_of(response: str) -> str:
     """Return the longest fence of Python or without a language; otherwise the whole response."""
     fences = [fence for fence in find_fences(response) if fence.info.lower() in _OF_PYTHON]
-    bodies = [response[fence.body_start : fence.body_end] for fence in fences]
-    return max(bodies, key=len, default=response)
+    return max((_body(response, fence) for fence in fences), key=len, default=response)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tirjudge_environments.parsing import Turn
+from tirjudge_environments.parsing import Turn, code_of
 
 PROGRAM = "```python\nprint(1)\n```\n"
 
@@ -105,3 +105,8 @@ def test_an_output_written_by_the_model_is_forged(text: str, count: int) -> None
 )
 def test_the_answer_is_the_last_element_outside_fences(text: str, answer: str | None) -> None:
     assert Turn(text).answer("score") == answer
+
+
+def test_the_code_of_a_response_has_no_indentation_of_its_fence() -> None:
+    response = "1. A solution:\n   ```python\n   def one():\n       return 1\n   ```\n"
+    assert code_of(response) == "def one():\n    return 1\n"
