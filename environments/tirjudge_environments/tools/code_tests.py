@@ -32,15 +32,24 @@ _LONGEST_SHOWN = 200
 _MOST_MEMORY_MIB = 4096
 _VALUE = "tirjudge-value.json"
 _SOURCE = """\
-import sys
-sys.argv = ["program.py", *{arguments!r}]
-exec(compile({code!r}, "<program>", "exec"))
+def _tirjudge():
+    import json, sys
+    from builtins import eval, open
+
+    names = globals()
+    del names["_tirjudge"]
+    sys.argv = ["program.py", *{arguments!r}]
+    exec(compile({code!r}, "<program>", "exec"), names)
+    if {call!r}:
+        value = json.dumps(eval({call!r}, names))
+        with open({file!r}, "w") as file:
+            file.write(value)
+
+
+_tirjudge()
 """
-_CALL = """\
-import json
-with open({file!r}, "w") as file:
-    file.write(json.dumps(eval({call!r})))
-"""
+"""Runs the code as `__main__`. All names are those of a function: the code finds none of ours, and what it
+defines changes nothing of this."""
 _LIMITS = Limits(cpu_seconds=60, wall_seconds=120, memory_bytes=_MOST_MEMORY_MIB * MIB)
 
 
@@ -115,11 +124,8 @@ async def run_tests(
 
 
 def _program(code: str, case: Case, seed: int) -> Program:
-    source = _SOURCE.format(arguments=case.arguments, code=code)
-    if case.call:
-        source += _CALL.format(file=_VALUE, call=case.call)
     return Program(
-        source=source,
+        source=_SOURCE.format(arguments=case.arguments, code=code, call=case.call, file=_VALUE),
         stdin=case.stdin,
         files={path: text.encode("utf-8", "surrogatepass") for path, text in case.files.items()},
         fetch=(_VALUE,) if case.call else (),

@@ -90,6 +90,22 @@ async def test_the_value_of_a_call_is_compared_as_json(sandbox: Sandbox) -> None
     ]
 
 
+async def test_code_and_its_test_share_no_names(sandbox: Sandbox) -> None:
+    code = (
+        "file, json, value = 'a', 'b', 'c'\ndef eval(text): return open(text)\ndef open(name): return name * 2\n"
+        "def shown(): return [file, json, value, eval('d'), __name__]\n"
+    )
+    assert await reasons(
+        sandbox,
+        code,
+        {"call": "shown()", "expected": ["a", "b", "c", "dd", "__main__"]},
+        {"call": "eval('x')", "expected": "xx"},
+    ) == ["passed", "passed"]
+    without_import = "print(sys.argv)"
+    (reason,) = await reasons(sandbox, without_import, {})
+    assert reason.startswith("ended with \"NameError: name 'sys' is not defined")
+
+
 async def test_a_case_has_its_own_limits_and_all_cases_share_the_time(sandbox: Sandbox) -> None:
     spin, fill = {"call": "spin()"}, {"call": "len(bytes(100 << 20))"}
     code = "def spin():\n    while True: pass"
