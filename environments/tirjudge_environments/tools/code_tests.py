@@ -149,9 +149,10 @@ def _result(case: Case, execution: Execution) -> CaseResult:
     try:
         value = json.loads(content)
         passed = bool(value == case.expected)
+        reason = "" if passed else _differs("returned", value, case.expected)
     except (ValueError, RecursionError):  # the code may write the file itself
         return CaseResult(False, "returned no JSON value", execution)
-    return CaseResult(passed, "" if passed else _differs("returned", value, case.expected), execution)
+    return CaseResult(passed, reason, execution)
 
 
 def _same_output(printed: str, expected: str) -> bool:

@@ -92,7 +92,8 @@ async def test_the_value_of_a_call_is_compared_as_json(sandbox: Sandbox) -> None
 
 async def test_code_and_its_test_share_no_names(sandbox: Sandbox) -> None:
     code = (
-        "file, json, value = 'a', 'b', 'c'\ndef eval(text): return open(text)\ndef open(name): return name * 2\n"
+        "file, json, value = 'a', 'b', 'c'\n"
+        "def eval(text): return open(text)\ndef open(name): return name * 2\n"
         "def shown(): return [file, json, value, eval('d'), __name__]\n"
     )
     assert await reasons(
@@ -224,6 +225,22 @@ async def test_a_failed_sandbox_is_no_failed_test() -> None:
     assert result.passed is None
     outcome = await RunTests(Down()).call({"cases": [{}]}, bindings={"responses": [""]})  # type: ignore[arg-type]
     assert (outcome.status, outcome.detail) == (Status.SANDBOX_FAILED, "down")
+
+
+async def test_a_value_that_can_be_read_and_not_written_fails_its_case() -> None:
+    class Nested:
+        """Returns lists that are nested so many levels deep."""
+
+        capacity, levels = 1, 0
+
+        async def run(self, program: Any, limits: Any = None) -> Execution:
+            value = b"[" * self.levels + b"]" * self.levels
+            return Execution(status=Status.OK, exit_code=0, files=dict.fromkeys(program.fetch, value))
+
+    box = Nested()
+    for box.levels in range(800, 1000):
+        (result,) = await run_tests(box, "", [Case(call="f()", expected=1)])  # type: ignore[arg-type]
+        assert result.passed is False
 
 
 TESTS = json.dumps({"response": "A", "cases": [{"expected": "Canberra"}, {"expected": "Sydney"}]})
