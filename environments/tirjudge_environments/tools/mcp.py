@@ -57,7 +57,7 @@ class _Connection(Protocol):
     async def exchange(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a message and return the answer with its id; empty for a message without an id.
 
-        Raises _Failed and _TooLong.
+        Raises _Failed and _TooLong, and _Refusal for arguments that cannot be sent.
         """
         ...
 
@@ -251,7 +251,7 @@ class _Program:
     async def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.write(_encoded(message) + b"\n")
             await self._process.stdin.drain()
         except (OSError, RuntimeError):
             raise _Failed(self._end()) from None
@@ -288,7 +288,8 @@ class _Http:
             raise _Failed("a URL needs httpx: pip install httpx") from None
         # Calls have a limit of their own.
         self._client, self._url, self._most_bytes = httpx.AsyncClient(timeout=None), url, most_bytes
-        self._headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": _PROTOCOL}
+        self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+        self._headers["mcp-protocol-version"] = _PROTOCOL
         if authorization:
             self._headers["authorization"] = authorization
 
@@ -297,7 +298,7 @@ class _Http:
 
         try:
             async with self._client.stream(
-                "POST", self._url, json=message, headers=self._headers
+                "POST", self._url, content=_encoded(message), headers=self._headers
             ) as response:
                 if response.is_error or response.is_redirect:
                     raise _Failed(f"it answered with HTTP {response.status_code}")
@@ -336,6 +337,14 @@ class _Http:
                 yield _parsed(b"\n".join(line[5:] for line in lines if line.startswith(b"data:")))
         if not events:
             yield _parsed(bytes(rest))
+
+
+def _encoded(message: Mapping[str, Any]) -> bytes:
+    """Return a message as JSON in ASCII. Raises _Refusal for arguments of a call that JSON cannot hold."""
+    try:
+        return json.dumps(message, allow_nan=False).encode()
+    except (ValueError, RecursionError):  # no finite number, or nested too deeply
+        raise _Refusal("ValueError: the arguments cannot be sent as JSON") from None
 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:

@@ -321,3 +321,23 @@ async def test_a_url_gets_the_header_of_its_host_alone(monkeypatch: pytest.Monke
     ):
         with pytest.raises(ValidationError, match=r"holds a password|no tool at this host"):
             ToolSettings.model_validate(wrong)
+
+
+@pytest.mark.parametrize("server", ["pipes", "http"])
+async def test_arguments_that_no_message_can_hold_are_an_error_of_the_judge(
+    monkeypatch: pytest.MonkeyPatch, server: str
+) -> None:
+    monkeypatch.setenv("SEARCH_HEADER", SECRET)
+    with guarded() as url:
+        over_http = ToolSettings(servers=(url,), authorization={"127.0.0.1": "SEARCH_HEADER"})
+        async with open_tools(over_http if server == "http" else settings(), fixed_sandbox()) as tools:
+            nested: list[object] = []
+            for _ in range(2000):
+                nested = [nested]
+            for query in (float("nan"), nested):
+                refused = await tools[0].call({"query": query})
+                assert refused.status is Status.ERROR
+                assert refused.stderr == "ValueError: the arguments cannot be sent as JSON"
+            found = await tools[0].call({"query": "capital of \ud800"})
+            assert found.status is Status.OK
+            assert "Canberra" in found.stdout
