@@ -408,7 +408,9 @@ class _Listed(_Said):
     def spec(self) -> ToolSpec:
         """The tool as a judge is shown it: nothing in it reads as a token of a chat template."""
         about = quote_control_tokens(cut_middle(self.description or "", _LONGEST_DESCRIPTION))
-        return ToolSpec(self.name, about, json.loads(quote_control_tokens(json.dumps(self.schema_))))
+        # Not in ASCII, in which some tokens would be escaped.
+        schema = quote_control_tokens(json.dumps(self.schema_, ensure_ascii=False))
+        return ToolSpec(self.name, about, json.loads(schema))
 
 
 class _Page(_Said):
