@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.environments.tools.test_dialogue import play, score
+from tests.sandbox.targets import PLACEMENTS, READ_ONLY
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.tools.code_tests import Case, RunTests, run_tests
@@ -88,6 +89,20 @@ async def test_the_value_of_a_call_is_compared_as_json(sandbox: Sandbox) -> None
         "ended with \"TypeError: unsupported operand type(s) for +: 'set' and 'int'\"",
         "ended with \"NameError: name 'missing' is not defined\"",
     ]
+
+
+@pytest.mark.parametrize("placement", [name for name in READ_ONLY if name in PLACEMENTS])
+async def test_the_value_of_a_call_arrives_where_programs_can_write_no_file(placement: str) -> None:
+    code = f"{ADD}print('printed', end='')\n"
+    async with PLACEMENTS[placement]() as box:
+        assert await reasons(
+            box,
+            code,
+            {"call": "add(2, 3)", "expected": 5},
+            {"call": "add('a', '\\n')", "expected": "a\n"},
+            {"call": "add(2, 3)", "expected": 6},
+            {"call": "exit()"},
+        ) == ["passed", "passed", "returned 5, expected 6", "ended before the call"]
 
 
 async def test_code_and_its_test_share_no_names(sandbox: Sandbox) -> None:
