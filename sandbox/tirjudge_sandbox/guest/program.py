@@ -227,7 +227,9 @@ def _compiled(source: bytes) -> types.CodeType:
 
 def _remember_lines(source: bytes) -> None:
     """Let tracebacks and `inspect` show lines of the source, which is in no file."""
-    lines = source.decode("utf-8", "replace").removeprefix("\ufeff").splitlines(keepends=True)
+    # Not splitlines, which ends lines at characters that end none in Python, such as a form feed.
+    text = io.StringIO(source.decode("utf-8", "replace").removeprefix("\ufeff"), newline=None)
+    lines = text.readlines()
     linecache.cache[FILE] = (len(source), None, lines, FILE)
 
 

@@ -31,6 +31,7 @@ ENDINGS = {
     "pickle": "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))))",
     "asyncio": "import asyncio\nasync def f(): await asyncio.sleep(0); return 5\nprint(asyncio.run(f()))",
     "wrapped stdout": "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint('wrapped')",
+    "unusual line ends": "x = '\u2028 \x85 \x1c'\n\x0c\ndef f():\n  1/0\nf()",
     "bytes literal": "print(b'\\xff')",
     "warning": "import warnings; warnings.warn('careful', stacklevel=1)",
 }
