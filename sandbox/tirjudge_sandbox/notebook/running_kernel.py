@@ -98,7 +98,7 @@ class RunningKernel:
     async def interrupt(self) -> bool:
         """End the cell, or the kernel if that fails; drop further output.
 
-        Return True if the kernel is alive.
+        Return False if the kernel died before the cell ended.
         """
         with contextlib.suppress(TimeoutError):
             # An interrupt that arrives just after the end of a cell could kill the kernel.
@@ -128,13 +128,15 @@ class RunningKernel:
         return self._run.result()
 
     async def _over(self, seconds: float) -> bool:
-        """Wait for the end of the cell; return True if the kernel is alive. Raises TimeoutError."""
+        """Wait for the end of the cell; return False if the kernel died before it. Raises TimeoutError."""
         try:
             async with asyncio.timeout(seconds):
-                while (await self._frame()).get("kind") != "end":
+                while (frame := await self._frame()).get("kind") != "end":
                     pass
         except KernelDied:
             return False
+        if frame.get("exit"):
+            await self.end()
         return True
 
     async def _next(self, kind: str) -> None:

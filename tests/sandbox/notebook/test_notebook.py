@@ -128,6 +128,14 @@ async def test_a_cell_that_ignores_interrupts_costs_the_kernel(jupyter, impatien
         assert (await notebook.run("1")).restarted
 
 
+async def test_a_cell_that_called_exit_before_it_was_stopped_costs_the_kernel(jupyter):
+    async with jupyter.notebook() as notebook:
+        stopped = await notebook.run("exit()\nimport time; time.sleep(60)", wall_seconds=1)
+        assert (stopped.status, stopped.detail) == (CellStatus.TIME_LIMIT, "stopped after 1 s")
+        after = await notebook.run("print('next')")
+        assert (after.status, after.stdout, after.restarted) == (CellStatus.OK, "next\n", True)
+
+
 async def test_cpu_and_memory_are_limited_from_outside(jupyter):
     limits = NotebookLimits(cpu_seconds=1, memory_bytes=64 << 20)
     async with jupyter.notebook(limits=limits) as notebook:
