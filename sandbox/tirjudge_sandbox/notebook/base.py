@@ -26,7 +26,8 @@ class CellStatus(StrEnum):
     """The kernel's process ended while the cell ran: it exited, crashed, or reached its memory or CPU
     limit."""
     CLOSED = "closed"
-    """The cell was not run: the notebook had been idle too long, or had reached its total time."""
+    """The cell was not run: the notebook had been idle too long, had reached its total time, or was closed
+    while a kernel was started anew for the cell."""
     SANDBOX_FAILED = "sandbox_failed"
     """The sandbox failed, not the cell. Never show this to a model as a cell's output."""
 

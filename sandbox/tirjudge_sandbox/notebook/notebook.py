@@ -99,6 +99,11 @@ class Notebook:
             except KernelDied as error:
                 detail = f"no new kernel could be started: {error}"
                 return CellRun(status=CellStatus.SANDBOX_FAILED, detail=detail)
+            if not self.open:
+                # It was closed meanwhile, which ended only the kernel before.
+                await self._kernel.end()
+                detail = self._expired or "the notebook was closed before a new kernel had started"
+                return CellRun(status=CellStatus.CLOSED, detail=detail)
         started = self._now()
         outputs = Outputs(self._limits.output_bytes)
         status, detail = await self._execute(self._kernel, source, outputs, seconds)

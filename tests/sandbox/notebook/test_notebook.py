@@ -128,6 +128,18 @@ async def test_a_cell_that_ignores_interrupts_costs_the_kernel(jupyter, impatien
         assert (await notebook.run("1")).restarted
 
 
+async def test_a_notebook_that_is_closed_while_a_kernel_is_restarted_frees_its_place(jupyter):
+    before = jupyter.stats().running
+    async with jupyter.notebook() as notebook:
+        await notebook.run("import os; os._exit(3)")
+        running = asyncio.ensure_future(notebook.run("import time; time.sleep(60)", wall_seconds=5))
+        await asyncio.sleep(0)
+        await notebook.close()
+        late = await running
+    assert (late.status, late.by) == (CellStatus.CLOSED, "sandbox")
+    assert jupyter.stats().running == before
+
+
 async def test_a_cell_that_called_exit_before_it_was_stopped_costs_the_kernel(jupyter):
     async with jupyter.notebook() as notebook:
         stopped = await notebook.run("exit()\nimport time; time.sleep(60)", wall_seconds=1)
