@@ -1,10 +1,11 @@
 """The program that a notebook's worker runs: an IPython kernel, and a client that connects it to the host.
 
 The module is sent as source, so it imports nothing of this package. Standard input is a socket to the host
-that carries frames: four bytes of length, then a JSON object. The host sends {"run": SOURCE} and
-{"interrupt": true}; the end of its stream ends the notebook. The host receives `started` and `ready`, and for
-a cell `stream`, `display`, `error` and `end`. The client is a child of the kernel with the same user, so code
-in a cell can kill it and send frames in its place.
+that carries frames: four bytes of length, then a JSON object. The host sends {"run": SOURCE, "most": BYTES}
+and {"interrupt": true}; the end of its stream ends the notebook. The host receives `started` and `ready`, and
+for a cell `stream`, `display`, `error`, `end`, and `left_out` for a display or an error of more than BYTES.
+The client is a child of the kernel with the same user, so code in a cell can kill it and send frames in its
+place.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Client:
         for source in (self._host, self._shell, self._iopub):
             self._poller.register(source, PollEvent.POLLIN)
         self._request: str | None = None
+        self._most = 0
         self._replied = self._idle = self._exit = self._ready = False
         # Before the welcome the subscription may not hold yet, and the output of a cell could be lost.
         self._awaited = {"iopub_welcome", "kernel_info_reply"}
@@ -89,6 +91,7 @@ class Client:
             os.kill(self._kernel, signal.SIGINT)
         else:
             self._replied = self._idle = False
+            self._most = frame["most"]
             self._request = self._client.execute(frame["run"], allow_stdin=False, stop_on_error=False)
 
     def _take(self, source: Any) -> None:
@@ -120,14 +123,18 @@ class Client:
             for start in range(0, len(text), _CHUNK):
                 self._send(kind="stream", name=content["name"], text=text[start : start + _CHUNK])
         elif kind in ("display_data", "execute_result", "update_display_data"):
-            self._send(kind="display", data=content["data"])
+            self._send_whole(kind="display", data=content["data"])
         elif kind == "error":
-            self._send(
+            self._send_whole(
                 kind="error",
                 name=content["ename"],
                 value=content["evalue"],
                 traceback=content["traceback"],
             )
+
+    def _send_whole(self, **frame: object) -> None:
+        """Send a frame that the host accepts; of a larger one, only that it was left out."""
+        self._send(**(frame if len(json.dumps(frame)) <= self._most else {"kind": "left_out"}))
 
 
 class DescriptorOutput:

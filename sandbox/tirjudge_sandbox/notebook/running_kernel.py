@@ -79,7 +79,8 @@ class RunningKernel:
 
     def begin(self, source: str) -> None:
         """Start a cell; `collect` waits for its end."""
-        self._channel.send(run=source.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
+        text = source.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        self._channel.send(run=text, most=self._channel.most_bytes)
 
     async def collect(self, outputs: Outputs) -> None:
         """Collect the cell's output until it ends or `outputs` is full. Raises KernelDied."""
@@ -181,7 +182,10 @@ class Outputs:
         self._error: CellError | None = None
 
     def add(self, frame: Mapping[str, Any]) -> None:
-        """Add a frame of kind `stream`, `display` or `error`. Raises ChannelBroken for any other."""
+        """Add a frame of kind `stream`, `display`, `error` or `left_out`.
+
+        Raises ChannelBroken for any other.
+        """
         try:
             match frame["kind"]:
                 case "stream":
@@ -193,6 +197,8 @@ class Outputs:
                         self._displays.append(data)
                 case "error":
                     self._set_error(frame)
+                case "left_out":
+                    self.full = True
                 case other:
                     raise ValueError(other)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -248,7 +254,8 @@ class Channel:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most_bytes: int):
         self._reader = reader
         self._writer = writer
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
+        """The largest frame that is accepted."""
         self._length: int | None = None
 
     @classmethod
@@ -266,7 +273,7 @@ class Channel:
         try:
             if self._length is None:
                 (self._length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-            if self._length > self._most_bytes:
+            if self._length > self.most_bytes:
                 raise ChannelBroken(f"it sent a message of {self._length} bytes")
             content = await self._reader.readexactly(self._length)
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -91,6 +91,15 @@ async def test_too_much_output_is_truncated_and_the_state_is_kept(notebook):
     assert (await notebook.run("kept")).displays == ({"text/plain": "3"},)
 
 
+@pytest.mark.parametrize("source", ["'x' * 10_000_000", "raise ValueError('x' * 10_000_000)"])
+async def test_a_huge_display_or_error_is_left_out_and_the_state_is_kept(notebook, source):
+    await notebook.run("kept = 4")
+    huge = await notebook.run(source)
+    assert (huge.status, huge.truncated, huge.displays) == (CellStatus.OUTPUT_LIMIT, True, ())
+    after = await notebook.run("kept")
+    assert (after.displays, after.restarted) == (({"text/plain": "4"},), False)
+
+
 async def test_a_cancelled_cell_is_stopped_before_the_next(notebook):
     task = asyncio.ensure_future(notebook.run("import time; print('late'); time.sleep(60)"))
     await asyncio.sleep(0.5)
