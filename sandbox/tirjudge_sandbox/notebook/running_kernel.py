@@ -201,7 +201,7 @@ class Outputs:
                     self.full = True
                 case other:
                     raise ValueError(other)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ChannelBroken(f"it sent a malformed message: {error}") from None
 
     def cell(

@@ -13,7 +13,7 @@ from tirjudge_sandbox import Program, Status, open_sandbox
 from tirjudge_sandbox.notebook.base import CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
 from tirjudge_sandbox.notebook.kernel import LENGTH
-from tirjudge_sandbox.notebook.running_kernel import Channel, ChannelBroken
+from tirjudge_sandbox.notebook.running_kernel import Channel, ChannelBroken, Outputs
 from tirjudge_sandbox.workers.host import candidate_placements
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -131,6 +131,15 @@ async def test_nonsense_on_the_channel_is_one_kind_of_error(sent, words):
         with pytest.raises(ChannelBroken, match=words):
             await channel.receive()
     channel.close()
+
+
+async def test_a_display_that_is_nested_too_deeply_is_a_malformed_message():
+    """JSON can be read some levels deeper than it can be written."""
+    nested: list[object] = []
+    for _ in range(2000):
+        nested = [nested]
+    with pytest.raises(ChannelBroken, match="malformed message"):
+        Outputs(10_000).add({"kind": "display", "data": {"application/json": nested}})
 
 
 async def test_lone_surrogates_and_infinities_become_valid_json():
