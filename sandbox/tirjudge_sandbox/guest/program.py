@@ -238,7 +238,8 @@ def _exit_code(error: SystemExit) -> int:
         return 0
     if isinstance(error.code, int):
         return error.code & 0xFF
-    _quietly(lambda: print(error.code, file=sys.stderr))
+    # Not print, which would take standard output where there is no `sys.stderr`.
+    _quietly(lambda: sys.stderr.write(f"{error.code}\n"))
     return 1
 
 
@@ -250,7 +251,7 @@ def _shown(error: BaseException) -> int:
     error.__traceback__ = trace
     if trace is not None:
         _drop_own_frames(trace)
-    hook = sys.excepthook
+    hook = getattr(sys, "excepthook", sys.__excepthook__)
     if hook is sys.__excepthook__:
         # The built-in hook reads source lines only from disk.
         hook = _print_traceback

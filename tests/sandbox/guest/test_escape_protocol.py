@@ -83,6 +83,8 @@ ENDINGS = {
     "input, twice": "import sys\nprint(sys.stdin.readline(), sys.stdin.buffer.read())",
     "a stack that is gone": "import sys\nsys.setrecursionlimit(10 ** 9)\n"
     "def f(_): return sorted([0], key=f)\nf(0)",
+    "no errors, exit by a text": "import sys\nprint('kept')\nsys.stderr = None\nsys.exit('text')",
+    "no hook, output": "import sys\nprint('kept')\ndel sys.excepthook\n1 / 0",
     "no builtins": "import builtins\nvars(builtins).clear()\nnothing",
     "no builtins, exit": "import builtins, sys\nvars(builtins).clear()\nsys.exit(13)",
     "no modules": "import sys\nsys.modules.clear()\n1 / 0",
