@@ -15,6 +15,7 @@ import os
 import random
 import resource
 import signal
+import stat
 import sys
 import threading
 import traceback
@@ -287,9 +288,11 @@ def _finish(code: int) -> int:
     flushed = _flush()
     if threading.active_count() > 1:
         # Daemon threads, which CPython would stop here: what they use must not be taken from under them.
+        _quietly(_flush_files)
         return code if flushed else 120
     _quietly(lambda: _clear(sys.modules[_NAME].__dict__))
     _quietly(gc.collect)
+    _quietly(_flush_files)
     _flush()
     return code if flushed else 120
 
@@ -297,6 +300,19 @@ def _finish(code: int) -> int:
 def _flush() -> bool:
     done = [_quietly(_flush_open, stream) for stream in (sys.stdout, sys.stderr, sys.__stdout__)]
     return all(done)
+
+
+def _flush_files() -> None:
+    """Flush the files that are still open, which CPython closes when it takes all modules away."""
+    for one in gc.get_objects():
+        if isinstance(one, io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom):
+            _quietly(_flush_file, one)
+
+
+def _flush_file(stream: io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom) -> None:
+    # Only of files, which take everything at once: a thread may wait for the reader of a pipe, with the lock.
+    if not stream.closed and stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.flush()
 
 
 def _clear(namespace: dict[str, Any]) -> None:

@@ -103,6 +103,23 @@ print('done')
     assert (execution.status, execution.stdout, execution.stderr) == (Status.OK, "done\n", "")
 
 
+OPEN_FILES = {
+    "a thread": "import threading, time\nfile = open('out', 'w')\nfile.write('text')\n"
+    "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+    "a module": "import helper",
+    "a module and a thread": "import helper, threading, time\n"
+    "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+}
+
+
+@pytest.mark.parametrize("holder", OPEN_FILES)
+async def test_files_that_are_left_open_are_written_whole(run, holder):
+    """CPython flushes them when it takes all modules away."""
+    helper = b"file = open('out', 'w')\nfile.write('text')"
+    execution = await run(OPEN_FILES[holder], files={"helper.py": helper}, fetch=("out",))
+    assert (execution.status, execution.files) == (Status.OK, {"out": b"text"})
+
+
 async def test_asyncio_and_pools_run_their_threads(run):
     source = """
 import asyncio, concurrent.futures
