@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.sandbox.targets import PLACEMENTS, READ_ONLY
 from tirjudge import Judge
 from tirjudge.best_of_n import RefereeUnavailable, Selection, abest_of, best_of
 from tirjudge.data.rows import Row
@@ -275,6 +276,13 @@ async def test_code_that_exits_early_does_not_pass_its_tests(sandbox: Sandbox, t
     grade = await checking.grade(solving(PROGRAMS, tests=tests, entry_point="double"))
     assert grade.solved == (1, 1, 0, 0, 0, 0, 0)
     assert grade.answers == (0, 0, 2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize("placement", [name for name in READ_ONLY if name in PLACEMENTS])
+async def test_code_is_graded_where_programs_can_write_no_file(placement: str) -> None:
+    async with PLACEMENTS[placement]() as box:
+        grade = await UnitTests(box).grade(solving(PROGRAMS[:3], tests=ASSERTIONS, entry_point="double"))
+    assert grade.solved == (1, 1, 0)
 
 
 DECEIVING = """class Equal(int):
