@@ -177,14 +177,6 @@ def test_a_falling_learning_rate_is_megatrons(tmp_path: Path) -> None:
             ],
             "rl.off_policy: this path samples with the latest weights",
         ),
-        (
-            ["--recipe", "tir-judge-zero-8b", "--set", "rl.balance=true"],
-            "rl.balance: verl weighs all groups equally",
-        ),
-        (
-            ["--recipe", "tir-judge-zero-8b", "--set", "rl.adam_beta1=0.0"],
-            "rl.adam_beta1: it is 0.9 on this path",
-        ),
         (["--recipe", "rationale-14b"], "meta_judge: verl's agent loop asks no other model"),
         (["--recipe", "tir-judge-zero-8b", "--nodes", "2"], "give its --address HOST:PORT"),
     ],

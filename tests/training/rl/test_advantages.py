@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tirjudge_training.rl.advantages import advantages, balanced_weights, teaches
+from tirjudge_training.rl.advantages import advantages, teaches
 
 
 def test_advantages_equal_an_independent_computation() -> None:
@@ -35,24 +35,6 @@ def test_an_unscored_rollout_is_excluded_from_the_baseline() -> None:
 def test_a_group_with_equal_rewards_has_no_advantage(reward: float) -> None:
     assert advantages([reward] * 3) == [0.0] * 3
     assert advantages([reward]) == [0.0]
-
-
-def test_weights_of_places_are_the_gradient_of_the_geometric_mean() -> None:
-    """A judge that names the first place with probability p is right with p, or with 1 - p."""
-    p = torch.tensor([0.6], dtype=torch.float64, requires_grad=True)
-    (0.5 * (p.log() + (1 - p).log())).sum().backward()
-    weights = balanced_weights(
-        [(0, [1.0] * 4 + [0.0]), (0, [1.0, 1.0] + [0.0] * 3), (1, [1.0, 0, 0, 1.0, 0])]
-    )
-    assert weights == pytest.approx({0: 0.5 / 0.6, 1: 0.5 / 0.4})
-    # The gradients of the two shares are 1 and -1, and their mean is 0.5.
-    assert weights[0] - weights[1] == pytest.approx(p.grad.item())
-
-
-def test_weights_of_places_are_bounded() -> None:
-    assert balanced_weights([(0, [1.0] * 8), (1, [0.0] * 8)]) == {0: 0.5, 1: 2.0}
-    assert balanced_weights([(0, [1.0, 1.0, 1.0]), (1, [])]) == {0: 1.0}
-    assert balanced_weights([]) == {}
 
 
 @pytest.mark.parametrize(

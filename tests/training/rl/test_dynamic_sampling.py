@@ -138,25 +138,6 @@ async def test_a_short_batch_is_filled_with_masked_rows() -> None:
     assert [row.advantage for row in rows] == pytest.approx([0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0])
 
 
-async def test_balance_weighs_a_place_that_few_verdicts_name_more() -> None:
-    """Over both tasks 7 of 8 verdicts are right where the label is first, and 2 of 8 where it is second."""
-    answers = {
-        "mixed/AB": [RIGHT, RIGHT, WRONG, RIGHT],
-        "mixed/BA": [RIGHT, WRONG, RIGHT, RIGHT],
-        "luck/AB": [RIGHT] * 4,
-        "luck/BA": [RIGHT, RIGHT, WRONG, RIGHT],
-    }
-    tasks = [FormattedTask("both", pair(name).task) for name in ("mixed", "luck")]
-    batch = await collect(answers, {0: tasks}, slots=4)
-    assert [group.view.name for group in batch.kept] == ["AB", "BA", "BA"]
-    rows = batch_rows(batch, slots=3, size=SIZE, blank=9, sigma="none", balance=True)
-    mean = (7 / 8 + 2 / 8) / 2
-    first, second = mean / (7 / 8), 2.0  # 2.25, bounded
-    by_hand = [(first, [1, 1, -3, 1]), (second, [-1, 3, -1, -1]), (second, [-1, -1, 3, -1])]
-    expected = [weight * quarter / 4 for weight, quarters in by_hand for quarter in quarters]
-    assert [row.advantage for row in rows] == pytest.approx(expected)
-
-
 async def test_a_verdict_that_cannot_change_the_reward_does_not_count() -> None:
     """It counts while a tool call is left: the judge could have run another program in its place."""
     batch = await collect({"mixed": MIXED}, {0: [pair("mixed")]}, slots=1)
@@ -179,6 +160,11 @@ async def test_a_verdict_that_cannot_change_the_reward_does_not_count() -> None:
     assert settled.advantage < 0
     going_on = batch_rows(batch, slots=1, size=SIZE, blank=9, tool_calls=2)
     assert going_on[1].mask == (1, 1, 1, 0, 0) + (1,) * verdict
+    first, second, *rest = trajectories
+    no_room = replace(second, segments=(program,), stop=StopReason.TOKEN_BUDGET, verdict=None)
+    group = replace(group, trajectories=(first, no_room, *rest))
+    ended = batch_rows(replace(batch, kept=(group,)), slots=1, size=SIZE, blank=9, tool_calls=1)
+    assert ended[1].mask == (1, 1, 1), "the dialogue ended with its program"
 
 
 async def test_an_unscored_episode_is_sampled_again_and_excluded_if_it_fails_again() -> None:

@@ -320,21 +320,3 @@ def test_a_decaying_learning_rate_ends_at_the_configured_value(
     assert [*rates, *trainer.lr_scheduler.get_last_lr()[:1]] == pytest.approx(
         [CONFIG.learning_rate - step * fall for step in range(5)]
     )
-
-
-@pytest.mark.parametrize("beta1", [0.9, 0.0])
-def test_without_adams_mean_a_gradient_moves_the_weights_once(
-    beta1: float, tiny_model: Path, tmp_path: Path
-) -> None:
-    trainer = trainer_of(CONFIG.model_copy(update={"adam_beta1": beta1}), tiny_model, tmp_path)
-    optimizer = trainer.create_optimizer()
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    moved = []
-    for gradient in (1.0, 0.0):
-        before = [weight.detach().clone() for weight in weights]
-        for weight in weights:
-            weight.grad = torch.full_like(weight, gradient)
-        optimizer.step()
-        moved.append(max(float((a.detach() - b).abs().max()) for a, b in zip(weights, before, strict=True)))
-    assert moved[0] == pytest.approx(CONFIG.learning_rate)
-    assert (moved[1] == 0.0) is (beta1 == 0.0)

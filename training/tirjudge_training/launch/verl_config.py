@@ -233,8 +233,6 @@ def check_settings(recipe: Recipe, config: RlConfig, machines: Machines) -> None
             f"{config.loss!r} is not one of {', '.join(LOSSES)}, which verl has: {with_trl}",
         ),
         "rl.sigma": (config.sigma != "sample", f"verl divides by n - 1: set it to sample, or {with_trl}"),
-        "rl.adam_beta1": (config.adam_beta1 != 0.9, f"it is 0.9 on this path: set that, or {with_trl}"),
-        "rl.balance": (config.balance, f"verl weighs all groups equally: {with_trl}"),
         "rl.off_policy": (config.off_policy, f"this path samples with the latest weights: {with_trl}"),
         "rl.eta": (config.eta not in (0.0, ETA), f"verl adds {ETA:g}: set that, or {with_trl}"),
         "rl.decay": (

@@ -1,10 +1,9 @@
-"""Group-relative advantages, the filter of dynamic sampling, and weights of groups and of tokens."""
+"""Group-relative advantages, the filter of dynamic sampling, and weights of tokens."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from statistics import fmean
+from collections.abc import Sequence
 from typing import Any, Literal
 
 Filter = Literal["correctness", "reward", "none"]
@@ -56,23 +55,6 @@ def teaches(correct: Sequence[float], rewards: Sequence[float], by: Filter) -> b
             return len(set(rewards)) > 1
         case "none":
             return len(rewards) > 0
-
-
-def balanced_weights(groups: Sequence[tuple[Hashable, Sequence[float]]]) -> dict[Hashable, float]:
-    """Return a weight for each place of the best response, so that a batch does not teach a place.
-
-    `groups` holds the place of each group's label and whether its rollouts are right, 0 or 1. A place weighs
-    the mean share of right verdicts over all places, divided by its own share: with such weights the policy
-    gradient increases the geometric mean of the shares, which falls when all verdicts name one place. Without
-    them the gradient towards a place is 0 only on average, and its noise adds up from batch to batch. A
-    weight is between 1/2 and 2, because the share of a single batch is uncertain.
-    """
-    found: dict[Hashable, list[float]] = {}
-    for place, correct in groups:
-        found.setdefault(place, []).extend(correct)
-    shares = {place: fmean(correct) for place, correct in found.items() if correct}
-    mean = fmean(shares.values()) if shares else 0.0
-    return {place: max(0.5, min(2.0, mean / share)) if share else 2.0 for place, share in shares.items()}
 
 
 def truncated_weights(trained: Any, sampled: Any, cap: float) -> Any:

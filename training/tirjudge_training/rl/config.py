@@ -60,19 +60,12 @@ class RlConfig(RolloutConfig):
     """Decrease the learning rate linearly over the stage instead of keeping it constant (ours)."""
     final_learning_rate: float = Field(default=0.0, ge=0)
     """The learning rate at the end of the decay; J1-70B's is 3e-7."""
-    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
-    """The decay of Adam's mean of gradients (ours). With 0.9, the first of eight equal gradients moves the
-    weights 14 times as far as the last: a short stage cannot correct what its first batches did by chance. 0
-    lets each batch count alike."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     loss: Annotated[str, AfterValidator(_known_loss)] = "dapo"
     """A loss by name, see `tirjudge_training.rl.losses`: `dapo`, `per_response`, `sequence`, or a loss that
     another package registers in the entry-point group `tirjudge.losses`."""
     sigma: Sigma = "sample"
     """The standard deviation of a group's rewards; JudgeLRM uses `population` (Eq. 6), Dr. GRPO `none`."""
-    balance: bool = False
-    """Weigh the advantages of pairs so that a batch does not teach a place, see
-    `tirjudge_training.rl.advantages.balanced_weights` (ours)."""
     eta: float = Field(default=0.0, ge=0)
     """Added to the standard deviation; JudgeLRM uses 1e-6 (Eq. 7)."""
     epsilon: float = Field(default=0.2, gt=0)

@@ -51,19 +51,6 @@ class Group:
     view: View
     trajectories: tuple[Trajectory, ...]
     scores: tuple[Score, ...]
-    label: int | None = None
-    """The task's best response, as in `JudgeTask.label`."""
-
-    @property
-    def place(self) -> int | None:
-        """The place, from 0, in which the better response of a pair is shown; None without one."""
-        pair = len(self.view.order) == 2
-        return self.view.order.index(self.label) if pair and self.label is not None else None
-
-    @property
-    def correct(self) -> list[float]:
-        """1.0 for every scored rollout that is right, and 0.0 for every other."""
-        return [score.parts[CORRECT] for score in self.scores if isinstance(score, Reward)]
 
     @property
     def rewards(self) -> list[float | None]:
@@ -71,7 +58,8 @@ class Group:
 
     def teaches(self, by: Filter) -> bool:
         """True if dynamic sampling keeps the group."""
-        return teaches(self.correct, [reward for reward in self.rewards if reward is not None], by)
+        scored = [score for score in self.scores if isinstance(score, Reward)]
+        return teaches([s.parts[CORRECT] for s in scored], [s.total for s in scored], by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +89,6 @@ class ScoredRollouts:
                 trajectory.view,
                 tuple(e.trajectories[i] for e in self.episodes),
                 tuple(s[i] for s in self.scores),
-                self.formatted.task.label,
             )
             for i, trajectory in enumerate(self.episodes[0].trajectories)
         ]

@@ -128,7 +128,6 @@ class JudgeBatches(GRPOTrainer):
             blank=self.processing_class.eos_token_id,
             sigma=self.config.sigma,
             eta=self.config.eta,
-            balance=self.config.balance,
             tool_calls=self.config.tool_calls,
         )
         self.rows = shard_batch(
@@ -501,7 +500,6 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "use_bias_correction_kl": False,  # the papers print the KL term without it
         "entropy_coef": config.entropy_bonus,
         "learning_rate": config.learning_rate,
-        "adam_beta1": config.adam_beta1,
         "max_grad_norm": config.max_grad_norm,
         # One log per generation batch, because the metrics log makes one row of each log.
         "logging_steps": config.optimizer_steps,

@@ -14,12 +14,13 @@ from tirjudge_environments import (
     JudgeTask,
     Reward,
     Score,
+    StopReason,
     Trajectory,
     Transcript,
     Unscored,
     derive_seed,
 )
-from tirjudge_training.rl.advantages import Sigma, advantages, balanced_weights
+from tirjudge_training.rl.advantages import Sigma, advantages
 from tirjudge_training.rl.dynamic_sampling import Batch
 
 if TYPE_CHECKING:
@@ -67,32 +68,27 @@ def batch_rows(
     blank: int,
     sigma: Sigma = "sample",
     eta: float = 0.0,
-    balance: bool = False,
     tool_calls: int | None = None,
 ) -> list[Row]:
     """Return `slots * size` rows: the kept groups, then fillers of the token `blank` for the empty slots.
 
-    A rollout without a score becomes a filler too, since it has no advantage. With `balance` the advantages
-    of a pair's group are multiplied by the weight of its place, over the kept and the other groups.
+    A rollout without a score becomes a filler too, since it has no advantage.
 
     A verdict that could not change the reward does not count if the trajectory had no tool call left of
     `tool_calls`, so that it could not have gone on instead.
     """
-    weights = {}
-    if balance:
-        sampled = [group for one in (*batch.first, *batch.replacements) for group in one.groups]
-        weights = balanced_weights([(g.place, g.correct) for g in sampled if g.place is not None])
     rows = []
     for group in batch.kept:
-        weight = weights.get(group.place, 1.0)
         scaled = advantages(group.rewards, sigma=sigma, eta=eta)
         for trajectory, score, advantage in zip(group.trajectories, group.scores, scaled, strict=True):
             if isinstance(score, Unscored) or advantage is None:
                 rows.append(filler(blank))
                 continue
             spent = tool_calls is not None and len(trajectory.calls) >= tool_calls
-            masked = len(trajectory.segments[-1].ids or ()) if score.settled and spent else 0
-            rows.append(row(trajectory, score.total, weight * advantage, masked=masked))
+            # A dialogue without room for its program's output ends with the program.
+            settled = score.settled and spent and trajectory.stop is StopReason.VERDICT
+            masked = len(trajectory.segments[-1].ids or ()) if settled else 0
+            rows.append(row(trajectory, score.total, advantage, masked=masked))
     return rows + [filler(blank)] * (slots * size - len(rows))
 
 
