@@ -42,7 +42,7 @@ def test_threads_share_it_and_get_their_own_results() -> None:
 
 
 def test_closing_ends_the_calls_of_other_threads() -> None:
-    """Those that run, and those that wait for a place: otherwise their threads would wait forever."""
+    """Calls that wait for a place end too: the threads that made them would otherwise wait forever."""
     ended = []
 
     def call() -> None:

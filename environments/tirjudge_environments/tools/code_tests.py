@@ -49,7 +49,7 @@ def _tirjudge():
             with open({file!r}, "w") as file:
                 file.write(value)
         except PermissionError:
-            # Where programs can write no file.
+            # Programs can write no file in this placement, so the value is printed instead.
             left = ({line!r} + value + "\\n").encode()
             while left:
                 left = left[write(1, left):]

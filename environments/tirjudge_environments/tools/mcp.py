@@ -288,8 +288,11 @@ class _Http:
             raise _Failed("a URL needs httpx: pip install httpx") from None
         # Calls have a limit of their own.
         self._client, self._url, self._most_bytes = httpx.AsyncClient(timeout=None), url, most_bytes
-        self._headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-        self._headers["mcp-protocol-version"] = _PROTOCOL
+        self._headers = {
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+            "mcp-protocol-version": _PROTOCOL,
+        }
         if authorization:
             self._headers["authorization"] = authorization
 

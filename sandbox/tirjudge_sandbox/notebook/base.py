@@ -27,7 +27,7 @@ class CellStatus(StrEnum):
     limit."""
     CLOSED = "closed"
     """The cell was not run: the notebook had been idle too long, had reached its total time, or was closed
-    while a kernel was started anew for the cell."""
+    while a new kernel was starting for the cell."""
     SANDBOX_FAILED = "sandbox_failed"
     """The sandbox failed, not the cell. Never show this to a model as a cell's output."""
 

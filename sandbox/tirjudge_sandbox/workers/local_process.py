@@ -130,8 +130,8 @@ def _launch(settings: Outside) -> subprocess.Popen[bytes]:
         pass_fds=[settings.inside.control],
         env=interpreter.launch_environment(),
         cwd="/",
-        # Of its own, since a terminal sends Ctrl-C to all of this process's group: a host that ends in order
-        # would lose the programs that it waits for.
+        # The worker has a process group of its own: a terminal sends Ctrl-C to the whole group of this
+        # process, and a host that ends in order would lose the programs that it waits for.
         process_group=0,
     )
 
