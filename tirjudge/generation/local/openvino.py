@@ -19,21 +19,21 @@ from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
 from tirjudge.generation.local.openvino_graph import GRAPH, Array, graph_folder, require_llama
 from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
 from tirjudge.models import ModelUnavailable, resolve_model
-from tirjudge.models.machine import check_memory, require
+from tirjudge.models.machine import check_memory, has_bfloat16, require
 from tirjudge_environments.tokenization import ChatEncoder
 
 PASS_TOKENS = 2048
 """Tokens of all rows in one pass."""
 _LIBRARIES = 300_000_000
 """Bytes of memory beyond the weights and the cache of keys and values."""
+_PRECISIONS = {"auto": "", "bfloat16": "bf16", "float32": "f32"}
 
 
 class OpenvinoGenerator(BatchGenerator):
     """Samples from a Llama model with OpenVINO, with continuous batching over a paged cache.
 
-    The weights are in eight bits, the keys and values in float16, and the arithmetic is in float32. The same
-    seed and context give the same completion whatever else is in the batch, up to the last bits of the matrix
-    products.
+    The weights are in float16. The same seed and context give the same completion whatever else is in the
+    batch, up to the last bits of the matrix products.
     """
 
     @classmethod
@@ -44,6 +44,7 @@ class OpenvinoGenerator(BatchGenerator):
         max_rows: int = 32,
         max_context: int | None = None,
         threads: int | None = None,
+        dtype: str = "auto",
         cache_bytes: int = 256 << 20,
         enable_thinking: bool | None = None,
     ) -> Self:
@@ -54,11 +55,18 @@ class OpenvinoGenerator(BatchGenerator):
             max_rows: at most so many rows run at once; the others wait in order.
             max_context: tokens of prompt and answer together; None is what the model's positions allow.
             threads: None is one for each core that this process may use.
+            dtype: of the arithmetic: `bfloat16`, `float32`, or `auto`, which is bfloat16 if the CPU has
+                instructions for it.
             cache_bytes: memory for keys and values; more is taken for a `max_context` that needs it.
             enable_thinking: see `ChatEncoder`.
 
-        Raises GeneratorFailed, in one line, and ValueError for a chat template that cannot be used.
+        Raises GeneratorFailed, in one line, and ValueError for an unknown dtype and for a chat template that
+        cannot be used.
         """
+        if dtype not in _PRECISIONS:
+            raise ValueError(f"dtype must be one of {', '.join(_PRECISIONS)}, not {dtype!r}")
+        if dtype == "auto":
+            dtype = "bfloat16" if has_bfloat16() else "float32"
         try:
             extra, modules = NEEDED["openvino"]
             require("a model in this process", modules, extra)
@@ -68,6 +76,7 @@ class OpenvinoGenerator(BatchGenerator):
             config = require_llama(base)
             graph = graph_folder(folder, adapter) / GRAPH
             size = graph.with_suffix(".bin").stat().st_size
+            size *= 2 if dtype == "bfloat16" else 3  # the file, and the weights packed for the products
             check_memory(size + cache_bytes + _LIBRARIES, f"the model {path}", "end other programs")
             tokenizer = ChatTokenizer(Path(tokenizer_of(folder)))
         except ModelUnavailable as error:
@@ -86,6 +95,7 @@ class OpenvinoGenerator(BatchGenerator):
             max_context=context,
             cache_bytes=cache_bytes,
             threads=threads or len(os.sched_getaffinity(0)),
+            precision=_PRECISIONS[dtype],
         )
         return cls(path, encoder, decoder, context)
 
@@ -113,6 +123,7 @@ class PagedDecoder(RowDecoder):
         max_context: int,
         cache_bytes: int,
         threads: int,
+        precision: str,
     ) -> None:
         import openvino as ov
         from openvino._offline_transformations import paged_attention_transformation
@@ -120,15 +131,18 @@ class PagedDecoder(RowDecoder):
         super().__init__(ends, max_rows)
         core = _core()
         model = core.read_model(graph)
+        for node in model.get_ops():
+            # Marked as OpenVINO's own compression marks them, weights stay in float16 until they are packed.
+            # Else they would be unpacked to float32 first.
+            if node.get_type_name() == "Convert" and node.get_input_element_type(0) == ov.Type.f16:
+                node.get_rt_info()["decompression_0"] = ""
         paged_attention_transformation(model)
         settings = {
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
             "PERFORMANCE_HINT": "LATENCY",
             "ENABLE_CPU_PINNING": False,
-            # Products of rounded activations changed one verdict in twenty.
-            "INFERENCE_PRECISION_HINT": "f32",
-            "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+            "INFERENCE_PRECISION_HINT": precision,
             "KV_CACHE_PRECISION": "f16",
         }
         self._tensor = ov.Tensor
@@ -147,8 +161,8 @@ class PagedDecoder(RowDecoder):
         for name, (kind, shape) in caches.items():
             # Zeros: in other memory, the places that no token has filled could be NaN. Pages of it are taken
             # when they are first written.
-            self._caches[name] = np.zeros([blocks, *shape], kind.to_dtype())
-            self._request.set_tensor(name, ov.Tensor(self._caches[name], shared_memory=True))
+            self._caches[name] = np.zeros([blocks, *shape], np.uint16)
+            self._request.set_tensor(name, ov.Tensor(self._caches[name], ov.Shape([blocks, *shape]), kind))
         self._free = list(range(blocks))
         self._blocks: dict[Row, list[int]] = {}
         """The blocks of each running row, as many as its longest answer needs."""

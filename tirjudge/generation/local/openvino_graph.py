@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 GRAPH = "model.xml"
 _ADAPTER = "adapter_model.safetensors"
 _LORA_PREFIX = "base_model.model."
-_VERSION = 4
+_VERSION = 5
 """Raised with every change of the graph, so that files of an earlier one are not used."""
 _PLAIN_LORA = {
     "bias": "none",
@@ -36,11 +35,6 @@ _PLAIN_LORA = {
 }
 _TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _HIDDEN = -3e38
-_GROUP = 32
-"""Weights that share a scale."""
-_SMALLEST = 1e-12
-_BFLOAT16 = 2**-7
-"""Twice the largest error of a value in bfloat16, of the value."""
 
 
 def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None] = logger.warning) -> Path:
@@ -70,7 +64,7 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
         }
         factors = _low_rank(Path(folder)) if adapter else {}
         fresh.mkdir()
-        # Compression would round the norms and the adapter's factors to float16.
+        # Compression would also round the frequencies of the rotary embedding.
         openvino.save_model(llama(config, weights, factors), fresh / GRAPH, compress_to_fp16=False)
         source = {"file": str(folder), "sha256": sha256, "architecture": "llama"}
         (fresh / SOURCE_FILE).write_text(json.dumps(source, indent=2) + "\n")
@@ -138,33 +132,8 @@ def _low_rank(folder: Path) -> dict[str, tuple[Array, Array]]:
     }
 
 
-def _groups(rows: Array) -> Array:
-    return rows.reshape(len(rows), -1, math.gcd(_GROUP, rows.shape[1]))
-
-
-def _units(rows: Array) -> tuple[Array, Array, Array]:
-    """Return weights as `least + scale * unit` in groups of a row.
-
-    Weights that came from four bits, as in GGUF's Q4_1, have sixteen levels a group, which are found again.
-    Returns units in eight bits, `[out, groups, size]`, scales, `[out, groups, 1]`, and `[out, groups]`.
-    """
-    groups = _groups(rows)
-    least, largest = groups.min(-1, keepdims=True), groups.max(-1, keepdims=True)
-    spread, close = np.maximum(largest - least, _SMALLEST), np.abs(groups).max(-1, keepdims=True) * _BFLOAT16
-    scales = spread / 255
-    for levels in (255, 15):
-        scale = (spread / levels).astype(np.float16).astype(np.float32)
-        units = np.rint((groups - least) / np.maximum(scale, _SMALLEST))
-        fits = np.abs(least + scale * units - groups).max(-1, keepdims=True) <= close
-        scales = scale if levels == 255 else np.where(fits, scale, scales)
-    units = np.rint((groups - least) / np.maximum(scales, _SMALLEST)).clip(0, 255)
-    # The offset with the smallest squared error is the mean of the weights minus their scaled levels.
-    least = (groups - scales * units).mean(-1)
-    return units.astype(np.uint8), scales, least
-
-
 def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, tuple[Array, Array]]) -> Any:
-    """Return the graph of a model with a paged cache of keys and values.
+    """Return the graph of a model with a paged cache of keys and values, and weights in float16.
 
     `adapter`: see `_low_rank`; empty for none.
 
@@ -189,31 +158,15 @@ def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, 
     def whole(*values: int) -> Any:
         return op.constant(np.array(values, np.int64))
 
-    def table(name: str) -> Any:
+    def weight(name: str) -> Any:
         rows = weights[name]
-        groups = _groups(rows)
-        scales = np.abs(groups).max(-1, keepdims=True) / 127
-        return unpacked(rows, np.rint(groups / np.maximum(scales, _SMALLEST)).astype(np.int8), scales)
-
-    def unpacked(rows: Array, units: Array, scales: Array) -> Any:
-        # Eight bits: float16 would be unpacked to float32, twice, in 1.1 GB.
-        exact = op.multiply(op.convert(op.constant(units), "f16"), op.constant(scales.astype(np.float16)))
-        return op.convert(op.reshape(exact, whole(*rows.shape), False), "f32")
+        if name in adapter:
+            down, up = adapter[name]
+            rows = rows + up @ down
+        return op.convert(op.constant(rows.astype(np.float16)), "f32")
 
     def linear(x: Any, name: str) -> Any:
-        rows = weights[name]
-        units, scales, least = _units(rows)
-        # The least weight of each group counts as often as the inputs of the group add up to.
-        down, up = (
-            [np.repeat(np.eye(least.shape[1], dtype=np.float32), rows.shape[1] // least.shape[1], 1)],
-            [least],
-        )
-        if name in adapter:
-            for parts, part in zip((down, up), adapter[name], strict=True):
-                parts.append(part)
-        low = op.matmul(x, op.constant(np.concatenate(down)), False, True)
-        corrected = op.matmul(low, op.constant(np.concatenate(up, 1)), False, True)
-        return op.add(op.matmul(x, unpacked(rows, units, scales), False, True), corrected)
+        return op.matmul(x, weight(name), False, True)
 
     def norm(x: Any, name: str) -> Any:
         mean = op.reduce_mean(op.power(x, op.constant(np.array([[[2]]], np.float32))), whole(-1), True)
@@ -227,15 +180,13 @@ def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, 
     zero, one = op.constant(np.int64(0)), op.constant(np.int64(1))
     minus = op.constant(np.array([[[[-1]]]], np.float32))
 
-    embedding = table("model.embed_tokens.weight")
+    embedding = weight("model.embed_tokens.weight")
     h = op.gather(embedding, op.convert(ids, "i32"), op.constant(np.int32(0)))
 
     # Rotary embeddings, https://arxiv.org/abs/2104.09864
     inverse = (1 / theta ** (np.arange(0, size, 2, dtype=np.float64) / size)).astype(np.float32)
-    places = op.convert(op.unsqueeze(positions, whole(1)), "f32")
-    angles = op.transpose(
-        op.matmul(op.constant(inverse.reshape(1, -1, 1)), places, False, False), whole(0, 2, 1)
-    )
+    places = op.convert(op.unsqueeze(positions, whole(2)), "f32")
+    angles = op.multiply(places, op.constant(inverse.reshape(1, 1, -1)))
     angles = op.unsqueeze(op.concat([angles, angles], -1), whole(1))
     cosine, sine = op.cos(angles), op.sin(angles)
 
@@ -305,7 +256,7 @@ def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, 
         up = linear(x, f"{layer}mlp.up_proj.weight")
         h = op.add(h, linear(op.multiply(gate, up), f"{layer}mlp.down_proj.weight"))
 
-    head = embedding if config.get("tie_word_embeddings") else table("lm_head.weight")
+    head = embedding if config.get("tie_word_embeddings") else weight("lm_head.weight")
     wanted = op.gather(norm(h, "model.norm.weight"), last, zero)
     logits = op.log_softmax(op.matmul(wanted, head, False, True), -1)
     return ov.Model([op.result(logits)], assigned, [ids, mask, positions, beams, last], "llama")
