@@ -149,10 +149,23 @@ async def test_a_resumed_row_is_fed_only_the_appended_tokens(make: Make) -> None
     assert again.logprobs == pytest.approx(exact_logprobs(model, longer, again).tolist(), abs=CLOSE)
 
 
+async def test_a_common_start_is_fed_once(make: Make) -> None:
+    """Samples of one prompt, and another prompt that starts with the same 50 tokens."""
+    generator, model = make(max_rows=4), small_llama()
+    (ids,), (end,) = prompts(77), prompts(21)
+    contexts = [*[ids] * 5, ids[:50] + end]
+    completions = await asyncio.gather(
+        *(generator.generate(context(one), sampling(seed, 20)) for seed, one in enumerate(contexts))
+    )
+    assert generator.tokens_fed == 77 + 4 + 21 + sampled(*completions) - 6
+    for one, completion in zip(contexts, completions, strict=True):
+        exact = exact_logprobs(model, one, completion)
+        assert completion.logprobs == pytest.approx(exact.tolist(), abs=CLOSE)
+
+
 async def test_rows_wait_for_blocks_and_all_of_them_end(make: Make) -> None:
     """The cache holds one row of the longest answer at a time."""
-    generator, model = make(max_context=2048), small_llama()
-    generator._decoder._free = generator._decoder._free[: generator._decoder._whole]
+    generator, model = make(max_context=2048, cache_bytes=0), small_llama()
     contexts = prompts(*range(20, 90, 10))
     completions = await asyncio.gather(
         *(

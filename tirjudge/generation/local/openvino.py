@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from tirjudge.generation.base import NEEDED, GeneratorFailed
 from tirjudge.generation.local.batch_generator import BatchGenerator, Row, RowDecoder
 from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
 from tirjudge.generation.local.openvino_graph import GRAPH, Array, graph_folder, require_llama
+from tirjudge.generation.local.paged_cache import PagedCache
 from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
 from tirjudge.models import ModelUnavailable, resolve_model
 from tirjudge.models.machine import check_memory, has_bfloat16, require
@@ -107,12 +107,7 @@ def _end_tokens(folder: Path) -> list[int]:
 
 
 class PagedDecoder(RowDecoder):
-    """Decodes rows over blocks of keys and values.
-
-    A row is admitted when the blocks of its longest possible answer are free, so that none has to wait in
-    the middle. Rows that ended are kept until their blocks are needed, and resumed by a context that extends
-    them.
-    """
+    """Decodes rows over a paged cache of keys and values."""
 
     def __init__(
         self,
@@ -153,29 +148,20 @@ class PagedDecoder(RowDecoder):
             for entry in compiled.inputs
             if "_cache." in (name := entry.get_any_name())
         }
-        self._block = caches["value_cache.0"][1][1]
+        block = caches["value_cache.0"][1][1]
         bytes_of_block = sum(kind.size * int(np.prod(shape)) for kind, shape in caches.values())
-        self._whole = -(-max_context // self._block)
-        blocks = max(self._whole, cache_bytes // bytes_of_block)
-        self._caches: dict[str, Array] = {}
+        blocks = max(-(-max_context // block), cache_bytes // bytes_of_block)
+        arrays = []
         for name, (kind, shape) in caches.items():
             # Zeros: in other memory, the places that no token has filled could be NaN. Pages of it are taken
             # when they are first written.
-            self._caches[name] = np.zeros([blocks, *shape], np.uint16)
-            self._request.set_tensor(name, ov.Tensor(self._caches[name], ov.Shape([blocks, *shape]), kind))
-        self._free = list(range(blocks))
-        self._blocks: dict[Row, list[int]] = {}
-        """The blocks of each running row, as many as its longest answer needs."""
-        self._parked: deque[tuple[list[int], list[int]]] = deque()
-        """Tokens that were fed, and their blocks; the oldest first."""
+            arrays.append(np.zeros([blocks, *shape], np.uint16))
+            self._request.set_tensor(name, ov.Tensor(arrays[-1], ov.Shape([blocks, *shape]), kind))
+        self._cache = PagedCache(arrays, block)
 
     def forget(self) -> None:
-        for row in self._rows:
-            self._free += self._blocks.pop(row)
-        for _, blocks in self._parked:
-            self._free += blocks
-        self._parked.clear()
         super().forget()
+        self._cache.clear()
 
     def _sample(self) -> None:
         rows, feeds, left = [], [], PASS_TOKENS
@@ -195,39 +181,25 @@ class PagedDecoder(RowDecoder):
         gone = [row for row in self._rows if leaves(row)]
         for row in gone:
             self._rows.remove(row)
-            blocks = self._blocks.pop(row)
-            kept = 0 if row.cancelled else -(-row.fed // self._block)
-            self._free += blocks[kept:]
-            if kept:
-                self._parked.append((row.ids[: row.fed], blocks[:kept]))
+            self._cache.leave(row, park=not row.cancelled)
         return gone
 
     def _admit(self) -> None:
-        while self._waiting and len(self._rows) < self._max_rows and self._reserve(self._waiting[0]):
-            self._rows.append(self._waiting.pop(0))
-
-    def _reserve(self, row: Row) -> bool:
-        """Give a row its blocks; return False if other rows have too many of them."""
-        extended = [parked for parked in self._parked if _extends(row.ids, parked[0])]
-        resumed = max(extended, key=lambda parked: len(parked[0]), default=None)
-        ids, blocks = resumed or ([], [])
-        missing = -(-row.limit // self._block) - len(blocks)
-        available = len(self._free) + sum(len(other) for _, other in self._parked if other is not blocks)
-        if missing > available:
-            return False
-        if resumed:
-            self._parked.remove(resumed)
-        while missing > len(self._free):
-            self._free += self._parked.popleft()[1]
-        self._blocks[row] = blocks + [self._free.pop() for _ in range(missing)]
-        row.fed = len(ids)
-        return True
+        for row in list(self._waiting):
+            if len(self._rows) == self._max_rows:
+                break
+            if self._cache.follows(row):
+                continue
+            if not self._cache.admit(row):
+                break
+            self._waiting.remove(row)
+            self._rows.append(row)
 
     def _infer(self, rows: Sequence[Row], feeds: Sequence[Sequence[int]]) -> Array:
         """Feed tokens of each row; return the log-probabilities of the next ones, `[rows, vocabulary]`."""
         lengths = np.array([len(feed) for feed in feeds])
         fed = np.array([row.fed for row in rows])
-        used = -(-(fed + lengths) // self._block)
+        used = -(-(fed + lengths) // self._cache.block)
         ends = lengths.cumsum()
         arrays = {
             "input_ids": np.concatenate([np.array(feed, np.int64) for feed in feeds]),
@@ -241,7 +213,7 @@ class PagedDecoder(RowDecoder):
             "past_lens": fed.astype(np.int32),
             "subsequence_begins": np.concatenate([[0], ends]).astype(np.int32),
             "block_indices": np.concatenate(
-                [self._blocks[row][:count] for row, count in zip(rows, used, strict=True)]
+                [self._cache.blocks[row][:count] for row, count in zip(rows, used, strict=True)]
             ).astype(np.int32),
             "block_indices_begins": np.concatenate([[0], used.cumsum()]).astype(np.int32),
             "max_context_len": np.array((fed + lengths).max(), np.int32),
@@ -266,10 +238,6 @@ def _core() -> Any:
     import openvino as ov
 
     return ov.Core()
-
-
-def _extends(ids: list[int], start: list[int]) -> bool:
-    return len(start) < len(ids) and ids[: len(start)] == start
 
 
 def _drawn(logprobs: Array, row: Row) -> tuple[int, float]:
