@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import warnings
@@ -29,6 +30,7 @@ from tests.tirjudge.tiny_models import tiny_llama, tiny_qwen3
 from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.local import openvino
 from tirjudge.generation.local.openvino import OpenvinoGenerator
+from tirjudge.generation.local.openvino_graph import require_llama
 from tirjudge_environments import Finish
 
 Make = Callable[..., OpenvinoGenerator]
@@ -241,6 +243,17 @@ async def test_another_architecture_is_one_line(make: Make) -> None:
         GeneratorFailed, match=r"^[^\n]* is no plain Llama model, [^\n]*--generator transformers$"
     ):
         make(tiny_qwen3())
+
+
+@pytest.mark.parametrize("name", ["type", "rope_type"])
+def test_scaled_positions_are_refused_under_either_name(name: str, tmp_path: Path) -> None:
+    config: dict[str, Any] = {"model_type": "llama", "rope_scaling": {name: "linear", "factor": 4.0}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(GeneratorFailed, match="is no plain Llama model"):
+        require_llama(tmp_path)
+    config["rope_scaling"] = {name: "default"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert require_llama(tmp_path) == config
 
 
 async def test_an_adapter_is_merged_once(

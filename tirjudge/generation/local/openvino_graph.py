@@ -81,7 +81,8 @@ def require_llama(folder: Path) -> dict[str, Any]:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     plain = (
         config.get("model_type") == "llama"
-        and rope.get("rope_type", "default") == "default"
+        # Older configs have the kind under `type`.
+        and (rope.get("rope_type") or rope.get("type", "default")) == "default"
         and not config.get("attention_bias")
         and not config.get("mlp_bias")
         and config.get("hidden_act", "silu") == "silu"
