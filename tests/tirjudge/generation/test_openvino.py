@@ -280,6 +280,23 @@ async def test_an_adapter_is_merged_once(
         assert sum("converting adapter" in line for line in caplog.messages) == 1, times
 
 
+@pytest.mark.parametrize("module", ["lm_head", "embed_tokens"])
+def test_an_adapter_of_other_parts_than_the_layers_is_refused(
+    module: str, make: Make, tmp_path: Path
+) -> None:
+    """The graph would leave those parts out, and no number would show it."""
+    base: Any = small_llama()
+    make(base)
+    config = LoraConfig(r=4, target_modules=["q_proj", module], init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adapted: Any = get_peft_model(base, config)
+        adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "model-0")
+        adapted.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(GeneratorFailed, match=r"^[^\n]*only the generator transformers takes$"):
+        OpenvinoGenerator.load(str(tmp_path / "adapter"), threads=1, cache_bytes=8 << 20)
+
+
 SIGNALLED = """
 import os, signal, sys
 from tirjudge.generation.local.openvino import OpenvinoGenerator

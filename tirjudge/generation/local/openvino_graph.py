@@ -32,6 +32,7 @@ _PLAIN_LORA = {
     "use_rslora": False,
     "rank_pattern": {},
     "alpha_pattern": {},
+    "layer_replication": None,
 }
 _TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _HIDDEN = -3e38
@@ -123,7 +124,7 @@ def _low_rank(folder: Path) -> dict[str, tuple[Array, Array]]:
         )
     factors = _read(folder / _ADAPTER)
     scale = np.float32(config["lora_alpha"] / config["r"])
-    return {
+    found = {
         name.removeprefix(_LORA_PREFIX).replace(".lora_A.weight", ".weight"): (
             down,
             scale * factors[name.replace(".lora_A.", ".lora_B.")],
@@ -131,6 +132,14 @@ def _low_rank(folder: Path) -> dict[str, tuple[Array, Array]]:
         for name, down in factors.items()
         if ".lora_A." in name
     }
+    # The graph adds factors to the matrices of the layers alone: those of the embedding and of the output
+    # layer, biases and whole weights would be left out.
+    if len(factors) > 2 * len(found) or not all(name.startswith("model.layers.") for name in found):
+        raise GeneratorFailed(
+            f"{str(folder)!r} is an adapter of more than the matrices of the layers, which only the "
+            "generator transformers takes"
+        )
+    return found
 
 
 def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, tuple[Array, Array]]) -> Any:
