@@ -26,6 +26,7 @@ from tests.tirjudge.generation.test_transformers import (
     sampled,
     sampling,
 )
+from tests.tirjudge.hub_cache import snapshot
 from tests.tirjudge.tiny_models import tiny_llama, tiny_qwen3
 from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.local import openvino
@@ -278,6 +279,23 @@ async def test_an_adapter_is_merged_once(
         )
         await generator.close()
         assert sum("converting adapter" in line for line in caplog.messages) == 1, times
+
+
+async def test_an_adapter_may_name_a_base_of_the_hub(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adapter has no tokenizer of its own."""
+    base: Any = small_llama()
+    make(base)
+    snapshot(tmp_path / "model-0", "owner/name", tmp_path / "hub", monkeypatch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adapted: Any = get_peft_model(base, LoraConfig(r=4, target_modules=["q_proj"]))
+        adapted.peft_config["default"].base_model_name_or_path = "owner/name"
+        adapted.save_pretrained(tmp_path / "adapter")
+    generator = OpenvinoGenerator.load(str(tmp_path / "adapter"), threads=1, cache_bytes=8 << 20)
+    assert sampled(await generator.generate(context([5]), Sampling(max_tokens=3))) == 3
+    await generator.close()
 
 
 @pytest.mark.parametrize("module", ["lm_head", "embed_tokens"])

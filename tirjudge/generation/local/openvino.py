@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -18,8 +19,9 @@ from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
 from tirjudge.generation.local.openvino_graph import GRAPH, Array, graph_folder, require_llama
 from tirjudge.generation.local.paged_cache import PagedCache
 from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
-from tirjudge.models import ModelUnavailable, resolve_model
+from tirjudge.models import ModelUnavailable
 from tirjudge.models.machine import check_memory, has_bfloat16, require
+from tirjudge.models.resolve import model_folder
 from tirjudge_environments.tokenization import ChatEncoder
 
 PASS_TOKENS = 2048
@@ -70,15 +72,17 @@ class OpenvinoGenerator(BatchGenerator):
         try:
             extra, modules = NEEDED["openvino"]
             require("a model in this process", modules, extra)
-            folder = resolve_model(path)
+            folder = model_folder(path)
             adapter = Adapter.of(Path(folder))
+            if adapter:
+                adapter = replace(adapter, base=model_folder(adapter.base))
             base = Path(adapter.base if adapter else folder)
             config = require_llama(base)
             graph = graph_folder(folder, adapter) / GRAPH
             size = graph.with_suffix(".bin").stat().st_size
             size *= 2 if dtype == "bfloat16" else 3  # the file, and the weights packed for the products
             check_memory(size + cache_bytes + _LIBRARIES, f"the model {path}", "end other programs")
-            tokenizer = ChatTokenizer(Path(tokenizer_of(folder)))
+            tokenizer = ChatTokenizer(Path(model_folder(tokenizer_of(folder))))
         except ModelUnavailable as error:
             raise GeneratorFailed(str(error)) from error
         except OSError as error:
