@@ -298,6 +298,23 @@ async def test_an_adapter_may_name_a_base_of_the_hub(
     await generator.close()
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("tokenizer.json", "{}"),
+        ("tokenizer_config.json", "torn"),
+        ("chat_template.jinja", "{% for message in messages %}"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_read_is_one_line(
+    file: str, content: str, make: Make, tmp_path: Path
+) -> None:
+    make()
+    (tmp_path / "model-0" / file).write_text(content)
+    with pytest.raises(GeneratorFailed, match=r"^cannot load the model [^\n]*$"):
+        OpenvinoGenerator.load(str(tmp_path / "model-0"), threads=1, cache_bytes=8 << 20)
+
+
 @pytest.mark.parametrize("module", ["lm_head", "embed_tokens"])
 def test_an_adapter_of_other_parts_than_the_layers_is_refused(
     module: str, make: Make, tmp_path: Path

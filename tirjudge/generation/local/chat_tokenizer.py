@@ -19,7 +19,7 @@ class ChatTokenizer:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Raises OSError and ValueError for a folder without a readable tokenizer."""
+        """Raises OSError, ValueError and any error of the libraries for a folder without a readable one."""
         from jinja2.sandbox import ImmutableSandboxedEnvironment
         from tokenizers import Tokenizer
 

@@ -85,7 +85,9 @@ class OpenvinoGenerator(BatchGenerator):
             tokenizer = ChatTokenizer(Path(model_folder(tokenizer_of(folder))))
         except ModelUnavailable as error:
             raise GeneratorFailed(str(error)) from error
-        except OSError as error:
+        except GeneratorFailed:
+            raise
+        except Exception as error:  # the libraries fail in any way on files of strangers
             raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
         if adapter:
             warn_of_other_base(folder, adapter.base)
