@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from transformers import AutoTokenizer
 
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer
-from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
+from tirjudge.generation.local.chat_tokenizer import CONFIG, ChatTokenizer
+from tirjudge.generation.local.chat_tokenizer import TEMPLATE as TEMPLATE_FILE
 from tirjudge_environments.tokenization import ChatEncoder
 
 DIALOGUE = (
@@ -51,6 +53,34 @@ def test_a_folder_that_transformers_wrote(thinking: bool, tmp_path: Path) -> Non
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(tmp_path / "other")
     assert_same(tmp_path / "other", enable_thinking=thinking)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if tools is not none or documents is not none %}T{% endif %}{{ messages | length }}",
+        "{% for one in messages %}\n  {% generation %}\n  {% set seen = one.content %}{{ seen }}\n  "
+        "{% endgeneration %}\n{{ seen is defined }}{% endfor %}",
+    ],
+    ids=["variables", "generation"],
+)
+def test_a_template_finds_what_transformers_offers_it(template: str, tmp_path: Path) -> None:
+    tokenizer = bpe_tokenizer("print the answer")
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(tmp_path)
+    assert_same(tmp_path)
+
+
+def test_of_several_templates_with_names_the_default_is_taken(tmp_path: Path) -> None:
+    bpe_tokenizer("print the answer").save_pretrained(tmp_path)
+    (tmp_path / TEMPLATE_FILE).unlink()
+    config = json.loads((tmp_path / CONFIG).read_text())
+    config["chat_template"] = [
+        {"name": "tool_use", "template": "no"},
+        {"name": "default", "template": "{{ messages | length }}"},
+    ]
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    assert_same(tmp_path)
 
 
 @needs_smollm2

@@ -27,12 +27,12 @@ class ChatTokenizer:
         self.backend_tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
         self.added_tokens_decoder = self.backend_tokenizer.get_added_tokens_decoder()
         template = folder / TEMPLATE
-        self.chat_template: str | None = config.get("chat_template")
+        self.chat_template: str | None = _default(config.get("chat_template"))
         if template.is_file():
             self.chat_template = template.read_text(encoding="utf-8")
         self._named = {key: _content(value) for key, value in config.items() if key.endswith("_token")}
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _generation_blocks()]
         )
         environment.globals.update(raise_exception=_refuse, strftime_now=_now)
         # Jinja's own filter escapes characters for HTML, and transformers replaces it too.
@@ -59,8 +59,40 @@ class ChatTokenizer:
         """Return the rendered text; `tokenize` must be False."""
         assert not tokenize
         return self._template.render(
-            messages=messages, add_generation_prompt=add_generation_prompt, **self._named, **options
+            messages=messages,
+            # transformers defines both, and some templates ask only whether they are none.
+            tools=None,
+            documents=None,
+            add_generation_prompt=add_generation_prompt,
+            **self._named,
+            **options,
         )
+
+
+def _default(template: Any) -> str | None:
+    """Return the template of a config; of several with names, which are a list, the one called `default`."""
+    if not isinstance(template, list):
+        return None if template is None else str(template)
+    return next((str(one["template"]) for one in template if one["name"] == "default"), None)
+
+
+def _generation_blocks() -> Any:
+    """Return an extension for the blocks in which templates mark what a model wrote, for training.
+
+    Like those of transformers, they are rendered as what they contain.
+    """
+    from jinja2 import nodes
+    from jinja2.ext import Extension
+
+    class GenerationBlocks(Extension):
+        tags = {"generation"}  # noqa: RUF012 (Jinja reads it from the class)
+
+        def parse(self, parser: Any) -> nodes.Node:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.Scope(body, lineno=line)
+
+    return GenerationBlocks
 
 
 def _content(token: Any) -> str:
