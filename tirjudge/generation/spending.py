@@ -217,8 +217,8 @@ class Spending:
 class MeteredGenerator:
     """A generator that books every call of another one in `spending`.
 
-    A call that fails or is cancelled counts nothing, because its cost is not known. If the endpoint does not
-    count tokens, a call counts the most that it could have cost.
+    A call that fails or is cancelled counts nothing, because its cost is not known. If the generator counts
+    no tokens, a call counts the most that it could have cost.
     """
 
     def __init__(self, inner: Generator, spending: Spending, name: str = "") -> None:

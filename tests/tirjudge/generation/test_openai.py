@@ -320,9 +320,10 @@ async def test_a_dialogue_that_fills_the_context_gets_the_remaining_tokens(
 async def test_unreported_tokens_are_estimated(
     server: EndpointServer, generators: Any, usage: dict[str, Any] | None
 ) -> None:
+    """Four bytes a token: the prompt has 17, and the answer with its reasoning 16."""
     server.answers(chat("twelve bytes", reasoning="four") | {"usage": usage})
     completion = await generators().generate(Context(PROMPT), SAMPLING)
-    assert completion.usage == Usage(prompt_tokens=0, completion_tokens=4)
+    assert completion.usage == Usage(prompt_tokens=5, completion_tokens=4)
 
 
 async def test_hostile_rows_are_sent_unchanged_but_for_control_tokens(

@@ -11,6 +11,7 @@ import logging
 import re
 from asyncio import Lock
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -257,7 +258,11 @@ class OpenAIGenerator:
             # Without max_tokens the endpoint generates as much as fits.
             del body["max_tokens"]
             answer = await self._ask("chat/completions", body, ChatAnswer)
-        return self._read(answer, context)
+        completion = self._read(answer, context)
+        if completion.usage.prompt_tokens:
+            return completion
+        counted = replace(completion.usage, prompt_tokens=_estimated(*_sent_texts(body)))
+        return replace(completion, usage=counted)
 
     def _request(self, prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -328,6 +333,20 @@ def _check_fields(fields: Mapping[str, Any]) -> None:
             raise ValueError(f"the judge sets the request field {name!r} itself: {option}")
     if not isinstance(fields.get("chat_template_kwargs", {}), Mapping):
         raise ValueError("the request field 'chat_template_kwargs' must be a JSON object")
+
+
+def _sent_texts(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts of a chat request."""
+    for turn in body["messages"]:
+        yield turn["content"] or ""
+        yield from (call["function"]["arguments"] for call in turn.get("tool_calls", ()))
+    if "tools" in body:
+        yield json.dumps(body["tools"])
+
+
+def _estimated(*texts: str) -> int:
+    """Return the tokens of texts at four bytes each."""
+    return -(-sum(len(text.encode(errors="replace")) for text in texts) // 4)
 
 
 def _encoder(tokenizer: Any, enable_thinking: bool | None) -> ChatEncoder:
@@ -524,8 +543,7 @@ class ChatAnswer(_Answer):
         # Without an estimate a token budget would never end the dialogue.
         counts = self.counts or Counts()
         message = self.choices[0].message
-        written = f"{message.content or ''}{message.reasoning_content or message.reasoning or ''}"
-        guess = -(-len(written.encode()) // 4)
+        guess = _estimated(message.content or "", message.reasoning_content or message.reasoning or "")
         counted = counts.completion_tokens
         written_tokens = guess if counted is None else counted
         return Usage(counts.prompt_tokens or 0, written_tokens, counts.cached_tokens)
