@@ -326,6 +326,20 @@ async def test_unreported_tokens_are_estimated(
     assert completion.usage == Usage(prompt_tokens=5, completion_tokens=4)
 
 
+async def test_reasoning_that_took_all_tokens_is_an_answer_that_was_cut(
+    server: EndpointServer, generators: Any
+) -> None:
+    """OpenAI refuses such a request; the row would fail as if the model were down."""
+    refusal = (
+        "Could not finish the message because max_tokens or model output limit was reached. "
+        "Please try again with higher max_tokens."
+    )
+    server.answers(failure(400, refusal))
+    completion = await generators().generate(Context(PROMPT), SAMPLING)
+    assert (completion.text, completion.finish) == ("", Finish.LENGTH)
+    assert completion.usage == Usage(prompt_tokens=5, completion_tokens=64)
+
+
 async def test_hostile_rows_are_sent_unchanged_but_for_control_tokens(
     server: EndpointServer, generators: Any
 ) -> None:

@@ -49,6 +49,8 @@ _BETWEEN_WARNINGS = 60.0
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """The start of an escaped surrogate, alone or one of a pair."""
+_ANSWER_CUT = "max_tokens or model output limit was reached"
+"""In OpenAI's message about an answer whose hidden reasoning took all tokens."""
 _CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|prompt is too long", re.IGNORECASE)
 _ADVICE = {
     301: "the API has moved: use its new address as the base URL",
@@ -72,6 +74,11 @@ class Refused(GeneratorFailed):
     def context_full(self) -> bool:
         """True if the prompt and the requested tokens do not fit into the model's context."""
         return self.status in (400, 413, 422) and bool(_CONTEXT_FULL.search(self.message))
+
+    @property
+    def answer_cut(self) -> bool:
+        """True if the model spent all requested tokens before the first one of its answer."""
+        return self.status == 400 and _ANSWER_CUT in self.message
 
 
 _DENIED = {401, 402, 403, 404}

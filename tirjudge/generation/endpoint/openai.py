@@ -253,6 +253,10 @@ class OpenAIGenerator:
         try:
             answer = await self._ask("chat/completions", body, ChatAnswer)
         except Refused as refusal:
+            if refusal.answer_cut:
+                # OpenAI answers so in place of an empty text with the finish reason `length`.
+                spent = Usage(_estimated(*_sent_texts(body)), sampling.max_tokens)
+                return Completion(text="", finish=Finish.LENGTH, usage=spent)
             if not refusal.context_full:
                 raise
             # Without max_tokens the endpoint generates as much as fits.
