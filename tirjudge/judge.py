@@ -366,7 +366,8 @@ class Judge:
         plan = Plan(
             kind=kind,
             columns=Columns.parse(f"{part}={place}" for part, place in (columns or {}).items()),
-            labels=labels,
+            # Tables often hold labels as numbers.
+            labels=labels and {str(value): str(meaning) for value, meaning in labels.items()},
             truncate=self.options.truncate,
             concurrency=self.options.concurrency,
         )

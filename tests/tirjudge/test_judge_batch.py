@@ -74,6 +74,14 @@ async def test_a_row_of_a_batch_is_judged_as_it_is_alone() -> None:
     assert done == [(count, 8) for count in range(1, 9)]
 
 
+def test_labels_may_be_translated_from_numbers() -> None:
+    rows = [{"prompt": f"p{label}", "responses": ["x", "y"], "label": label} for label in (1, 2, 3)]
+    with Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge:
+        results = judge.batch(rows, labels={1: 0, 2: "B"})  # type: ignore[dict-item]
+    assert [one.episode.task.label for one in results.judgments] == [0, 1]
+    assert [one.reason for one in results.failures] == ["label '3' is none of 1, 2"]
+
+
 def test_a_batch_at_the_cost_limit_keeps_what_was_judged() -> None:
     with serving() as endpoint:
         endpoint.script = lambda body: chat("<preference>B</preference>")
