@@ -284,7 +284,7 @@ def read_note(model: str, *, download: bool = True) -> ModelNote:
     It is empty for a model without a note, and for a hub id that cannot be reached. Raises ValueError, in one
     line, for a note that cannot be read.
     """
-    folder = model
+    folder = str(Path(model).expanduser()) if model.startswith("~") else model
     if not (folder.startswith((".", "/", "~")) or Path(folder).exists()):
         try:
             folder = hub_files(model, (NOTE_FILE,), local_files_only=not download)

@@ -14,7 +14,7 @@ from examples.miniature import TRAINED
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
 from tirjudge.models import SMOL, KnownModel, ModelUnavailable, resolve_model, weights_sha256
 from tirjudge.models.gguf_file import file_sha256
-from tirjudge.models.resolve import embedded_model, embedded_name
+from tirjudge.models.resolve import NOTE_FILE, embedded_model, embedded_name, read_note
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,11 @@ def test_folders_and_hub_ids_stay_as_they_are(tmp_path: Path, monkeypatch: pytes
 
 def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert resolve_model("~/models/judge") == str(tmp_path / "models" / "judge")
+    folder = tmp_path / "models" / "judge"
+    assert resolve_model("~/models/judge") == str(folder)
+    folder.mkdir(parents=True)
+    (folder / NOTE_FILE).write_text('{"note": "of the judge"}')
+    assert read_note("~/models/judge").note == "of the judge"
 
 
 def test_the_model_of_this_package_has_a_name() -> None:
