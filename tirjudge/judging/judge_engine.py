@@ -375,18 +375,23 @@ class JudgeEngine:
         self.note = ModelNote() if self.options.jury else self._models[0].note
 
     def _opened(self, options: JudgeOptions, stack: AsyncExitStack) -> _Model:
+        store = None
+        if options.cache:
+            # Before the model, since loading one may take minutes.
+            store = CompletionStore(cache_file())
+            stack.callback(store.close)
         generator, note, name = _generator(options, self._api_key, self._on_retry)
+        stack.push_async_callback(generator.close)
         endpoint = generator if isinstance(generator, OpenAIGenerator) else None
         # The meter is inside: a cached completion costs nothing.
         metered: Generator = MeteredGenerator(generator, self._spending, name if self.options.jury else "")
         cached = None
-        if options.cache:
+        if store is not None:
             # Equal names with other weights must not share completions.
             # A jury's digest is about all of its models, and each model needs a digest of its own.
             given = None if self.options.jury else self._weights
             identity = options.model_identity(local_weights(options) if given is None else given)
-            metered = cached = CachedGenerator(metered, CompletionStore(cache_file()), identity)
-        stack.push_async_callback(metered.close)
+            metered = cached = CachedGenerator(metered, store, identity)
         return _Model(name, note, metered, endpoint, cached)
 
     async def _warn_of_notes(self) -> None:

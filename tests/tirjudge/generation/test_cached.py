@@ -9,6 +9,7 @@ import pytest
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging import judge_engine
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import weights_digest
@@ -124,6 +125,17 @@ def test_an_invalid_cache_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cannot be used .*--no-cache runs without it") as raised:
         CompletionStore(tmp_path / "cache.sqlite")
     assert "\n" not in str(raised.value)
+
+
+async def test_a_cache_that_cannot_be_used_is_told_before_the_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that was loaded would have to be closed again, with its processes."""
+    monkeypatch.setenv("TIRJUDGE_CACHE", str(tmp_path))
+    monkeypatch.setattr(judge_engine, "_generator", lambda *_: pytest.fail("the model was loaded"))
+    engine = JudgeEngine(JudgeOptions(model="./m", tools=False, cache=True), weights="w")
+    with pytest.raises(ValueError, match="cannot be used"):
+        await engine.__aenter__()
 
 
 def test_a_damaged_cache_is_one_line(tmp_path: Path) -> None:
