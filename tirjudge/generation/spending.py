@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import time
@@ -16,11 +17,11 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from tirjudge.generation.base import Generator, Sampling
-from tirjudge.storage.json_lines import read_lines
+from tirjudge.storage.json_lines import line_end, read_lines
 from tirjudge_environments import Completion, Context, Encoder, Usage
 
 _MILLION = 1_000_000
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _TEMPLATE_TOKENS = 64
 """An upper bound of the tokens that a chat template adds to one message."""
 
@@ -126,6 +127,10 @@ class Spending:
         for line in read_lines(path) if path is not None and not overwrite else ():
             used = Usage(line["prompt_tokens"], line["completion_tokens"], line.get("cached_tokens", 0))
             self._add(used, line["seconds"], line.get("model", ""))
+        if self._descriptor is not None and not overwrite:
+            # A crash may have left a part of a line, which the next line would be joined to.
+            size = os.fstat(self._descriptor).st_size
+            os.ftruncate(self._descriptor, line_end(self._descriptor, size))
 
     @property
     def usage(self) -> Usage:
@@ -188,7 +193,10 @@ class Spending:
                 **({"model": model} if model else {}),
             }
             # One write to a file opened for appending: a kill leaves a whole line or none.
-            os.write(self._descriptor, json.dumps(line).encode() + b"\n")
+            encoded, before = json.dumps(line).encode() + b"\n", os.fstat(self._descriptor).st_size
+            if os.write(self._descriptor, encoded) < len(encoded):
+                os.ftruncate(self._descriptor, before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._add(usage, seconds, model)
 
     def close(self) -> None:

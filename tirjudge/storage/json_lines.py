@@ -143,10 +143,10 @@ def lock(descriptor: int, path: Path) -> None:
 
 def _intact_length(descriptor: int) -> int:
     """Return the bytes up to the end of the last line that is complete and valid JSON."""
-    end = _line_end(descriptor, os.fstat(descriptor).st_size)
+    end = line_end(descriptor, os.fstat(descriptor).st_size)
     while end:
         # A crash may leave zeros or half a row in front of a line break, hence the parsing.
-        start = _line_end(descriptor, end - 1)
+        start = line_end(descriptor, end - 1)
         try:
             json.loads(os.pread(descriptor, end - start, start))
             return end
@@ -157,7 +157,7 @@ def _intact_length(descriptor: int) -> int:
     return 0
 
 
-def _line_end(descriptor: int, before: int) -> int:
+def line_end(descriptor: int, before: int) -> int:
     """Return the offset after the last newline within the first `before` bytes; 0 if there is none."""
     while before:
         start = max(0, before - _BLOCK)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,22 @@ def test_calls_tokens_and_cost_are_counted_across_restarts(tmp_path: Path) -> No
             assert spending.cost == pytest.approx(calls * (70 * 1 + 5 * 10) / 1e6)
     with Spending(path, overwrite=True) as spending:
         assert (spending.calls, spending.cost) == (0, None)
+
+
+def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "calls.jsonl"
+    whole = os.write
+    with Spending(path) as spending:
+        spending.add(Usage(70, 5), 1.0)
+        monkeypatch.setattr("tirjudge.generation.spending.os.write", lambda to, text: whole(to, text[:9]))
+        with pytest.raises(OSError, match=r"No space left .*calls.jsonl"):
+            spending.add(Usage(70, 5), 1.0)
+        monkeypatch.undo()
+    path.write_bytes(path.read_bytes() + b'{"prompt_to')
+    for calls in (1, 2):
+        with Spending(path) as spending:
+            assert spending.calls == calls
+            spending.add(Usage(70, 5), 1.0)
 
 
 @pytest.mark.parametrize("at_once", [1, 50])
