@@ -172,10 +172,11 @@ class WeightSender:
         """Return a worker and what it says of itself, or None for a stranger, whose connection is closed."""
         connection.settimeout(GREETING)
         peer = Peer(connection, "worker")
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, RecursionError):  # the last for JSON that is nested too deeply
             answer = peer.hear()
+            token = str(answer.get("token")).encode(errors="surrogatepass")
             # Every wrong token takes the same time, since any machine of the network may connect and try.
-            if secrets.compare_digest(str(answer.get("token")), self.token):
+            if secrets.compare_digest(token, self.token.encode()):
                 connection.settimeout(PATIENCE)
                 self._open.callback(peer.close)
                 return peer, answer

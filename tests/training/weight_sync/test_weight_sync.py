@@ -187,6 +187,18 @@ def test_tensors_stream_to_all_servers_in_their_type_and_a_stranger_gets_none(
     assert sorted(groups) == ([0, 1, 2] if gpus else [])
 
 
+@pytest.mark.parametrize("greeting", ['{"token": "\\u00e9\\ud800"}', "[" * 100_000], ids=["marks", "depth"])
+def test_a_stranger_may_say_anything(greeting: str) -> None:
+    with (
+        WeightSender("127.0.0.1", CPU) as sender,
+        socket.create_connection(("127.0.0.1", sender.port)) as stranger,
+    ):
+        stranger.sendall(greeting.encode() + b"\n")
+        connection, _ = sender._listener.accept()
+        assert sender._greeted(connection) is None
+        assert stranger.recv(1) == b"", "its connection is closed"
+
+
 def test_a_server_that_fails_in_a_sync_is_one_line_and_no_server_generates() -> None:
     failing, whole, gathered = Vllm(), Vllm(), []
     failing.fails_at = "a"
