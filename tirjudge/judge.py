@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Signature, cleandoc, signature
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -133,6 +134,8 @@ class Judge:
         )
         self._groups: GroupJudge | None = None
         self._thread: EventLoopThread | None = None
+        self._starting = threading.Lock()
+        """Held while the thread is started, which only one of several concurrent first calls may do."""
         self._opening: asyncio.Lock | None = None
         self._opened = False
 
@@ -300,8 +303,9 @@ class Judge:
 
     def close(self) -> None:
         """Free the model, end the sandbox and the thread; a later call opens them again."""
-        if self._thread is not None:
+        with self._starting:
             thread, self._thread = self._thread, None
+        if thread is not None:
             thread.run(self._shut())
             thread.close()
 
@@ -376,11 +380,12 @@ class Judge:
         return await judge_rows(self._engine, list(rows), plan, shown)
 
     def _loop(self) -> EventLoopThread:
-        if self._thread is None:
-            self._thread = EventLoopThread("tirjudge-judge")
-            # The lock belongs to the loop of the new thread.
-            self._opening, self._opened = asyncio.Lock(), False
-        return self._thread
+        with self._starting:
+            if self._thread is None:
+                # The lock belongs to the loop of the new thread.
+                self._opening, self._opened = asyncio.Lock(), False
+                self._thread = EventLoopThread("tirjudge-judge")
+            return self._thread
 
     async def _ready(self) -> None:
         assert self._opening is not None

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
@@ -21,6 +23,7 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions, NoSandbox
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
+from tirjudge_sandbox.blocking import EventLoopThread
 
 
 def first_shown(context: Context) -> str:
@@ -155,6 +158,24 @@ async def test_concurrent_first_calls_open_one_sandbox() -> None:
     await asyncio.gather(*(judge.acompare(f"p{n}", "x", "y") for n in range(5)))
     judge.close()
     assert sandbox.opened == 1
+
+
+def test_concurrent_first_calls_of_threads_start_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    class Slow(EventLoopThread):
+        def __init__(self, name: str) -> None:
+            started.append(name)
+            time.sleep(0.05)
+            super().__init__(name)
+
+    monkeypatch.setattr("tirjudge.judge.EventLoopThread", Slow)
+    judge = Judge(generator=ScriptedGenerator(first_shown), tools=False)
+    with ThreadPoolExecutor(8) as pool:
+        verdicts = list(pool.map(lambda number: judge.compare(f"p{number}", "x", "y").stop, range(8)))
+    judge.close()
+    assert verdicts == ["verdict"] * 8
+    assert len(started) == 1
 
 
 def test_a_failure_of_the_model_or_the_sandbox_raises() -> None:
