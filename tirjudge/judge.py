@@ -310,13 +310,22 @@ class Judge:
             thread.close()
 
     def __enter__(self) -> Self:
-        return self.open()
+        try:
+            return self.open()
+        except BaseException:
+            # Without this the thread would stay, since there is no `__exit__`.
+            self.close()
+            raise
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
-        await self._await(self._ready())
+        try:
+            await self._await(self._ready())
+        except BaseException:
+            await asyncio.to_thread(self.close)
+            raise
         return self
 
     async def __aexit__(self, *error: object) -> None:
