@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -257,9 +258,10 @@ async def test_in_python_the_first_retry_is_logged_as_a_warning(
 
 
 async def test_the_query_of_the_address_is_sent_and_never_shown(
-    server: EndpointServer, pauses: list[float]
+    server: EndpointServer, pauses: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Azure's deployments need `api-version`, and read the key from a header of their own."""
+    caplog.set_level(logging.DEBUG)
     address = f"{server.url}/openai/deployments/d?api-version=2024-10-21&sig=hidden"
     assert await ask(address, api_key="secret") == "<preference>A</preference>"
     (asked,) = server.asked
@@ -271,3 +273,5 @@ async def test_the_query_of_the_address_is_sent_and_never_shown(
     with pytest.raises(GeneratorFailed) as refused:
         await ask(address)
     assert "hidden" not in str(refused.value)
+    assert "HTTP Request: POST" in caplog.text
+    assert "hidden" not in caplog.text

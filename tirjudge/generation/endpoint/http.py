@@ -143,6 +143,9 @@ class JsonEndpoint:
         self.url = str(url.copy_with(query=None))
         """The API root; it contains no password and no query, so messages may show it."""
         self._query = url.params
+        self._without_query = _WithoutQuery(url.params)
+        if self._query:
+            logging.getLogger("httpx").addFilter(self._without_query)
         self._key = SecretStr((api_key or "").strip())
         self._timeout, self._attempts = timeout, retries + 1
         self._on_retry, self._warned = on_retry or self._warn, -_BETWEEN_WARNINGS
@@ -196,6 +199,7 @@ class JsonEndpoint:
 
     async def close(self) -> None:
         await self._client.aclose()
+        logging.getLogger("httpx").removeFilter(self._without_query)
 
     async def _attempt(self, url: str, content: bytes, answer: type[Answer]) -> Answer:
         import httpx
@@ -266,6 +270,24 @@ class JsonEndpoint:
         if due:
             self._warned = now
         logger.log(logging.WARNING if due else logging.INFO, "%s", retry)
+
+
+class _WithoutQuery(logging.Filter):
+    """Leaves the query of an endpoint out of the lines in which httpx logs its requests."""
+
+    def __init__(self, query: httpx.QueryParams) -> None:
+        super().__init__()
+        self._query = query
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        import httpx
+
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                one.copy_with(query=None) if isinstance(one, httpx.URL) and one.params == self._query else one
+                for one in record.args
+            )
+        return True
 
 
 def api_root(base_url: str, *, query: bool = False) -> httpx.URL:
