@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -99,8 +100,9 @@ def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncod
     """Load the tokenizer of a model as an encoder; `enable_thinking`: see `ChatEncoder`.
 
     The model is a folder, which may hold an adapter, a hub id, or what else `resolve_model` accepts.
-    The tokens that end a turn are also read from the model's generation config, if it has one. No code of the
-    repository is run. Raises GeneratorFailed, and ValueError for a chat template that cannot be used.
+    The tokens that end a turn are also read from the generation config of the model, or of the base of an
+    adapter, if it has one. No code of the repository is run. Raises GeneratorFailed, and ValueError for a
+    chat template that cannot be used.
     """
     try:
         require("a tokenizer", TOKENIZER)
@@ -109,10 +111,13 @@ def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncod
     from transformers import AutoTokenizer, GenerationConfig
 
     try:
-        path = tokenizer_of(resolve_model(path))
-        loaded = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        path = configured = resolve_model(path)
+        with suppress(GeneratorFailed):  # the base may be only on the machine of an endpoint
+            adapter = Adapter.of(Path(path))
+            configured = adapter.base if adapter else path
+        loaded = AutoTokenizer.from_pretrained(tokenizer_of(path), trust_remote_code=False)
         try:
-            ends = GenerationConfig.from_pretrained(path).eos_token_id
+            ends = GenerationConfig.from_pretrained(configured).eos_token_id
         except OSError:  # many models have no generation config
             ends = None
     except GeneratorFailed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation import GeneratorFailed
 from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge.generation.model_files import load_encoder
 
 LORA = {"peft_type": "LORA", "base_model_name_or_path": "runs/gone/model", "r": 4}
 
@@ -44,6 +46,19 @@ def adapter(folder: Path, config: dict[str, Any]) -> str:
 def test_an_adapter_without_its_model_is_one_line(config: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(GeneratorFailed, match=f"^[^\n]*{re.escape(told)}[^\n]*$"):
         TransformersGenerator.load(adapter(tmp_path, config))
+
+
+def test_an_adapter_ends_its_turns_as_its_base(tmp_path: Path) -> None:
+    """The adapter has a tokenizer of its own, and its base a generation config."""
+    base = tmp_path / "base"
+    bpe_tokenizer("print").save_pretrained(base)
+    (base / "generation_config.json").write_text('{"eos_token_id": [301, 7]}')
+    folder = adapter(tmp_path / "adapter", LORA | {"base_model_name_or_path": str(base)})
+    ends = load_encoder(folder).end_of_turn
+    assert ends == load_encoder(str(base)).end_of_turn
+    assert {301, 7} < ends
+    shutil.rmtree(base)
+    assert load_encoder(folder).end_of_turn == ends - {301, 7}
 
 
 def test_the_error_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
