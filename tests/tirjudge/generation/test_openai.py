@@ -316,6 +316,28 @@ async def test_a_dialogue_that_fills_the_context_gets_the_remaining_tokens(
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        # OpenAI, Groq
+        ("Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 289650.", ""),
+        ("Please reduce the length of the messages or completion.", "context_length_exceeded"),
+        # Gemini
+        ("The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).", 400),
+        # xAI
+        ("This model's maximum prompt length is 131072 but the request contains 200000 tokens.", ""),
+        # Bedrock
+        ("Input is too long for requested model.", ""),
+    ],
+)
+async def test_a_prompt_that_is_too_long_is_told_from_a_model_that_is_down(
+    server: EndpointServer, generators: Any, message: str, code: str | int
+) -> None:
+    server.answers(failure(400, message, code=code))
+    with pytest.raises(ContextTooLong, match=r"shorten the row, or use a model with a longer context$"):
+        await generators().generate(Context(PROMPT), SAMPLING)
+
+
 @pytest.mark.parametrize("usage", [None, {}, {"completion_tokens": None}])
 async def test_unreported_tokens_are_estimated(
     server: EndpointServer, generators: Any, usage: dict[str, Any] | None

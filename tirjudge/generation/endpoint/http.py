@@ -51,7 +51,11 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """The start of an escaped surrogate, alone or one of a pair."""
 _ANSWER_CUT = "max_tokens or model output limit was reached"
 """In OpenAI's message about an answer whose hidden reasoning took all tokens."""
-_CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|prompt is too long", re.IGNORECASE)
+_CONTEXT_FULL = re.compile(
+    r"context[ _](length|window|size)|(prompt|input) is too long|input tokens exceed|maximum prompt length"
+    r"|exceeds the maximum number of tokens",
+    re.IGNORECASE,
+)
 _ADVICE = {
     301: "the API has moved: use its new address as the base URL",
     308: "the API has moved: use its new address as the base URL",
@@ -64,16 +68,19 @@ _ADVICE = {
 class Refused(GeneratorFailed):
     """The endpoint rejects this request (a 4xx status); the same request would fail again."""
 
-    def __init__(self, line: str, *, status: int, message: str) -> None:
+    def __init__(self, line: str, *, status: int, message: str, code: str = "") -> None:
         super().__init__(line)
         self.status = status
         self.message = message
         """The endpoint's error message, in one line."""
+        self.code = code
+        """The endpoint's name of the error; empty if it gives none."""
 
     @property
     def context_full(self) -> bool:
         """True if the prompt and the requested tokens do not fit into the model's context."""
-        return self.status in (400, 413, 422) and bool(_CONTEXT_FULL.search(self.message))
+        said = f"{self.code}: {self.message}"
+        return self.status in (400, 413, 422) and bool(_CONTEXT_FULL.search(said))
 
     @property
     def answer_cut(self) -> bool:
@@ -246,7 +253,7 @@ class JsonEndpoint:
         if status in _ADVICE:
             line = f"{line.rstrip('.')}; {_ADVICE[status]}"
         address = response.url.copy_with(query=None)
-        return Refused(f"{address}: {line}", status=status, message=message)
+        return Refused(f"{address}: {line}", status=status, message=message, code=code)
 
     def _line(self, text: str, limit: int = 300) -> str:
         """Return the endpoint's text as one line without control characters and the key, cut to `limit`."""
