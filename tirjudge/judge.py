@@ -181,8 +181,9 @@ class Judge:
         """Choose the best response; with `pointwise` each is scored alone, and `.ranking` orders all.
 
         Criteria and reference are as for `compare`; with criteria, `.ranking` orders all by their aggregates.
+        A `format` of the judge decides itself how responses are shown, and excludes `pointwise`.
         """
-        kind: Kind | None = "pointwise" if pointwise else None
+        kind = self._chosen("pointwise" if pointwise else None)
         return self._loop().run(self._judge(prompt, numbered(responses), kind, criteria, reference))
 
     def batch(
@@ -199,7 +200,8 @@ class Judge:
         Args:
             rows: mappings with a `prompt`, `responses` and, if any, a `label`, a `reference` and `criteria`,
                 as in a file of rows.
-            kind: `pointwise`, `pairwise` or `listwise`; None decides by each row's number of responses.
+            kind: `pointwise`, `pairwise` or `listwise`; None decides by each row's number of responses, or
+                by the `format` of the judge, which excludes any other value.
             columns: part of a row to its column, such as {"prompt": "question"}.
             labels: meaning of the label values, such as {"1": "A", "2": "B", "0": "tie"}.
             progress: True shows a line on standard error; a function is called with the rows done and all.
@@ -266,7 +268,7 @@ class Judge:
         reference: str = "",
     ) -> Judgment:
         """Choose the best response or rank all responses, as `rank` does."""
-        kind: Kind | None = "pointwise" if pointwise else None
+        kind = self._chosen("pointwise" if pointwise else None)
         return await self._await(self._judge(prompt, numbered(responses), kind, criteria, reference))
 
     async def areward_group(
@@ -331,6 +333,12 @@ class Judge:
     async def __aexit__(self, *error: object) -> None:
         await asyncio.to_thread(self.close)
 
+    def _chosen(self, kind: Kind | None) -> Kind | None:
+        """Return a kind that the caller chose; raises ValueError if the judge has a format."""
+        if kind is not None and self.options.format:
+            raise ValueError(f"{kind} and the judge's format {self.options.format} exclude each other")
+        return kind
+
     async def _await(self, work: Work[T]) -> T:
         """Run work in the judge's own event loop."""
         return await asyncio.wrap_future(self._loop().submit(work))
@@ -377,7 +385,7 @@ class Judge:
         if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
             raise TypeError(f"rows must be a list of mappings, not {type(rows).__name__}")
         plan = Plan(
-            kind=kind,
+            kind=self._chosen(kind),
             columns=Columns.parse(f"{part}={place}" for part, place in (columns or {}).items()),
             # Tables often hold labels as numbers.
             labels=labels and {str(value): str(meaning) for value, meaning in labels.items()},

@@ -87,6 +87,16 @@ def test_score_and_rank() -> None:
         assert judge.rank([{"role": "user", "content": "p"}], ["x", "y"]).verdict == "A"
 
 
+def test_a_format_excludes_another_kind() -> None:
+    answer = "<think>t</think><answer> [[A]] </answer>"
+    with Judge(generator=ScriptedGenerator(lambda context: answer), format="j1-pav") as judge:
+        assert judge.rank("p", ["x", "y"]).verdict == "tie"
+        with pytest.raises(ValueError, match="pointwise and the judge's format j1-pav exclude each other"):
+            judge.rank("p", ["x", "y"], pointwise=True)
+        with pytest.raises(ValueError, match="pairwise and the judge's format j1-pav exclude each other"):
+            judge.batch([{"prompt": "p", "responses": ["x", "y"]}], kind="pairwise")
+
+
 def test_the_same_question_gets_the_same_order() -> None:
     with Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge:
         verdicts = {judge.compare("p", "x", "y").verdict for _ in range(3)}
