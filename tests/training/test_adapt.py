@@ -90,6 +90,13 @@ def test_a_missing_file_and_too_few_rows_are_one_line_and_exit_code_2(tmp_path: 
         assert done.stderr.count("\n") == 1
 
 
+def test_a_plan_does_not_call_rows_missing_that_are_there(tmp_path: Path) -> None:
+    done = train("--data", rows(tmp_path), "--set", f"data.heldout={tmp_path / 'none.jsonl'}", "--plan")
+    assert done.exit_code == 2
+    assert f"no rows at {tmp_path / 'none.jsonl'}" in done.stderr
+    assert done.stdout == ""
+
+
 def test_programs_that_all_contradict_the_label_end_the_run_before_a_model_is_loaded(
     roomy_model: Path, tmp_path: Path
 ) -> None:

@@ -235,7 +235,11 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
 
 
 def _rows(recipe: Recipe) -> Data:
-    """Return the data for a plan, which needs no rows and includes those with too long a prompt."""
+    """Return the data for a plan, which needs no rows and includes those with too long a prompt.
+
+    Raises MissingRows if there are training rows, and rows of another kind are missing.
+    """
+    from tirjudge_training.data.base import data_path
     from tirjudge_training.data.rows import ExpectedRows
     from tirjudge_training.run.plan import NoRows
     from tirjudge_training.run.run import data_of
@@ -243,7 +247,9 @@ def _rows(recipe: Recipe) -> Data:
     every = recipe.data.model_copy(update={"max_prompt_tokens": None})
     try:
         return data_of(recipe.model_copy(update={"data": every}))
-    except FileNotFoundError:
+    except MissingRows as error:
+        if error.path != data_path(recipe.data.train):
+            raise
         tasks = recipe.rates.tasks
         if not tasks:
             return NoRows()

@@ -346,6 +346,10 @@ class RowData:
 class MissingRows(FileNotFoundError):
     """The file of rows does not exist; the message is one line."""
 
+    def __init__(self, message: str, path: Path) -> None:
+        super().__init__(message)
+        self.path = path
+
 
 def require_rows(config: DataConfig) -> None:
     """Look for the rows before loading a model; raises FileNotFoundError with the command that makes them."""
@@ -357,7 +361,7 @@ def require_rows(config: DataConfig) -> None:
             how = f": `tirjudge data build {path.name}` makes them" if made else ""
             if isinstance(config.validation, Path) and path == data_path(config.validation):
                 how = ": --set data.validation=0.05 holds back training rows instead"
-            raise MissingRows(f"no rows at {path}, neither a file nor a finished folder of them{how}")
+            raise MissingRows(f"no rows at {path}, neither a file nor a finished folder of them{how}", path)
 
 
 def _first_per_judge(rows: Iterable[FormattedTask], n: int) -> Iterator[FormattedTask]:
