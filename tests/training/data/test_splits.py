@@ -120,6 +120,15 @@ def test_a_row_that_names_its_judge_goes_there_whatever_the_weight(tmp_path: Pat
     assert {name for name, judge in formats.items() if judge == "tir-pointwise"} == {"r3"}
 
 
+def test_an_empty_cell_of_a_table_names_no_judge(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    lines = [f"p{n},good,bad,A,{'tir-pointwise' if n == 3 else ''}" for n in range(30)]
+    file.write_text("\n".join(["prompt,response_a,response_b,label,environment", *lines]) + "\n")
+    data = RowData(DataConfig(train=file, formats={"tir-pointwise": 0}), SINGLE)
+    formats = [one.format for one in (*data.prompts(None, 0), *data.validation(100))]
+    assert sorted(formats) == ["tir-pairwise"] * 29 + ["tir-pointwise"]
+
+
 def test_training_on_a_criterion_shows_the_prompt_of_judging(tmp_path: Path) -> None:
     rows = [
         row(

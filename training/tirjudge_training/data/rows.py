@@ -325,6 +325,7 @@ class RowData:
     def _judge(self, row: Row, task: JudgeTask) -> str:
         """Return the judge that the row names, or a judge that accepts the row, sampled by weight."""
         named = row.fields.get(JUDGE)
+        named = None if named == "" else named  # an empty cell of a table
         if named is not None and named not in self._judges:
             raise ValueError(f"{row.where}: no judge {named!r}; there are {', '.join(self._judges)}")
         fit, reason = [], ""
