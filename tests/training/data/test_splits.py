@@ -120,6 +120,20 @@ def test_a_row_that_names_its_judge_goes_there_whatever_the_weight(tmp_path: Pat
     assert {name for name, judge in formats.items() if judge == "tir-pointwise"} == {"r3"}
 
 
+@pytest.mark.parametrize("own_file", [False, True])
+def test_a_row_without_a_label_demonstrates_no_verdict(tmp_path: Path, own_file: bool) -> None:
+    tie = row(40, label="tie", gold_scores=[5, 5], program="print(1)")
+    rows = [*(row(n, program="print(1)") for n in range(5)), tie, *map(row, range(5, 40))]
+    file = tmp_path / "rows.jsonl"
+    opened(file, rows)
+    other = tmp_path / "others.jsonl"
+    shown = {"demonstrations": file if own_file else "train", "validation": 0.01}
+    data = opened(other, [row(99), row(98)] if own_file else rows, **shown)
+    found = {one.task.id for one in data.demonstrations(0)}
+    assert "r1" in found
+    assert "r40" not in found
+
+
 def test_an_empty_cell_of_a_table_names_no_judge(tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     lines = [f"p{n},good,bad,A,{'tir-pointwise' if n == 3 else ''}" for n in range(30)]

@@ -115,10 +115,12 @@ class RowData:
                 f"to train on, to choose the step{' and to measure the judge' * (need > 2)}"
             )
         if config.demonstrations == TRAIN:
-            self._demonstrated = [row for row in left if DEMONSTRATION in row.task.gold]
+            shown = [row for row in left if DEMONSTRATION in row.task.gold]
         else:
-            shown = config.demonstrations if isinstance(config.demonstrations, Path) else None
-            self._demonstrated = self._trainable(self._read(shown), seen)
+            path = config.demonstrations if isinstance(config.demonstrations, Path) else None
+            shown = self._trainable(self._read(path), seen)
+        # A row without a label, such as a tie with gold scores, has no verdict to demonstrate.
+        self._demonstrated = [row for row in shown if row.task.label is not None]
         self.too_long: Counter[str] = Counter()
         """Rows per judge whose prompt is longer than `max_prompt_tokens` and that are therefore left out."""
         if tokens is not None and config.max_prompt_tokens is not None:
