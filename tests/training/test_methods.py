@@ -91,6 +91,7 @@ def test_no_two_stages_have_the_same_seed() -> None:
         (("data.train=",), "data.train"),
         (("method=itrative",), "no training method 'itrative'"),
         (("data.reserved=5",), "this method does not use: method must be distill or answers"),
+        (("warmup.sft.schedule=cosin",), "warmup.sft.schedule: Input should be 'linear', 'cosine', "),
     ],
 )
 def test_a_contradictory_recipe_is_refused_before_anything_starts(

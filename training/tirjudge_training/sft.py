@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -32,6 +32,18 @@ IGNORED = -100
 """The label of a token that the loss ignores."""
 
 
+Schedule = Literal[
+    "linear",
+    "cosine",
+    "cosine_with_restarts",
+    "polynomial",
+    "constant",
+    "constant_with_warmup",
+    "inverse_sqrt",
+]
+"""transformers' names of the learning rate schedules that need no further arguments."""
+
+
 class SftConfig(BaseModel):
     """The supervised stage. Defaults are TIR-Judge's (§5.1); `ours` marks what the paper does not print."""
 
@@ -43,7 +55,7 @@ class SftConfig(BaseModel):
     micro_batch: int = Field(default=64, gt=0)
     """The most samples of one forward pass on one device; must divide a process's share of `batch` (ours)."""
     learning_rate: float = Field(default=2e-6, gt=0)
-    schedule: str = "cosine"
+    schedule: Schedule = "cosine"
     """The learning rate schedule after the warm-up, by its name in transformers (ours)."""
     warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the learning rate rises linearly (ours)."""
