@@ -91,6 +91,8 @@ def test_no_two_stages_have_the_same_seed() -> None:
         (("data.train=",), "data.train"),
         (("method=itrative",), "no training method 'itrative'"),
         (("data.reserved=5",), "this method does not use: method must be distill or answers"),
+        (("meta_judge.model=m", "meta_judge.base_url=localhost:1/v1"), "meta_judge: the base URL must be"),
+        (("meta_judge.model=m", "meta_judge.base_url=http://u:p@h/v1"), "meta_judge: the base URL must be"),
         (("warmup.sft.schedule=cosin",), "warmup.sft.schedule: Input should be 'linear', 'cosine', "),
     ],
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.models.resolve import embedded_model, embedded_name
 from tirjudge_sandbox.registry import Plugins
@@ -193,6 +194,14 @@ class Recipe(BaseModel):
     def load(cls, recipe: str, assignments: Sequence[str] = ()) -> Self:
         """Load a shipped recipe by name, or a TOML file, and apply `a.b=c` assignments. Raises BadRecipe."""
         return recipe_file.load(cls, recipe, assignments)
+
+    @field_validator("meta_judge")
+    @classmethod
+    def _has_an_address(cls, value: MetaJudgeConfig | None) -> MetaJudgeConfig | None:
+        # Checked here and not at the first question, since the run folder stores the address.
+        if value is not None and value.base_url:
+            api_root(value.base_url, query=True)
+        return value
 
     @property
     def measured(self) -> bool:

@@ -275,6 +275,15 @@ def test_missing_generators_are_reported_before_anything_is_read(tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("url", ["localhost:8000/v1", "http://user:password@host/v1"])
+def test_a_bad_address_of_a_generator_is_reported_before_anything_is_stored(tmp_path: Path, url: str) -> None:
+    result = build(tmp_path / "out", "--generator", f"m@{url}")
+    assert result.exit_code == 2
+    assert "generators: the base URL must be http(s)://host" in result.output
+    assert "password" not in result.output
+    assert not (tmp_path / "out").exists()
+
+
 def test_inspect_counts_rows_and_lists_faults(hub: Hub, tmp_path: Path) -> None:
     assert build(tmp_path / "a", "--scale", 0.01, without=OTHERS).exit_code == 0
     shown = tirjudge("inspect", tmp_path / "a")

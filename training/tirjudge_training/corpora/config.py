@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import AskedModel
 from tirjudge_training.corpora.base import KINDS, Kind
 
@@ -88,6 +89,15 @@ class CorpusConfig(_Frozen):
     sampling: SamplingConfig = SamplingConfig()
     decontaminate: CleaningConfig = CleaningConfig()
     rows_per_shard: int = Field(default=5000, gt=0)
+
+    @field_validator("generators")
+    @classmethod
+    def _have_addresses(cls, value: Mapping[str, AskedModel]) -> Mapping[str, AskedModel]:
+        # Checked here and not at the first question, since the corpus stores the addresses.
+        for one in value.values():
+            if one.base_url:
+                api_root(one.base_url, query=True)
+        return value
 
     @model_validator(mode="after")
     def _each_generator_once(self) -> CorpusConfig:
