@@ -70,6 +70,12 @@ def test_the_control_has_as_many_steps_of_rl_as_the_rounds_and_an_arm_without_rl
     assert found.result == "select-3"
 
 
+def test_rows_limit_epochs_that_are_not_counted_yet() -> None:
+    limits = ("rl.steps=0", "rl.epochs=1", "rl.rows=100", "iterate.steps=4")
+    found = pipeline("method=iterative", *limits)
+    assert [stage(found, name).config.rows for name in ("rl-0", "rl-1")] == [100, 100]
+
+
 def test_rejection_sampling_alone_teaches_a_model_its_own_right_answers() -> None:
     found = pipeline("method=rejection")
     assert names(found)[1:] == ["warmup", "heldout-warmup", "rejection", "sft", "heldout-sft"]

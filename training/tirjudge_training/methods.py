@@ -200,8 +200,9 @@ def reinforce(
     """
     config, rows = recipe.rl, recipe.rl.rows
     if steps:
-        # A stage of more batches than `epochs` takes goes through as many more rows.
-        rows = rows and -(-rows * steps // config.steps)
+        # A stage of more batches than `epochs` takes goes through as many more rows. Before epochs are
+        # counted there are no steps to compare with.
+        rows = -(-rows * steps // config.steps) if rows and config.steps else rows
         config = config.model_copy(update={"steps": steps, "epochs": None, "rows": rows})
     return Reinforcement(
         name=name,
