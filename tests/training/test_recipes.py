@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ import pytest
 from tests.model_families import tokenizer_of
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions, NoSandbox
+from tirjudge.models.resolve import read_note
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, open_environment
 from tirjudge_training.data.base import WITHOUT_TOOLS, open_judges
 from tirjudge_training.data.rows import JUDGES
-from tirjudge_training.model_folder import _write_note
+from tirjudge_training.model_folder import _write_note, base_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load, shipped
 from tirjudge_training.run.run import _note
@@ -300,6 +302,20 @@ def test_the_judge_s_turn_begins_as_its_model_family_begins_it(name: str) -> Non
             "<|im_start|>assistant\n" + "<think>\n\n</think>\n\n" * (not recipe.model.enable_thinking)
         )
         assert tokenizer.decode(encoder.prompt(prompt)).endswith(start)
+
+
+def test_a_model_below_the_home_folder_is_found_with_its_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An adapter's folder would otherwise be taken for a full model, and trained under other prompts."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine").mkdir()
+    config = {"base_model_name_or_path": "owner/base", "r": 4}
+    (tmp_path / "mine" / "adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "mine" / "tirjudge.json").write_text('{"prompts": "smol"}')
+    start = load(Recipe, "smol", ["model.base=~/mine"]).model.start
+    assert base_of(Path(start)) == "owner/base"
+    assert read_note(start).prompts == "smol"
 
 
 def test_models_of_papers_are_sampled_from_with_vllm() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -114,8 +115,10 @@ class ModelConfig(BaseModel):
 
     @property
     def start(self) -> str:
-        """`base`, with the folder of the embedded judge in place of its name."""
-        return embedded_model() if self.base == embedded_name() else self.base
+        """`base`, with the folder of the embedded judge in place of its name, and `~` replaced."""
+        if self.base == embedded_name():
+            return embedded_model()
+        return str(Path(self.base).expanduser()) if self.base.startswith("~") else self.base
 
 
 class WarmUpConfig(BaseModel):
