@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,12 @@ def test_the_rollouts_of_a_step_fill_every_gpu(tmp_path: Path) -> None:
     groups = configuration(tmp_path)["actor_rollout_ref"]["actor"]["ppo_mini_batch_size"]
     assert (groups * 8) % (12 * 8) == 0
     assert 180 <= groups < 180 + 12
+
+
+def test_both_commands_store_the_same_type_of_weights(tmp_path: Path) -> None:
+    assert dry(tmp_path, "tir-judge-zero-8b", "--set", "model.dtype=auto").exit_code == 0
+    stored = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert stored["model"]["dtype"] == "float32", "whole weights are trained"
 
 
 def test_rows_come_in_our_trainers_order_and_hold_whole_tasks(tmp_path: Path) -> None:

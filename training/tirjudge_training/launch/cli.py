@@ -98,11 +98,12 @@ def _trained(
     from tirjudge.storage.run_folder import RunFolder
     from tirjudge_training.launch import verl_stage
     from tirjudge_training.methods import pipeline_of
-    from tirjudge_training.run.run import claim, context, counted, data_of
+    from tirjudge_training.run.run import claim, context, counted, data_of, with_dtype
 
     if not dry_run:
         verl_stage.check_installed()
         verl_stage.check_machines(machines)
+    recipe = with_dtype(recipe, folder)  # as `tirjudge train` stores it in the folder that both use
     data = data_of(recipe)
     counts = counted(recipe, data)
     stage = verl_stage.due(pipeline_of(counts), folder)
