@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from random import Random
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
@@ -108,3 +111,16 @@ def test_the_command_lists_dropped_rows_with_reasons(tmp_path: Path) -> None:
     (dropped,) = map(json.loads, (tmp_path / "clean.jsonl.dropped.jsonl").read_text().splitlines())
     assert dropped["row"] == f"{rows}:2"
     assert dropped["words"] == "name the largest planet of our own solar"
+
+
+def test_a_column_that_json_cannot_hold_is_named(tmp_path: Path) -> None:
+    rows, bench, clean = (tmp_path / name for name in ("rows.parquet", "bench.jsonl", "clean.jsonl"))
+    bench.write_text(json.dumps({"prompt": "hello"}))
+    table = pyarrow.table({"id": [1], "prompt": ["Name a planet."], "written": [datetime(2026, 1, 1)]})
+    pyarrow.parquet.write_table(table, rows)
+    words = [str(rows), "--output", str(clean), "--against", str(bench)]
+    result = CliRunner().invoke(app, ["data", "decontaminate", *words])
+    assert result.exit_code == 3
+    assert f"{rows}, item 1: written: Object of type datetime is not JSON" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not clean.exists()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tirjudge.data.rows import BadRow
+from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import HubRows, RowSource, open_rows
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import BenchmarkRows
@@ -186,8 +186,8 @@ def decontaminate(
 ) -> Tally:
     """Write the clean rows to `output` as JSON lines, and the others, with the reason, to a file next to it.
 
-    Both files appear when they are complete. Raises BadRows for a row that cannot be read or has no prompt in
-    `column`; OSError.
+    Both files appear when they are complete. Raises BadRows for a row that cannot be read, has no prompt in
+    `column`, or holds what JSON cannot; OSError.
     """
     tally, progress = Tally(), Progress("decontaminating", "rows", rows.count(), say)
     with ExitStack() as stack:
@@ -202,12 +202,29 @@ def decontaminate(
             tally.rows += 1
             # Written as they were read, including columns that tirjudge does not know.
             if found is None:
-                kept.write(encode_line(row.fields))
+                kept.write(_encoded(row, row.fields))
             else:
                 tally.dropped[found.benchmark] += 1
-                dropped.write(encode_line({"row": row.where, **asdict(found), "fields": row.fields}))
+                dropped.write(_encoded(row, {"row": row.where, **asdict(found), "fields": row.fields}))
             progress.count(row)
     return tally
+
+
+def _encoded(row: Row, content: Mapping[str, Any]) -> bytes:
+    """Encode what is written of a row; raises BadRows for dates, bytes and the like, as Parquet has them."""
+    try:
+        return encode_line(content)
+    except TypeError as error:
+        columns = ", ".join(name for name, value in row.fields.items() if not _is_json(value))
+        raise BadRows(f"{row.where}: {columns}: {error}: convert or drop this column") from None
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        encode_line({"": value})
+    except TypeError:
+        return False
+    return True
 
 
 def dropped_path(output: Path) -> Path:
