@@ -28,7 +28,9 @@ from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
 from tirjudge_training.rl.trl_rollout import batch_rows
 
 SIZE = 4
-RIGHT, WRONG, DOWN = "<preference>A</preference>", "<preference>B</preference>", "down"
+RIGHT, WRONG = "<preference>A</preference>", "<preference>B</preference>"
+DOWN, TOO_LONG = "down", "too long"
+STOPS = {DOWN: StopReason.SANDBOX_DOWN, TOO_LONG: StopReason.PROMPT_TOO_LONG}
 
 
 class Replay:
@@ -46,7 +48,7 @@ class Replay:
 
     def _trajectory(self, task: JudgeTask, view: View, sample: int) -> Trajectory:
         text = self.answer(task.id, view.name, sample)
-        down = text == DOWN
+        stop = STOPS.get(text, StopReason.VERDICT)
         ids = tuple(text.encode())
         return Trajectory(
             view=view,
@@ -55,8 +57,8 @@ class Replay:
             prompt_ids=(1, 2, 3),
             segments=(Segment(by=By.MODEL, text=text, ids=ids, logprobs=(-0.5,) * len(ids)),),
             calls=(),
-            stop=StopReason.SANDBOX_DOWN if down else StopReason.VERDICT,
-            verdict=None if down else Verdict(choice=0),
+            stop=stop,
+            verdict=Verdict(choice=0) if stop is StopReason.VERDICT else None,
         )
 
 
@@ -177,6 +179,16 @@ async def test_an_unscored_episode_is_sampled_again_and_excluded_if_it_fails_aga
     rows = batch_rows(batch, slots=2, size=SIZE, blank=9)[SIZE:]
     assert [any(row.mask) for row in rows] == [True, True, False, True]
     assert [row.advantage for row in rows] == pytest.approx([1.1547, -0.57735, 0, -0.57735], abs=1e-4)
+
+
+async def test_an_episode_that_would_have_no_score_again_is_not_sampled_again() -> None:
+    """A prompt that is too long stays so, and a task without a label never has a score."""
+    long, tie = single("long"), pair("tie")
+    tie = replace(tie, task=replace(tie.task, label=None))
+    answers = {"a": MIXED, "tie": MIXED, "long/0": ["<score>9</score>"] * 4, "long/1": [TOO_LONG] * 4}
+    batch = await collect(answers, {0: [pair("a"), tie, long]}, slots=4, resamples=2)
+    assert [rollouts.resampled for rollouts in batch.first] == [0, 0, 0]
+    assert [any(one.groups[0].rewards) for one in batch.first] == [True, False, False]
 
 
 async def test_a_batch_without_any_score_is_an_error() -> None:

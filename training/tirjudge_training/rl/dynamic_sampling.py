@@ -233,7 +233,10 @@ async def score_task(
     resamples: int,
     sampled: Callable[[], None] = lambda: None,
 ) -> ScoredRollouts:
-    """Return `size` scored samples of a task; unscored ones are sampled again at most `resamples` times.
+    """Return `size` scored samples of a task.
+
+    An episode whose sandbox or generator failed is sampled again at most `resamples` times; one without a
+    score for another reason, such as a prompt that is too long, would have none again.
 
     `sampled` is called at the end of each of the first `size` samples.
     """
@@ -247,7 +250,7 @@ async def score_task(
     scores = await rollout.score(episodes)
     resampled = 0
     for attempt in range(1, resamples + 1):
-        failed = [i for i, row in enumerate(scores) if any(isinstance(score, Unscored) for score in row)]
+        failed = [i for i, one in enumerate(episodes) if any(t.stop.down for t in one.trajectories)]
         if not failed:
             break
         # A new sample number, hence a new seed: the same one would repeat what failed.
