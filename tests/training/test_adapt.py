@@ -135,12 +135,26 @@ def test_a_plan_without_the_model_has_the_rates_of_the_recipe(tmp_path: Path) ->
 
 def test_the_last_line_compares_the_same_tasks_before_and_after(tmp_path: Path) -> None:
     recipe = load(Recipe, "adapt", ["data.demonstrations="])
-    right = {"base": [True, False, False, False, None], "rl": [False, True, True, True, True]}
-    for name, values in right.items():
-        (tmp_path / f"heldout-{name}").mkdir()
-        lines = [json.dumps({"index": i, "correct": value}) + "\n" for i, value in enumerate(values)]
-        (tmp_path / f"heldout-{name}" / "answers.jsonl").write_text("".join(lines))
+    measured(tmp_path, base=[True, False, False, False, None], rl=[False, True, True, True, True])
     said: list[str] = []
     _say_gain(pipeline_of(recipe), tmp_path, said.append)
     # Agresti and Min: (3.5 - 1.5) / 6, plus and minus 1.96 times the root of (5 / 6 - 1 / 9) / 6.
     assert said == ["right in 4 held-out tasks: base 1, rl 3; +50.0 points [-34.7, 100.0]"]
+
+
+def measured(folder: Path, **right: list[bool | None]) -> None:
+    """Write the held-out answers of models."""
+    for name, values in right.items():
+        (folder / f"heldout-{name}").mkdir()
+        lines = [json.dumps({"index": i, "correct": value}) + "\n" for i, value in enumerate(values)]
+        (folder / f"heldout-{name}" / "answers.jsonl").write_text("".join(lines))
+
+
+def test_the_last_line_is_about_the_result_and_not_about_a_control(tmp_path: Path) -> None:
+    words = ["data.demonstrations=", "method=iterative", "iterate.control=true"]
+    pipeline = pipeline_of(load(Recipe, "adapt", words))
+    assert list(pipeline.models)[-2:] == ["rl-continued", "sft-only"]
+    measured(tmp_path, **{"base": [False] * 4, "rl-2": [True] * 3 + [False], "sft-only": [False] * 4})
+    said: list[str] = []
+    _say_gain(pipeline, tmp_path, said.append)
+    assert [line.partition(";")[0] for line in said] == ["right in 4 held-out tasks: base 0, rl-2 3"]

@@ -166,9 +166,11 @@ def table(pipeline: Pipeline, results: Mapping[str, Any]) -> str:
 
 
 def _say_gain(pipeline: Pipeline, folder: Path, say: Say) -> None:
-    """Say whether the last measured model is right more often than the first, about the same tasks."""
-    # The names twice, so that a single measured model is both the first and the last one.
-    first, *_, last = [*pipeline.models, *pipeline.models]
+    """Say whether the result is right more often than the first measured model, about the same tasks."""
+    names = list(pipeline.models)
+    first = names[0]
+    # Controls are measured after the result; a method of another package may not measure its result.
+    last = next((name for name in names if pipeline.models[name] == pipeline.result), names[-1])
     before, after = (
         {row["index"]: row["correct"] for row in read_lines(folder / f"{HELDOUT}{name}" / ANSWERS)}
         for name in (first, last)
