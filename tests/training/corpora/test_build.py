@@ -290,6 +290,8 @@ def test_inspect_counts_rows_and_lists_faults(hub: Hub, tmp_path: Path) -> None:
     assert shown.exit_code == 0
     assert re.search("safe-rlhf +5 +5 +0 +10\n", shown.output)
     assert "domains: helpfulness 40, code 40, safety 10" in shown.output
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "p"}\n')
+    assert re.search("total +0 +0 +0 +0\n", tirjudge("inspect", tmp_path / "bad.jsonl").output)
     (tmp_path / "bad.jsonl").write_text('{"prompt": "p", "responses": ["a"]}\n{"prompt": "p"}\n')
     bad = tirjudge("inspect", tmp_path / "bad.jsonl")
     assert bad.exit_code == 1

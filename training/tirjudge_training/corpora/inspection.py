@@ -50,7 +50,7 @@ class Inspection:
         sources = sorted({source for source, _ in self.kinds})
         kinds = list(dict.fromkeys([*KINDS, *sorted(kind for _, kind in self.kinds)]))
         lines = [(source, [self.kinds[source, kind] for kind in kinds]) for source in sources]
-        lines.append(("total", [sum(column) for column in zip(*(n for _, n in lines), strict=True)]))
+        lines.append(("total", [sum(self.kinds[source, kind] for source in sources) for kind in kinds]))
         shown = [(name, *(f"{n:,}" for n in counts), f"{sum(counts):,}") for name, counts in lines]
         return [("source", *kinds, "total"), *shown]
 
