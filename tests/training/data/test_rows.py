@@ -98,6 +98,18 @@ def test_a_prompt_of_the_held_out_file_is_never_trained_on(tmp_path: Path) -> No
     assert "r7" not in ids(data.prompts(None, 0))
 
 
+@pytest.mark.parametrize("own_file", [False, True])
+def test_a_prompt_of_the_held_out_file_chooses_no_checkpoint(tmp_path: Path, own_file: bool) -> None:
+    train = write(tmp_path / "rows.jsonl", [row(n) for n in range(20)])
+    heldout = write(tmp_path / "test.jsonl", [row(n) for n in range(10)])
+    choosing = write(tmp_path / "choice.jsonl", [row(n) for n in range(8, 12)])
+    data = opened(train, heldout=heldout, validation=choosing if own_file else 0.5)
+    chosen = ids(data.validation(100))
+    assert len(chosen) == (2 if own_file else 5)
+    assert not chosen & ids(data.heldout(100, 0))
+    assert not chosen & ids(data.prompts(None, 0))
+
+
 def test_every_pass_has_each_row_once_in_an_order_of_its_own(tmp_path: Path) -> None:
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(26)]))
     training = ids(data.prompts(None, 0))

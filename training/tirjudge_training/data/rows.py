@@ -62,8 +62,9 @@ class RowData:
     For each judge and domain, the validation share of the prompts is held back, at least one unless it is the
     only one: those with the smallest hash, so that a prompt in several of them is held back in all. So is the
     held-out share before, if `data.heldout` is one. A row whose prompt is held back anywhere, or is in the
-    held-out file, is never trained on. Rows that all have one prompt are split by row. Rows whose label is a
-    tie are left out, unless they have something else to learn from.
+    held-out file, is never trained on, and one with a held-out prompt chooses no checkpoint. Rows that all
+    have one prompt are split by row. Rows whose label is a tie are left out, unless they have something else
+    to learn from.
     """
 
     def __init__(
@@ -85,21 +86,23 @@ class RowData:
         share = config.heldout if isinstance(config.heldout, float) else None
         measured = self._held_back(rows, share, "held out") if share is not None else set()
         others = [row for row in rows if self._split_seed(row) not in measured]
-        if isinstance(config.validation, Path):
-            choosing = list(self._read(config.validation))
-            held_back = {self._split_seed(row) for row in choosing}
-        else:
-            held_back = self._held_back(others, config.validation)
-            choosing = [row for row in others if self._split_seed(row) in held_back]
         self._heldout = (
             [row for row in rows if self._split_seed(row) in measured]
             if share is not None
             else list(self._read(config.heldout if isinstance(config.heldout, Path) else None))
         )
         reported = {self._split_seed(row) for row in self._heldout}
+        if isinstance(config.validation, Path):
+            choosing = list(self._read(config.validation))
+            held_back = {self._split_seed(row) for row in choosing}
+        else:
+            choosing = [row for row in others if self._split_seed(row) not in reported]
+            held_back = self._held_back(choosing, config.validation)
+            choosing = [row for row in choosing if self._split_seed(row) in held_back]
         # In the order of a hash, so that the first tasks, which a validation takes, are a random choice.
         self._validation = sorted(
-            filter(self._of_families, choosing),
+            # The step must not be chosen by prompts that the reported accuracy is measured on.
+            (row for row in choosing if self._of_families(row) and self._split_seed(row) not in reported),
             key=self._split_seed,
         )
         # By prompt and not by row: another answer to a validation prompt would leak it.
