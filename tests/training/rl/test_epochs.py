@@ -69,6 +69,13 @@ def test_an_epoch_shows_every_training_row_once(
     assert all(count <= math.ceil(epochs) for count in Counter(sampled).values())
 
 
+def test_tasks_of_several_views_do_not_fill_every_batch(rows: Path) -> None:
+    """Nine slots hold four pairs in both orders, so that 38 rows take ten batches."""
+    judge = {"name": "rm-r1", "options": {"order": "both"}}
+    planned = recipe(rows, judge, {"epochs": 1, "groups": 9, "micro_batch": 2})
+    assert counted(planned, data_of(planned)).rl.steps == 10
+
+
 def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) -> None:
     """The tiny tokenizer has one token per byte, so a row's length is known."""
     judge = {"name": "rm-r1", "options": {"style": "reasoning"}}

@@ -137,7 +137,8 @@ class RowData:
                 "max_prompt_tokens took all"
             )
         # A batch is counted in views, but passes are counted in rows.
-        self._slots = fmean(len(self.environments[row.format].views(row.task)) for row in self._train)
+        views = [len(self.environments[row.format].views(row.task)) for row in self._train]
+        self._slots, self._alike = fmean(views), views[0] if len(set(views)) == 1 else 1
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -164,9 +165,11 @@ class RowData:
         return RowStream(row, per_pass=per_pass, limit=rows)
 
     def steps(self, groups: int, epochs: float) -> tuple[int, int]:
-        # In views and not in rows: a batch is full of views, so that no row is left at the end.
+        # In views and not in rows: a batch is full of views, so that no row is left at the end. Where all
+        # tasks have several, no task takes the slots that are fewer.
         rows = math.ceil(epochs * len(self._train))
-        return math.ceil(rows * self._slots / groups), rows
+        filled = groups - groups % self._alike or groups
+        return math.ceil(rows * self._slots / filled), rows
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         if self._reserved:
