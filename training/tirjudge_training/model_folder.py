@@ -129,9 +129,9 @@ def load_tokenizer(path: str | Path) -> Any:
     return AutoTokenizer.from_pretrained(tokenizer_of(resolve_model(str(path))))
 
 
-def prompt_tokens(path: str | Path, *, enable_thinking: bool | None = None) -> Callable[[Prompt], int]:
-    """Return a function that counts the tokens of a judge's prompt for the model of a folder or hub id."""
-    encoder = ChatEncoder(load_tokenizer(path), enable_thinking=enable_thinking)
+def prompt_tokens(tokenizer: Any, *, enable_thinking: bool | None = None) -> Callable[[Prompt], int]:
+    """Return a function that counts the tokens of a prompt; raises ValueError as `ChatEncoder` does."""
+    encoder = ChatEncoder(tokenizer, enable_thinking=enable_thinking)
     return lambda prompt: len(encoder.prompt(prompt))
 
 

@@ -80,7 +80,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
     """The tiny tokenizer has one token per byte, so a row's length is known."""
     judge = {"name": "rm-r1", "options": {"style": "reasoning"}}
     every = data_of(recipe(rows, judge, {"steps": 1}))
-    count = model_folder.prompt_tokens(tiny_model)
+    count = model_folder.prompt_tokens(model_folder.load_tokenizer(tiny_model))
     tasks = every.prompts(None, 0)
     sizes = {
         formatted.task.id: count(every.environments["judge"].prompt(formatted.task, view))

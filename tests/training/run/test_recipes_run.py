@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.training.conftest import CHAT
 from tests.training.one_batch import ONE_BATCH
 from tests.training.train_command import train
@@ -54,6 +56,21 @@ def test_a_mode_that_contradicts_the_judge_is_refused_before_the_run(
     result = train(*words, "--output", str(tmp_path / "run"))
     assert result.exit_code == 2
     assert "the judge's turn begins with <think>, but the chat template closes the thinking" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("limit", ["100", ""])
+def test_a_model_without_a_chat_template_is_refused_before_the_run(
+    limit: str, roomy_model: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "base"
+    shutil.copytree(roomy_model, model, ignore=shutil.ignore_patterns("chat_template.jinja"))
+    words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path))]
+    words += ["--set", f"data.max_prompt_tokens={limit}", "--output", str(tmp_path / "run")]
+    result = train(*words)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"model.base: {model}: the tokenizer has no chat template\n")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from tirjudge.models.resolve import read_note
 from tirjudge.statistics import paired_difference
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder, disk_full_errors
+from tirjudge_environments import Prompt
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import TRAIN, WITHOUT_TOOLS, Data, demonstrated
@@ -68,13 +69,21 @@ def data_of(recipe: Recipe) -> Data:
     """Open the data of a recipe; raises BadRecipe for unusable judges or rows, OSError for missing files."""
     try:
         require_rows(recipe.data)
-        base, tokens = recipe.model.base, None
-        if recipe.data.max_prompt_tokens is not None:
-            with model_errors(base):
-                tokens = model_folder.prompt_tokens(base, enable_thinking=_enable_thinking(recipe))
+        tokens = None if recipe.data.max_prompt_tokens is None else _prompt_tokens(recipe)
         return RowData(recipe.data, recipe.environments, tokens=tokens)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
+
+
+def _prompt_tokens(recipe: Recipe) -> Callable[[Prompt], int]:
+    """Return a function that counts the tokens of a prompt; raises BadRecipe if the model can take none."""
+    base = recipe.model.base
+    with model_errors(base):
+        tokenizer = model_folder.load_tokenizer(base)
+    try:
+        return model_folder.prompt_tokens(tokenizer, enable_thinking=_enable_thinking(recipe))
+    except ValueError as error:
+        raise BadRecipe(f"model.base: {base}: {error}") from None
 
 
 def counted(recipe: Recipe, data: Data) -> Recipe:
@@ -127,6 +136,8 @@ def train(
     # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
     processes.first(lambda: require_model(recipe.model.start))
     data = data_of(recipe)
+    if recipe.data.max_prompt_tokens is None:
+        _prompt_tokens(recipe)  # nothing is counted, but every stage needs the chat template
     pipeline = pipeline_of(counted(recipe, data))
     processes.first(lambda: _hand_over(pipeline, folder))
     processes.first(lambda: check(recipe, pipeline, data, folder))
