@@ -64,7 +64,7 @@ def stored_files(
     labels of people instead. Raises ValueError, in one line, for options that do not belong together.
     """
     files = [Path(text) for text in labels if "=" not in text or Path(text).exists()]
-    meanings = [text for text in labels if text not in map(str, files)]
+    meanings = [text for text in labels if Path(text) not in files]
     if len(files) > 1 or len(meanings) > 1:
         raise ValueError("--labels takes one file, and once what the values mean (1=A,2=B,0=tie)")
     places = list(columns)

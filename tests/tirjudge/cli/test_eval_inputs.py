@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,13 @@ def test_result_files_take_the_labels_of_a_file(tmp_path: Path) -> None:
     assert figures("one-order", run)["accuracy"] == 1 / 2
     given = lines(tmp_path / "labels.jsonl", labels)
     assert figures("one-order", run, "--labels", given)["accuracy"] == 1
+
+
+def test_a_file_of_labels_may_be_named_from_the_current_folder(tmp_path: Path) -> None:
+    lines(tmp_path / "labels.jsonl", [{"id": "a", "label": "A"}])
+    run = lines(tmp_path / "run.jsonl", [result("a", 0, None)])
+    with chdir(tmp_path):
+        assert figures("one-order", run, "--labels", "./labels.jsonl")["accuracy"] == 1
 
 
 def test_formats_that_hold_their_labels_refuse_the_option(tmp_path: Path) -> None:
