@@ -34,7 +34,8 @@ def default_protocols(run: Replay) -> tuple[str, ...]:
     """Return the protocols of the benchmark and those for every run, or else of the file's format."""
     if run.format.name != _TIRJUDGE or run.benchmark not in benchmark_names():
         return tuple(run.format.protocols)
-    sampled = any(vote.sample for vote in next(iter(run)).votes)
+    first = next(iter(run), None)
+    sampled = first is not None and any(vote.sample for vote in first.votes)
     return (*open_benchmark(run.benchmark).protocols, *(_SAMPLED if sampled else ()), "errors", "cost")
 
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from tests.served_command import TIRJUDGE
 from tests.tirjudge.judged_files import asking, judge_to
 from tirjudge.cli import app
+from tirjudge.storage.result_file import settings_path
 from tirjudge_environments import Context
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202e \r [red]b[/red]"
@@ -158,6 +159,16 @@ def test_a_torn_file_is_shown_without_its_last_row(judged: Path, tmp_path: Path)
     assert (torn.exit_code, len(rows)) == (0, 2)
     assert number.startswith("accuracy")
     assert "ends in the middle of a row" in torn.stderr
+
+
+def test_a_benchmark_whose_first_row_is_not_finished_has_no_rows(tmp_path: Path) -> None:
+    """`tirjudge eval` writes the settings before the first row."""
+    path = tmp_path / "out.jsonl"
+    path.touch()
+    settings_path(path).write_text(json.dumps({"settings": {"benchmark": "judgebench"}}))
+    run = show(path)
+    assert (run.exit_code, run.stdout.strip()) == (0, "")
+    assert "none of the 0 rows" in run.stderr
 
 
 def test_a_file_without_an_end_of_line_is_refused_before_it_fills_memory() -> None:
