@@ -98,7 +98,7 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
             highest(scores, 2)
             if _alone(first)
             # If no sample chose a single candidate, all verdicts are ties, and the first one stands.
-            else _most_chosen(samples, shares) or seen[0].best
+            else most_chosen([sample.choice for sample in samples], shares) or seen[0].best
         )
     # Models of a jury have each numbered their samples from 0.
     episodes = [episode for sample in samples for episode in (sample.episode, *sample.further)]
@@ -203,11 +203,12 @@ def _verdicts(trajectories: Iterable[Trajectory]) -> list[Verdict]:
     return [one.verdict for one in trajectories if one.verdict is not None]
 
 
-def _most_chosen(samples: Sequence[Judgment], weights: Sequence[float]) -> tuple[int, ...]:
+def most_chosen(choices: Sequence[int | None], weights: Sequence[float]) -> tuple[int, ...]:
+    """Return the candidates with the greatest weight of votes, sorted; a choice of None is no vote."""
     votes: dict[int, float] = {}
-    for sample, weight in zip(samples, weights, strict=True):
-        if sample.choice is not None:
-            votes[sample.choice] = round(votes.get(sample.choice, 0.0) + weight, _DIGITS)
+    for choice, weight in zip(choices, weights, strict=True):
+        if choice is not None:
+            votes[choice] = round(votes.get(choice, 0.0) + weight, _DIGITS)
     return tuple(sorted(index for index, count in votes.items() if count == max(votes.values())))
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,25 @@ def test_votes_have_weights(tmp_path: Path, endpoint: EndpointServer) -> None:
         assert [found[f"r{n}"] for n in range(6)] == ["tie" if one == "?" else one for one in expected]
         again = invoke("reproduce", f"{weight}.jsonl", folder=tmp_path)
         assert again.returncode == 0, again.stdout
+
+
+@pytest.mark.parametrize(("weight", "samples"), [("2", "1"), ("1", "3")])
+def test_a_tie_of_a_jury_over_a_list_is_scored_as_it_was_judged(
+    weight: str, samples: str, tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    """A with a weight of 2 ties with two votes for B; and A ties with B of a model that also samples a C."""
+    models = ("one", "two", "three") if weight == "2" else ("one", "two")
+    choices = {"one": cycle("A"), "two": cycle("BBC" if samples == "3" else "B"), "three": cycle("B")}
+    endpoint.script = lambda body: chat(f"<preference>{next(choices[body['model']])}</preference>")
+    write_rows(
+        tmp_path / "rows.jsonl", [{"id": "r", "prompt": "?", "responses": ["x", "y", "z"], "label": "A"}]
+    )
+    words = (*asking(endpoint, *models), "--vote-weight", f"one={weight}", "--samples", samples)
+    run = invoke("judge", "rows.jsonl", *words, "--concurrency", "1", folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "accuracy  50.0%" in run.stdout
+    scored = invoke("score", "rows.verdicts.jsonl", "--protocol", "verdict", folder=tmp_path).stdout
+    assert scored.startswith("accuracy 50.00 %")
 
 
 def test_scores_are_means_of_all_models(tmp_path: Path, endpoint: EndpointServer) -> None:

@@ -31,7 +31,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     read_choice,
     shown,
 )
-from tirjudge.judging.combining import aggregate, highest
+from tirjudge.judging.combining import aggregate, highest, most_chosen
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.tasks import LARGEST_WEIGHT
@@ -219,6 +219,7 @@ class _View(ViewShape):
 
 class _Juror(_Shape):
     model: str
+    weight: Number = 1.0
     verdict: str | None
     samples: list[Index]
 
@@ -309,13 +310,29 @@ def _decision(row: Record, votes: Sequence[Vote], candidates: int) -> dict[str, 
         given = dict(enumerate(row.get("scores") or ()))
         scores = {index: score for index, score in given.items() if score is not None}
         scored = row.get("criteria") or not any(vote.order for vote in votes)
-        best = highest(scores, 2) if scored else votes_decision(votes)
+        best = highest(scores, 2) if scored else _voted(row, votes)
     return {DECISION: best} | ({LEFT_OPEN: True} if row.get("stop") == StopReason.ABSTAINED else {})
+
+
+def _voted(row: Record, votes: Sequence[Vote]) -> tuple[int, ...]:
+    """Return the responses in first place by all votes, of a jury by one vote of each model, as it weighs."""
+    voters = _voters(row)
+    if len(voters) < 2:
+        return votes_decision(votes)
+    found = [votes_decision([vote for vote in votes if vote.sample in one["samples"]]) for one in voters]
+    choices = [best[0] if len(best) == 1 else None for best in found]
+    weights = [one.get("weight", 1.0) for one in voters]
+    return most_chosen(choices, weights) or next(filter(None, found), ())
+
+
+def _voters(row: Record) -> list[Mapping[str, Any]]:
+    """Return the models of a jury whose votes made the verdict; one if it decided alone."""
+    return [one for one in row.get("jury", ()) if one["samples"]]
 
 
 def _jury(row: Record, candidates: int) -> dict[str, Any]:
     """Return the first place of each model of a jury as extras; none if one model decided alone."""
-    voters = [one for one in row.get("jury", ()) if one["samples"]]
+    voters = _voters(row)
     if len(voters) < 2 or candidates < 2:
         return {}
     return {JURY: {one["model"]: read_choice(one["verdict"], candidates) for one in voters}}
