@@ -123,6 +123,17 @@ def test_a_file_of_labels_may_be_named_from_the_current_folder(tmp_path: Path) -
         assert figures("one-order", run, "--labels", "./labels.jsonl")["accuracy"] == 1
 
 
+def test_responses_after_the_26th_are_named_by_two_letters(tmp_path: Path) -> None:
+    row = result("a", 27, None) | {"verdict": "AB"}
+    row["views"][0]["order"] = list(range(30))
+    run, given = (tmp_path / name for name in ("run.jsonl", "labels.jsonl"))
+    for label, accuracy in (("AB", 1), ("AD", 0), ("Z", 0)):
+        lines(given, [{"id": "a", "label": label}])
+        assert figures("verdict", lines(run, [row]), "--labels", given)["accuracy"] == accuracy
+    lines(given, [{"id": "a", "label": "AE"}])
+    assert 'label is "AE", which is no letter from A to AD' in refused("score", run, "--labels", given)
+
+
 def test_formats_that_hold_their_labels_refuse_the_option(tmp_path: Path) -> None:
     for run in (benchmark_file(ARMORM), array(tmp_path / "run.json", [annotation(1, 1.5)])):
         assert "does not use --labels" in refused("score", run, "--labels", benchmark_file(PANDALM))
