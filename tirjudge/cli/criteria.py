@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -171,7 +172,9 @@ class _Run:
         self.proposed += len(found.kept) + len(found.dropped)
         # The row's own criteria were not judged, and an empty list of criteria is no row that can be judged.
         fields = {name: value for name, value in row.fields.items() if name != "criteria"} | {"id": id}
-        self.lines.append({**fields, "criteria": list(found.kept)} if found.kept else fields)
+        fields |= {"criteria": list(found.kept)} if found.kept else {}
+        # Parquet has dates, decimal numbers and bytes too, which JSON has only as texts.
+        self.lines.append(json.loads(json.dumps(fields, default=str)))
 
     def _fail(self, where: str, reason: str) -> None:
         self.failed += 1

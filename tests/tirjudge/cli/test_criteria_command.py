@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
@@ -141,6 +144,19 @@ def test_criteria_that_were_not_proposed_are_not_written(tmp_path: Path, endpoin
     assert invoke("criteria", "rows.jsonl", *through(endpoint), "--no-tools", folder=tmp_path).returncode == 0
     (row,) = results(tmp_path / "rows.criteria.jsonl")
     assert "criteria" not in row
+
+
+def test_columns_that_json_does_not_have_are_written_as_texts(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = script
+    given = {"made": datetime(2026, 1, 2, tzinfo=UTC), "price": Decimal("1.50")}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{**ROWS[0], **given}]), tmp_path / "rows.parquet")
+    run = invoke("criteria", "rows.parquet", *through(endpoint), "--no-tools", folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    (row,) = results(tmp_path / "rows.criteria.jsonl")
+    assert (row["made"], row["price"]) == ("2026-01-02 00:00:00+00:00", "1.50")
+    assert row["criteria"]
 
 
 @pytest.mark.parametrize(
