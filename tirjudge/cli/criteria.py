@@ -88,15 +88,15 @@ def criteria(
     if not options.overwrite:
         refuse_foreign_file(target, calls, "criteria")
     prices, weights = options.prices(), local_weights(options)
-    if options.overwrite:
-        target.unlink(missing_ok=True)
     with ExitStack() as stack:
-        lines = JsonLines(target)
+        lines = JsonLines(target, replace=options.overwrite)
         stack.callback(lines.close)
         spending = stack.enter_context(
             Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
         )
-        done = {row["id"] for row in read_lines(target) if "id" in row}
+        done: set[Any] = set()
+        if not options.overwrite:
+            done = {row["id"] for row in read_lines(target) if "id" in row}
         run = _Run(options, plan, most, lines, done)
         try:
             completed = asyncio.run(run.over(rows, spending, weights))

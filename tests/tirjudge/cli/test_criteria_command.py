@@ -14,6 +14,7 @@ import pytest
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
 from tirjudge.judging.criteria import listed
+from tirjudge.storage.json_lines import JsonLines
 
 ROWS = [
     {
@@ -136,6 +137,25 @@ def test_a_file_of_somebody_else_is_left_as_it_is(tmp_path: Path) -> None:
     run = invoke("criteria", "rows.jsonl", *words, folder=tmp_path)
     assert (run.returncode, (tmp_path / "notes.csv").read_text()) == (2, "a,b\n1,2\n")
     assert "notes.csv exists and was not written by tirjudge criteria" in run.stderr
+
+
+def test_rows_are_overwritten_by_the_first_new_one_and_not_while_another_run_writes_them(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = script
+    write_rows(tmp_path / "rows.jsonl", ROWS[:1])
+    written = tmp_path / "rows.criteria.jsonl"
+    write_rows(written, [{"id": "old"}])
+    words = ("criteria", "rows.jsonl", "--overwrite", "--no-tools")
+    with JsonLines(written):
+        busy = invoke(*words, *through(endpoint), folder=tmp_path)
+    assert (busy.returncode, results(written)) == (2, [{"id": "old"}])
+    assert "is being written by another process" in busy.stderr
+    nobody = ("--base-url", "http://127.0.0.1:9", "--model", "m", "--retries", "0")
+    assert invoke(*words, *nobody, folder=tmp_path).returncode == 1
+    assert results(written) == [{"id": "old"}]
+    assert invoke(*words, *through(endpoint), folder=tmp_path).returncode == 0
+    assert [row["id"] for row in results(written)] == ["cat"]
 
 
 def test_criteria_that_were_not_proposed_are_not_written(tmp_path: Path, endpoint: EndpointServer) -> None:
