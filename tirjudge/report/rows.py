@@ -39,7 +39,8 @@ _CHUNK_BYTES = 200_000
 """Text bytes of a chunk before compression: a search unpacks all chunks, a row view only one."""
 _LONGEST_NAME = 200
 _LONGEST_PROMPT = 160
-_WHERE = re.compile(r"(.*):(\d+)", re.DOTALL)
+_WHERE = re.compile(r"(.*)(?::|, item )(\d+)", re.DOTALL)
+"""The file of a row, and its line or its item (see `Row.where`)."""
 
 
 class Coded:

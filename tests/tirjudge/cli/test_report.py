@@ -14,10 +14,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.tirjudge.judged_files import asking, judge_to
+from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.runs import training_run
 from tirjudge.cli import app
-from tirjudge.report.judgments import read_run
+from tirjudge.report.judgments import joined, read_run
 from tirjudge.report.training import read_training_run
 
 
@@ -85,6 +85,21 @@ def test_the_policy_names_the_only_script_and_style(judged: Path, tmp_path: Path
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"{element}-src &#39;sha256-{digest}&#39;" in policy[1]
     assert not re.search(r'(?:src|href)="(?!#)', html)
+
+
+def test_rows_are_in_the_order_of_a_parquet_file(judged: Path, tmp_path: Path) -> None:
+    """Such rows have items and no lines, and were finished in another order."""
+    path = tmp_path / "out.jsonl"
+    path.write_text(judged.read_text())
+
+    def move(rows: list[dict[str, Any]]) -> None:
+        for row, number in zip(rows, (10, 9, 11, 2, 100, 1, 3, 20), strict=True):
+            row.update(id=str(number), where=f"owner/rows[test], item {number}")
+
+    edit(path, move)
+    data = joined([read_run(path)])
+    ids = data["runs"][0]["ids"]
+    assert [ids[number] for number in data["order"]] == ["1", "2", "3", "9", "10", "11", "20", "100"]
 
 
 def test_a_training_run_is_read(tmp_path: Path) -> None:
