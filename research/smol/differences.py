@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.smol.judging import judged_rows
+from research.smol.sources import Fields
 from research.smol.splits import SEED, SPLITS
 from research.smol.summary import Judged, credit, program_right, right_in_all_orders, summary
 
@@ -159,6 +160,26 @@ def table(found: Sequence[Difference]) -> str:
     return "\n".join(lines)
 
 
+def differing(name: str, first: Sequence[Judged], second: Sequence[Judged]) -> str:
+    """Return the rows whose verdicts differ between two models as a Markdown table, with their number."""
+    others = {str(row["id"]): line for row, line in second}
+    pairs = [(row, _verdict(line), _verdict(others[str(row["id"])])) for row, line in first]
+    different = [
+        (str(row["id"]), str(row["label"]), *verdicts) for row, *verdicts in pairs if len(set(verdicts)) > 1
+    ]
+    lines = [
+        f"{name}: the same verdict for {len(pairs) - len(different)} of {len(pairs)} rows",
+        "",
+        "| row | label | first | second |",
+        "|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *("| " + " | ".join(one) + " |" for one in different)])
+
+
+def _verdict(line: Fields | None) -> str:
+    return str((line or {}).get("verdict"))
+
+
 def main() -> None:
     """Print the pooled numbers of the models and the comparisons, and write the comparisons as JSON."""
     parser = argparse.ArgumentParser(
@@ -178,10 +199,11 @@ def main() -> None:
         help=f"a comparison; repeatable. The primary ones: {'; '.join(COMPARISONS)}",
     )
     parser.add_argument("--measure", choices=MEASURES, default="right")
+    parser.add_argument("--differing", action="store_true", help="also list the rows with other verdicts")
     parser.add_argument("--output", type=Path, help="write the numbers as JSON")
     options = parser.parse_args()
     models: dict[str, list[Judged]] = {}
-    found = []
+    found, lists = [], []
     for text in options.compare:
         name, _, folders = text.rpartition("=")
         sides = [side.split(",") for side in folders.split(":")]
@@ -192,7 +214,9 @@ def main() -> None:
         measure = MEASURES[options.measure]
         seeds = [differences_by_prompt(models[one], models[other], measure) for one, other in pairs]
         found.append(bootstrap(name, seeds))
-    print(models_table(models), table(found), sep="\n\n")
+        if options.differing:
+            lists += [differing(f"{one}, {other}", models[one], models[other]) for one, other in pairs]
+    print(models_table(models), table(found), *lists, sep="\n\n")
     if options.output:
         adjusted = holm([one.p for one in found])
         records = [

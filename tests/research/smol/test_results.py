@@ -214,6 +214,12 @@ async def test_models_are_compared_on_the_same_rows(
     assert f"| {tmp_path / 'shown'} | 12 | 100.0 | 100.0 | 12 (12, 12) | 0 |" in printed
     assert f"| {tmp_path / 'withheld'} | 12 | 50.0 | 50.0 | 0 (0, 0) | 0 |" in printed
     assert "| tools - outputs withheld | 12 | 12 | 1 (prompts only) | +50.0 [" in printed
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--differing"])
+    differences.main()
+    printed = capsys.readouterr().out
+    assert ": the same verdict for 6 of 12 rows\n" in printed
+    # Without outputs the scripted judge always names A.
+    assert len(re.findall(r"^\| \S+ \| (1|B>A) \| B \| A \|$", printed, re.MULTILINE)) == 6
     # The responses of the rows 0 to 9 have at most six characters, as in "one, 9".
     monkeypatch.setattr("sys.argv", [*sys.argv, "--longest", "6"])
     differences.main()
