@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.tirjudge.endpoint_server import chat, serving
 from tests.tirjudge.test_judge import first_shown, measuring
 from tirjudge import Judge, NoRowJudged
 from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.generation.cached import CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Failure, JurorTally
 from tirjudge_environments import Completion, Context, Finish
@@ -91,6 +93,30 @@ def test_a_batch_at_the_cost_limit_keeps_what_was_judged() -> None:
     assert 0 < len(results.judgments) < 300
     assert len(results.judgments) + len(results.failures) == 300
     assert "are spent" in results.failures[0].reason
+
+
+def test_a_batch_keeps_what_was_judged_before_the_cache_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIRJUDGE_CACHE", str(tmp_path / "completions.sqlite"))
+    stored: list[bytes] = []
+
+    def put(self: CompletionStore, key: bytes, completion: Completion) -> None:
+        stored.append(key)
+        if len(stored) > 2:
+            raise OSError("the cache cannot be written")
+
+    monkeypatch.setattr(CompletionStore, "put", put)
+    with serving() as endpoint:
+        endpoint.script = lambda body: chat("<preference>B</preference>")
+        with Judge("m", endpoint.url, tools=False, cache=True, concurrency=1) as judge:
+            results = judge.batch([{"prompt": f"p{n}", "responses": ["x", "y"]} for n in range(5)])
+    assert [one.verdict for one in results.judgments] == ["B", "B"]
+    assert [one.reason for one in results.failures] == [
+        "the cache cannot be written",
+        "not tried: the cache cannot be written",
+        "not tried: the cache cannot be written",
+    ]
 
 
 def test_a_batch_starts_slowly_and_ends_after_consecutive_failures() -> None:

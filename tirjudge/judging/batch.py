@@ -468,8 +468,9 @@ async def judge_rows(
     """Judge rows with an open engine; `plan.limit` is not used.
 
     A row that cannot be judged is a Failure and does not stop the others. After `plan.give_up_after`
-    consecutive failures of the model or the sandbox, and once the cost limit is reached, the remaining rows
-    fail without being tried. Raises NoRowJudged if there are rows and no row could be judged.
+    consecutive failures of the model or the sandbox, and once the cost limit is reached or the cache cannot
+    be used, the remaining rows fail without being tried. Raises NoRowJudged if there are rows and no row
+    could be judged.
     """
     result = await _Run(engine, plan, progress or (lambda done, total: None), len(rows)).all(rows)
     if result.failures and not result.judgments:
@@ -522,7 +523,7 @@ class _Run:
             judgment = await self.engine.judge(
                 truncated(task, self.plan.truncate), kind_of(task, self.plan.kind)
             )
-        except CostReached as error:
+        except (CostReached, OSError) as error:  # the second for a cache that cannot be read or written
             self._stopped = str(error)
             return Failure(where, task.id, str(error))
         except ValueError as error:
