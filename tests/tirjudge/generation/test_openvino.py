@@ -32,6 +32,7 @@ from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.local import openvino
 from tirjudge.generation.local.openvino import OpenvinoGenerator
 from tirjudge.generation.local.openvino_graph import require_llama
+from tirjudge.models import machine
 from tirjudge_environments import Finish
 
 Make = Callable[..., OpenvinoGenerator]
@@ -237,6 +238,17 @@ async def test_weights_that_are_no_numbers_are_one_line(make: Make) -> None:
         GeneratorFailed, match=r"^[^\n]*model-0: the model's logits are NaN: check its weights$"
     ):
         await make(model).generate(context([10]), SAMPLED)
+
+
+def test_a_model_that_is_too_large_to_be_converted_is_one_line(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel would end the process, or another one, in the middle."""
+    monkeypatch.setattr(machine, "free_memory", lambda: 10_000_000)
+    with pytest.raises(
+        GeneratorFailed, match=r"^converting model-0 needs [0-9]+ MB of memory, and 10 MB are free: [^\n]*$"
+    ):
+        make()
 
 
 async def test_another_architecture_is_one_line(make: Make) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
 from tirjudge.generation.model_files import Adapter
 from tirjudge.models import weights_sha256
 from tirjudge.models.gguf_file import SOURCE_FILE, file_sha256, written_once
-from tirjudge.models.machine import cache_folder
+from tirjudge.models.machine import cache_folder, check_memory
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,10 @@ _PLAIN_LORA = {
     "layer_replication": None,
 }
 _TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+_CONVERTING = 6
+"""Bytes of memory per parameter while a graph is written: in float32, and in float16 in the graph."""
+_LIBRARIES = 300_000_000
+"""Bytes of memory of OpenVINO, and of the largest matrix in several forms."""
 _HIDDEN = -3e38
 
 
@@ -58,11 +63,14 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
         import openvino
 
         config = json.loads((base / "config.json").read_text(encoding="utf-8"))
-        weights = {
-            name: values
-            for file in sorted(base.glob("*.safetensors"))
-            for name, values in _read(file).items()
-        }
+        files = sorted(base.glob("*.safetensors"))
+        parameters = sum(math.prod(entry["shape"]) for file in files for entry in _header(file)[0].values())
+        check_memory(
+            parameters * _CONVERTING + _LIBRARIES,
+            f"converting {Path(folder).name}",
+            "end other programs, or give --generator transformers",
+        )
+        weights = {name: values for file in files for name, values in _read(file).items()}
         factors = _low_rank(Path(folder)) if adapter else {}
         fresh.mkdir()
         # Compression would also round the frequencies of the rotary embedding.
@@ -96,13 +104,18 @@ def require_llama(folder: Path) -> dict[str, Any]:
     return config
 
 
+def _header(file: Path) -> tuple[dict[str, Any], int]:
+    """Return the entries of a safetensors file by the names of its tensors, and the offset of their data."""
+    with file.open("rb") as stream:
+        header: dict[str, Any] = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        header.pop("__metadata__", None)
+        return header, stream.tell()
+
+
 def _read(file: Path) -> dict[str, Array]:
     """Return the tensors of a safetensors file by name, in float32; raises ValueError for another type."""
-    with file.open("rb") as stream:
-        header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-        data = np.memmap(file, np.uint8, "r", stream.tell())
-    header.pop("__metadata__", None)
-    tensors = {}
+    header, start = _header(file)
+    data, tensors = np.memmap(file, np.uint8, "r", start), {}
     for name, entry in header.items():
         if entry["dtype"] not in _TYPES:
             raise ValueError(f"{file}: {name} has the type {entry['dtype']}, not one of {', '.join(_TYPES)}")
