@@ -489,7 +489,7 @@ def local_weights(options: JudgeOptions) -> str:
     folder = local_model(options)
     adapter = Adapter.of(Path(folder))
     digest = weights_digest(folder)
-    return f"{digest}-{weights_digest(adapter.base)}" if adapter else digest
+    return f"{digest}-{weights_digest(model_folder(adapter.base))}" if adapter else digest
 
 
 def local_note(options: JudgeOptions) -> ModelNote:

@@ -1,16 +1,18 @@
 """The completion cache: equal requests are sent once, and no different request is answered from it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.tirjudge.hub_cache import COMMIT, snapshot
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import judge_engine
-from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.judge_engine import JudgeEngine, local_weights
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import weights_digest
 from tirjudge_environments import (
@@ -150,6 +152,19 @@ def test_a_damaged_cache_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"^the cache cannot be read \(.*\): --no-cache runs without it$"):
         damaged.get(b"7")
     damaged.close()
+
+
+def test_the_weights_of_an_adapter_include_a_base_of_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "model.safetensors").write_bytes(b"1")
+    snapshot(tmp_path / "base", "owner/name", tmp_path / "hub", monkeypatch)
+    (tmp_path / "adapter").mkdir()
+    config = {"base_model_name_or_path": "owner/name", "r": 4}
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config))
+    weights = local_weights(JudgeOptions(model=str(tmp_path / "adapter")))
+    assert weights == f"{weights_digest(str(tmp_path / 'adapter'))}-{COMMIT[:16]}"
 
 
 def test_weights_are_identified_by_their_content(tmp_path: Path) -> None:
