@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.fsdp import sharded_reference
-from tirjudge_training.rl import training_loop
+from tirjudge_training.rl import rollout_engine, training_loop
 
 RECIPES = {"whole": "tir-judge-zero-4b", "lora": "tir-judge-zero-8b"}
 """Models with and without an output layer that shares its weights with the embedding."""
@@ -150,6 +151,18 @@ def test_a_sharded_checkpoint_is_resumed(name: str, runs: tuple[Path, Path]) -> 
         found = load_file(two / name / stage / "model" / "model.safetensors")
         assert found.keys() == expected.keys()
         assert all(torch.allclose(found[key], expected[key], rtol=0, atol=1e-5) for key in expected), stage
+
+
+def test_a_model_that_is_only_sampled_from_is_in_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No trainer shards the model of a measurement, so that it needs no whole copy beside it."""
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setattr(model_folder, "load", lambda *model, **options: ("model", "tokenizer"))
+    for name in ("CopyPolicy", "OwnPolicy"):
+        policy = SimpleNamespace(generator=name)
+        monkeypatch.setattr(rollout_engine, name, lambda *model, policy=policy, **options: policy)
+    trained = rollout_engine.Engine("model", "tokenizer", {})
+    measured = rollout_engine.Engine.load("folder", {}, rollout_engine.RolloutConfig())
+    assert [str(one.generator) for one in (trained, measured)] == ["CopyPolicy", "OwnPolicy"]
 
 
 if __name__ == "__main__":

@@ -110,6 +110,7 @@ class Engine:
         processes: Processes = ALONE,
         enable_thinking: bool | None = None,
         off_policy: bool = False,
+        trained: bool = True,
     ) -> None:
         """Create the sampler that `config` names. Raises GeneratorFailed.
 
@@ -117,6 +118,7 @@ class Engine:
         must make this call. `reward_questions` answers the questions of rewards that depend on another model,
         and is closed with the engine. `enable_thinking` is the thinking mode of the prompts, see
         `ChatEncoder`. With `off_policy` the sampler has weights of its own, which only `refresh` changes.
+        `trained` is False for a model that no trainer will change or shard.
         """
         self._config = config = config or RolloutConfig()
         self._budget, self._sampling = budget or config.budget, sampling or config.sampling
@@ -138,7 +140,7 @@ class Engine:
                 processes=processes,
                 enable_thinking=enable_thinking,
             )
-        elif off_policy or processes.share_weights:
+        elif off_policy or (trained and processes.share_weights):
             # Training changes the trainer's own model meanwhile, or that model is only a shard.
             self._policy = CopyPolicy(model, tokenizer, name, enable_thinking=enable_thinking)
         else:
@@ -166,7 +168,7 @@ class Engine:
         Each of several `processes` must make this call, and samples with an engine of its own.
         """
         if config.generator == "transformers":
-            # Nothing is shared: each process samples with a whole copy, also in a launch that shards models.
+            # Nothing is shared: each process samples with a whole model, also in a launch that shards models.
             loaded, processes = model_folder.load(model, dtype=dtype), ALONE
         else:
             # Under vLLM the model only passes its weights on, so it stays out of GPU memory; the first
@@ -180,6 +182,7 @@ class Engine:
             reward_questions=reward_questions,
             processes=processes,
             enable_thinking=enable_thinking,
+            trained=False,
         )
 
     def __enter__(self) -> Self:
