@@ -34,12 +34,12 @@ PROGRAMS = {
 """The first two fit their label."""
 
 
-def hold(model: Path, folder: Path, programs: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+def hold(
+    model: Path, folder: Path, programs: dict[str, str], domain: str = ""
+) -> tuple[dict[str, Any], list[str]]:
     """Return the samples of the rows by their ids, and the lines of the stage."""
-    rows = [
-        {"id": id, "prompt": id, "responses": ["long and good", "not, so"], "label": "A", "program": program}
-        for id, program in programs.items()
-    ]
+    pair = {"responses": ["long and good", "not, so"], "label": "A", "domain": domain}
+    rows = [{"id": id, "prompt": id, **pair, "program": program} for id, program in programs.items()]
     rows += [{"id": f"r{n}", "prompt": f"r{n}", "responses": ["a", "b"], "label": "A"} for n in range(3)]
     folder.mkdir()
     (folder / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
@@ -88,6 +88,14 @@ def test_a_file_without_any_good_program_is_refused(roomy_model: Path, tmp_path:
     with pytest.raises(BadRecipe, match="0 of 1 programs are learned; 1 contradicted the label") as error:
         hold(roomy_model, tmp_path / "run", {"wrong": PROGRAMS["wrong"]})
     assert "\n" not in str(error.value)
+
+
+def test_a_right_program_in_a_domain_without_programs_is_not_called_wrong(
+    roomy_model: Path, tmp_path: Path
+) -> None:
+    said = "0 of 1 programs are learned; 1 belong to a domain in which no program may run"
+    with pytest.raises(BadRecipe, match=said):
+        hold(roomy_model, tmp_path / "run", {"of": COMMAS}, "safety")
 
 
 def test_the_training_rows_with_a_program_are_demonstrated_and_serve_rl_as_well(tmp_path: Path) -> None:

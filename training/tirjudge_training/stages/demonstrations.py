@@ -39,6 +39,7 @@ from tirjudge_environments import (
     Trajectory,
     View,
 )
+from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.outputs import output_text, printed_counts
@@ -68,7 +69,8 @@ MISMATCH = "printed other counts than the row says"
 TIED = "did not tell the responses apart"
 WRONG = "contradicted the label"
 DOWN = "could not be run"
-"""The last of six reasons for which a row's program is not learned."""
+FORBIDDEN = "belong to a domain in which no program may run"
+"""The last of seven reasons for which a row's program is not learned."""
 LEFT_OUT, DETAIL = "left_out", "detail"
 """The keys of a sample's reason and of the words about it."""
 SCORE = "score"
@@ -161,7 +163,7 @@ class Demonstrations(Stage):
                 "format": formatted.format,
                 "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in samples],
                 **({kind: True} if requested else {}),
-                **(left_out(trajectories) if requested and not right else {}),
+                **(left_out(trajectories, formatted.task.domain) if requested and not right else {}),
             }
 
         async with (
@@ -251,7 +253,7 @@ def _printed(output: str, responses: int) -> tuple[list[int] | None, int | None]
     return [int(count) for count in found], int(totals.pop()) if len(totals) == 1 else None
 
 
-def left_out(trajectories: Iterable[Trajectory]) -> JsonObject:
+def left_out(trajectories: Iterable[Trajectory], domain: str) -> JsonObject:
     """Return why the dialogues of a row with a program are not learned."""
     for one in trajectories:
         for call in one.calls:
@@ -263,7 +265,7 @@ def left_out(trajectories: Iterable[Trajectory]) -> JsonObject:
             return {LEFT_OUT: one.detail}
         if one.evidence is Evidence.TIE:
             return {LEFT_OUT: TIED}
-    return {LEFT_OUT: WRONG}
+    return {LEFT_OUT: FORBIDDEN if domain in NO_TOOL_DOMAINS else WRONG}
 
 
 def learned_line(rows: Iterable[Mapping[str, Any]]) -> str:
