@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -159,6 +160,30 @@ def test_sft_learns_from_the_kept_rollouts_in_the_order_of_the_prompts(
     assert result["steps"] == -(-result["samples"] // config.batch)
     assert result["cpu_seconds"] > 0
     assert (tmp_path / "sft-1" / "model" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("demonstrated", "key"), [(True, "warmup.sft.max_tokens"), (False, "sft.max_tokens")]
+)
+def test_samples_that_are_all_too_long_name_the_key_of_their_limit(
+    demonstrated: bool, key: str, tmp_path: Path
+) -> None:
+    (tmp_path / "before").mkdir()
+    sample = {"index": 0, "kept": [{"ids": [1, 2, 3], "labels": [IGNORED, 2, 3]}]}
+    (tmp_path / "before" / "samples.jsonl").write_text(json.dumps(sample) + "\n")
+    stage = FineTuning(
+        name="after",
+        samples=("before",),
+        prompts=None,
+        drawn=0,
+        demonstrated=demonstrated,
+        config=SftConfig(max_tokens=2),
+    )
+    with (
+        RunFolder(tmp_path / stage.name) as own,
+        pytest.raises(RuntimeError, match=f"after: all 1 samples are longer than {key}: raise it"),
+    ):
+        stage.work(own, run(tmp_path, tmp_path))
 
 
 def trajectory(tokens: int, calls: int) -> Trajectory:

@@ -55,9 +55,8 @@ class FineTuning(Stage):
                 "train the sampling model further, or sample more"
             )
         if not samples:
-            raise RuntimeError(
-                f"{self.name}: all {len(found)} samples are longer than sft.max_tokens: raise it"
-            )
+            key = "warmup.sft.max_tokens" if self.demonstrated else "sft.max_tokens"
+            raise RuntimeError(f"{self.name}: all {len(found)} samples are longer than {key}: raise it")
         start = run.model(self.start)
         model = train_sft(
             Path(start),
