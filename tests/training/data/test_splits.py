@@ -120,6 +120,12 @@ def test_a_row_that_names_its_judge_goes_there_whatever_the_weight(tmp_path: Pat
     assert {name for name, judge in formats.items() if judge == "tir-pointwise"} == {"r3"}
 
 
+def test_families_without_a_row_are_named_among_the_reasons(tmp_path: Path) -> None:
+    rows = [row(n, families=["length"]) for n in range(20)]
+    with pytest.raises(ValueError, match=r"no rows are left to train on; .* families, "):
+        opened(tmp_path / "rows.jsonl", rows, families=("lenght",))
+
+
 @pytest.mark.parametrize("own_file", [False, True])
 def test_a_row_without_a_label_demonstrates_no_verdict(tmp_path: Path, own_file: bool) -> None:
     tie = row(40, label="tie", gold_scores=[5, 5], program="print(1)")

@@ -133,8 +133,8 @@ class RowData:
         self._train = [row for row in left for _ in range(self._copies(row.task))]
         if not self._train:
             raise ValueError(
-                f"{config.train}: no rows are left to train on; validation, reserved and "
-                "max_prompt_tokens took all"
+                f"{config.train}: no rows are left to train on; validation, heldout, families, weights, "
+                "reserved and max_prompt_tokens took all"
             )
         # A batch is counted in views, but passes are counted in rows.
         views = [len(self.environments[row.format].views(row.task)) for row in self._train]
