@@ -85,6 +85,11 @@ def with_options(environment: Environment, **options: Any) -> Environment:
         raise ValueError(first_fault(error)) from None
 
 
+def offers_tools(environment: Environment) -> bool:
+    """Return True for a format that can offer its judge tools besides Python."""
+    return "further_tools" in getattr(type(environment), "model_fields", ())
+
+
 def with_tools(environment: Environment, tools: Sequence[Tool]) -> Environment:
     """Return a copy of a format that offers the judge these tools besides Python.
 
@@ -92,7 +97,7 @@ def with_tools(environment: Environment, tools: Sequence[Tool]) -> Environment:
     """
     if not tools:
         return environment
-    if "further_tools" not in getattr(type(environment), "model_fields", ()):
+    if not offers_tools(environment):
         raise ValueError(f"{type(environment).__name__} offers its judge no further tools")
     return with_options(environment, further_tools=tuple(tool.spec for tool in tools))
 

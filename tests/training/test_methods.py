@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tirjudge_training.data.base import open_judges
 from tirjudge_training.methods import Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
+from tirjudge_training.run import preflight
 from tirjudge_training.run.plan import NoRows
 
 
@@ -109,6 +113,15 @@ def test_a_contradictory_recipe_is_refused_before_anything_starts(
         pipeline(*assignments)
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_tools_for_a_judge_that_can_call_none_are_refused_before_anything_starts() -> None:
+    for recipe in ("judgelrm-7b", "smol"):
+        config = load(Recipe, recipe, ['rl.tools.servers=["tests"]'])
+        _, judges = open_judges(config.environments, 0.0)
+        refused = pytest.raises(BadRecipe, match="the judge judgelrm can call no tools")
+        with refused if recipe == "judgelrm-7b" else nullcontext():
+            preflight._check_tools(config, SimpleNamespace(environments=judges))
 
 
 def test_batches_that_the_processes_cannot_divide_are_refused_before_anything_starts(

@@ -13,6 +13,7 @@ from tirjudge.console_text import first_line
 from tirjudge.generation import GeneratorFailed
 from tirjudge.generation.local.transformers import ATTENDING, layer_kinds
 from tirjudge.models.machine import free_memory
+from tirjudge_environments.registry import offers_tools
 from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.data.base import Data
@@ -65,6 +66,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     _check_launch()
     _check_gpus()
     _check_kernels(recipe)
+    _check_tools(recipe, data)
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
@@ -164,6 +166,13 @@ def _check_kernels(recipe: Recipe) -> None:
             raise BadRecipe(
                 f"{key}: {name} is not installed: `pip install {package}`, or set {key} {instead}"
             )
+
+
+def _check_tools(recipe: Recipe, data: Data) -> None:
+    """Refuse tools besides Python for a judge that can call none."""
+    for name, judge in data.environments.items() if recipe.rl.tools.servers else ():
+        if not offers_tools(judge):
+            raise BadRecipe(f"rl.tools: the judge {name} can call no tools besides Python: leave them out")
 
 
 def _check_engine(recipe: Recipe) -> None:
