@@ -124,6 +124,16 @@ def test_tools_for_a_judge_that_can_call_none_are_refused_before_anything_starts
             preflight._check_tools(config, SimpleNamespace(environments=judges))
 
 
+def test_a_reward_without_the_model_that_it_asks_is_refused_before_anything_starts() -> None:
+    outcome = "environments.rationale.options.reward=outcome"
+    for words in (("meta_judge=",), ("meta_judge=", outcome), ()):
+        config = load(Recipe, "rationale-14b", words)
+        _, judges = open_judges(config.environments, 0.0)
+        refused = pytest.raises(BadRecipe, match="meta_judge: the reward of the judge rationale asks")
+        with refused if words == ("meta_judge=",) else nullcontext():
+            preflight._check_meta_judge(config, SimpleNamespace(environments=judges))
+
+
 def test_batches_that_the_processes_cannot_divide_are_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,7 @@ from tirjudge.console_text import first_line
 from tirjudge.generation import GeneratorFailed
 from tirjudge.generation.local.transformers import ATTENDING, layer_kinds
 from tirjudge.models.machine import free_memory
+from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.registry import offers_tools
 from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
@@ -67,6 +68,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     _check_gpus()
     _check_kernels(recipe)
     _check_tools(recipe, data)
+    _check_meta_judge(recipe, data)
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
@@ -173,6 +175,16 @@ def _check_tools(recipe: Recipe, data: Data) -> None:
     for name, judge in data.environments.items() if recipe.rl.tools.servers else ():
         if not offers_tools(judge):
             raise BadRecipe(f"rl.tools: the judge {name} can call no tools besides Python: leave them out")
+
+
+def _check_meta_judge(recipe: Recipe, data: Data) -> None:
+    """Refuse a reward that asks another model if there is none."""
+    for name, judge in data.environments.items() if recipe.meta_judge is None else ():
+        if isinstance(judge, Rationale) and judge.reward != "outcome":
+            raise BadRecipe(
+                f"meta_judge: the reward of the judge {name} asks another model: set meta_judge.model, or "
+                f"environments.{name}.options.reward=outcome"
+            )
 
 
 def _check_engine(recipe: Recipe) -> None:
