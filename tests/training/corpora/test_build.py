@@ -232,6 +232,18 @@ def test_fewer_rows_than_wanted_are_kept_and_reported(hub: Hub, tmp_path: Path) 
     assert 0 < len(found) < 1000
 
 
+def test_a_pair_of_equal_answers_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, part, row = SOURCES["safe-rlhf"]
+    safe = {"is_response_0_safe": True, "is_response_1_safe": False, "safer_response_id": 0}
+    answers = ({}, {"response_0": "same", "response_1": "same"})
+    Hub(tmp_path).add(dataset, {part: [row(n) | safe | answer for n, answer in enumerate(answers)]})
+    monkeypatch.setenv(MIRROR, str(tmp_path))
+    assert build(tmp_path / "out", without=[n for n in SOURCES if n != "safe-rlhf"]).exit_code == 1
+    assert len(rows(tmp_path / "out")) == 1
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["safe-rlhf"]["left_out"] == {"the same answer is good and bad": 1}
+
+
 def test_a_missing_split_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, _, row = SOURCES["safe-rlhf"]
     Hub(tmp_path).add(dataset, {("default", "test"): [row(0)]})

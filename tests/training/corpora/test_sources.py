@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tirjudge_environments import Message
 from tirjudge_environments.instruction_checks import open_verifier
 from tirjudge_training.corpora.answers import FinalAnswers, last_boxed
 from tirjudge_training.corpora.base import Skipped, SourceItem
+from tirjudge_training.corpora.composition import distinct
 from tirjudge_training.corpora.sources.code_and_constraints import FUNCTIONS, Tulu3, TuluRow
 
 FIVE_WORDS = "one two three four five"
@@ -76,3 +79,12 @@ def test_final_answers_are_compared_as_mathematics() -> None:
 )
 def test_the_last_box_of_a_solution(solution: str, boxed: str | None) -> None:
     assert last_boxed(solution) == boxed
+
+
+def test_an_answer_that_is_good_and_bad_is_not_a_bad_one() -> None:
+    """A short answer to an instruction may also be an answer to its noisy variant."""
+    question = SourceItem((Message("user", "hi"),), good=("Hello!", "Hi!"), bad=("Hello!", "Bye!"))
+    assert distinct(question) == replace(question, bad=("Bye!",))
+    assert distinct(replace(question, bad=("Hi!",))) == Skipped("the same answer is good and bad")
+    for other in (replace(question, bad=("Bye!",)), Skipped("toxic")):
+        assert distinct(other) is other

@@ -18,7 +18,7 @@ from tirjudge_environments import Message
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.corpora.answers import Generators, in_order
 from tirjudge_training.corpora.base import Kind, Skipped, Source, SourceItem, open_source
-from tirjudge_training.corpora.composition import Composer, QuestionSample
+from tirjudge_training.corpora.composition import Composer, QuestionSample, distinct
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.corpora.decontamination import Overlap, OverlapIndex, benchmark_texts
 from tirjudge_training.corpora.output import CorpusCard, Progress, ShardWriter, hub_rows
@@ -130,7 +130,7 @@ class SourceBuild:
             shards = stack.enter_context(ShardWriter(self.shards, self.name, config.rows_per_shard))
 
             async def fill(question: SourceItem) -> SourceItem | Skipped:
-                return await self.source.fill(question, sampler, sandbox)
+                return distinct(await self.source.fill(question, sampler, sandbox))
 
             # From the file also in the first run, so that a resumed build sees exactly the same.
             questions = map(_question, read_lines(self.folder / QUESTIONS))

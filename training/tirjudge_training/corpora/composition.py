@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -14,6 +14,7 @@ from tirjudge_environments.orders import letter
 from tirjudge_training.corpora.base import KINDS, Kind, Skipped, SourceItem
 
 REPEATED, EMPTY = "the same prompt again", "an empty prompt"
+SAME = "the same answer is good and bad"
 
 
 class QuestionSample:
@@ -82,6 +83,16 @@ class QuestionSample:
 
     def _key(self, question: SourceItem) -> str:
         return question.whole_key if self._repeats else question.key
+
+
+def distinct(question: SourceItem | Skipped) -> SourceItem | Skipped:
+    """Return the question without bad answers that are good ones too, or why it is left out without them."""
+    if isinstance(question, Skipped):
+        return question
+    bad = tuple(answer for answer in question.bad if answer not in question.good)
+    if len(bad) == len(question.bad):
+        return question
+    return replace(question, bad=bad) if bad else Skipped(SAME)
 
 
 FEWEST, MOST = 3, 5
