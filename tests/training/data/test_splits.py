@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,8 @@ def test_too_few_rows_say_how_many_are_needed(tmp_path: Path, rows: list[Any], l
         ({"demonstration": '{"kept": [1, 0]}'}, 'demonstration must be an object, such as {"program"'),
         ({"demonstration": {"program": 1}}, "demonstration.program must be a text, a Python program"),
         ({"demonstration": {"kept": [1]}}, "kept must be one number for each of the 2 responses"),
+        ({"demonstration": {"kept": [math.nan, 1]}}, "kept must be one number for each of the 2 responses"),
+        ({"demonstration": {"kept": [1, 0], "of": "2"}}, "demonstration.of must be a number"),
         ({"families": 3}, "families must be a list of texts, or a text with commas"),
         ({"criteria": ["One.", "Two."]}, "2 criteria and one label: write a row for each criterion"),
         ({"responses": ["alone"]}, "a labelled row has two responses or more"),

@@ -418,10 +418,15 @@ def _check_demonstration(value: Any, responses: int) -> None:
         raise ValueError(f'{DEMONSTRATION} must be an object, such as {{"{PROGRAM}": "..."}}')
     if not isinstance(value.get(PROGRAM) or "", str):
         raise ValueError(f"{DEMONSTRATION}.{PROGRAM} must be a text, a Python program")
-    kept = value.get("kept")
-    numbers = isinstance(kept, list) and all(isinstance(count, int | float) for count in kept)
-    if kept and not (numbers and len(kept) == responses):
+    kept, of = value.get("kept"), value.get("of")
+    if kept and not (isinstance(kept, list) and all(map(_is_number, kept)) and len(kept) == responses):
         raise ValueError(f"{DEMONSTRATION}.kept must be one number for each of the {responses} responses")
+    if of is not None and not _is_number(of):
+        raise ValueError(f"{DEMONSTRATION}.of must be a number")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and -math.inf < value < math.inf
 
 
 class ExpectedRows(RowData):
