@@ -24,6 +24,7 @@ from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load, shipped
 from tirjudge_training.run import model_size
 from tirjudge_training.run.plan import NoRows, plan
+from tirjudge_training.run.preflight import disk_bytes
 from tirjudge_training.run.run import data_of
 from tirjudge_training.weight_sync.base import Sampler
 
@@ -210,6 +211,23 @@ def test_only_the_adapter_is_trained_with_lora(qwen: Path) -> None:
     found = model_size.shape(str(qwen), LoraConfig(rank=64))
     assert (found.parameters, found.trained) == (PARAMETERS, adapter)
     assert model_size.launched_bytes(found, reference=True) == 4 * PARAMETERS + 16 * adapter
+
+
+def test_frozen_weights_in_bfloat16_take_half_the_memory() -> None:
+    found = model_size.Shape(PARAMETERS, 0, adapter=1000, weight=2)
+    assert model_size.launched_bytes(found, reference=True) == 2 * PARAMETERS + 16 * 1000
+    copied = model_size.launched_bytes(found, reference=True, off_policy=True)
+    assert copied == 4 * PARAMETERS + 16 * 1000, "a second copy samples"
+
+
+def test_an_adapter_alone_takes_little_of_the_disk() -> None:
+    """Two checkpoints of the warm-up, four of RL and one more for a while; three models, in bfloat16."""
+    shape = model_size.Shape(10**9, 0, adapter=10**6)
+    for merge, model in ((False, 2 * 10**6), (True, 4 * 10**9)):
+        recipe = load(Recipe, "smol", [f"model.lora.merge={str(merge).lower()}"])
+        written = disk_bytes(pipeline_of(recipe), shape, recipe.model.lora)
+        snapshots = 2 * 2 * 10**9 if merge else 0
+        assert written == 7 * 12 * 10**6 + 3 * model + snapshots
 
 
 @needs_smollm2

@@ -24,7 +24,7 @@ SHAPES = Path(__file__).with_name("model_shapes.json")
 TRAINED = 16
 """Bytes per trained parameter: weight, gradient and Adam's two moments, all in float32."""
 FROZEN = 4
-"""Bytes per frozen parameter: under an adapter, in the KL reference of one device, or in vLLM's folder."""
+"""Bytes per value in float32: per frozen parameter, if the recipe states no other type."""
 HALF = 2
 """Bytes per value in bfloat16."""
 
@@ -37,6 +37,8 @@ class Shape:
     vocabulary: int
     adapter: int | None = None
     """Parameters of a LoRA adapter, the only ones trained; None if all weights are trained."""
+    weight: int = FROZEN
+    """Bytes per weight under an adapter, in a KL reference, in a copy that samples and in a model folder."""
 
     @property
     def trained(self) -> int:
@@ -44,17 +46,21 @@ class Shape:
         return self.parameters if self.adapter is None else self.adapter
 
 
-def shape(model: str, lora: LoraConfig | None = None, *, planned: bool = False) -> Shape:
+def shape(
+    model: str, lora: LoraConfig | None = None, dtype: str | None = None, *, planned: bool = False
+) -> Shape:
     """Read the shape of a model folder or hub id, of an adapter that of the model below it.
 
-    `planned` also takes the published configurations of the recipes' models, which need not be here. Raises
-    OSError if it is missing, and ValueError if it is unknown or lacks the target layers of `lora`.
+    `dtype` is the type of the weights, see `ModelConfig`. `planned` also takes the published configurations
+    of the recipes' models, which need not be here. Raises OSError if it is missing, and ValueError if it is
+    unknown or lacks the target layers of `lora`.
     """
     config = config_of(model, planned=planned)
     network = skeleton(config)
     found = Shape(
         parameters=sum(parameter.numel() for parameter in network.parameters()),
         vocabulary=config.get_text_config().vocab_size,
+        weight=HALF if dtype == "bfloat16" else FROZEN,
     )
     if lora is None:
         return found
@@ -88,17 +94,17 @@ def require_model(base: str) -> None:
             hub_files(folder, ("*config.json",))
 
 
-def trained_shape(base: str, lora: LoraConfig | None) -> Shape:
+def trained_shape(base: str, lora: LoraConfig | None, dtype: str | None = None) -> Shape:
     """Read the shape of what a run trains; raises BadRecipe if there is no model, or an adapter misfits."""
     with model_errors(base):
-        found, adapter = shape(base), Adapter.of(Path(resolve_model(base)))
+        found, adapter = shape(base, dtype=dtype), Adapter.of(Path(resolve_model(base)))
     if adapter is not None and lora is not None and not lora.merge and adapter.rank != lora.rank:
         raise BadRecipe(
             f"model.lora.rank: {base} is an adapter of rank {adapter.rank}, with which training goes on: "
             f"set model.lora.rank={adapter.rank}"
         )
     try:
-        return found if lora is None else shape(base, lora)
+        return found if lora is None else shape(base, lora, dtype)
     except ValueError as error:
         raise BadRecipe(f"model.lora: {error}") from None
 
@@ -123,10 +129,10 @@ def training_bytes(
     """
     # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
     frozen = shape.parameters if reference or shape.adapter is not None else 0
-    weight = HALF if rounded and shards > 1 and shape.adapter is None else FROZEN
+    weight = HALF if rounded and shards > 1 and shape.adapter is None else shape.weight
     state = TRAINED * shape.trained + weight * frozen
     copied = sampler == "transformers" and (off_policy or shards > 1)
-    return state // shards + (FROZEN * shape.parameters if copied else 0)
+    return state // shards + (shape.weight * shape.parameters if copied else 0)
 
 
 def gib(size: int) -> str:

@@ -83,7 +83,7 @@ def plan(
 def _shape(recipe: Recipe) -> Shape | None:
     """Return the shape of the trained model; None if its configuration is not available."""
     try:
-        return model_size.shape(recipe.model.base, recipe.model.lora, planned=True)
+        return model_size.shape(recipe.model.base, recipe.model.lora, recipe.model.dtype, planned=True)
     except (OSError, ValueError):
         # A plan is useful without network access too: sizes and tokens need no model.
         return None

@@ -22,6 +22,7 @@ from tirjudge_training.distributed.checkpoints import SHARDED, STATE_DICT_TYPE
 from tirjudge_training.distributed.fsdp import EFFICIENT
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.methods import Pipeline
+from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.config import require_reporters
@@ -248,7 +249,7 @@ def _check_decoding(recipe: Recipe, pipeline: Pipeline, base: str) -> None:
 
 def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) -> None:
     """Refuse a run that needs more memory or disk space than there is."""
-    shape = model_size.trained_shape(base, recipe.model.lora)
+    shape = model_size.trained_shape(base, recipe.model.lora, recipe.model.dtype)
     reference = any(stage.reference for stage in pipeline.stages)
     # A lower limit: activations and logits depend on the batch.
     needed = model_size.launched_bytes(
@@ -259,13 +260,13 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) ->
     if needed > available:
         advice = "use a smaller model or a larger machine, or shard it with accelerate's FSDP"
         if Sharding.launched() is Sharding.FSDP and recipe.rl.generator == "transformers":
-            copy = gib(model_size.FROZEN * shape.parameters)
+            copy = gib(shape.weight * shape.parameters)
             advice = f'{copy} of them are a whole copy to sample with: set rl.generator = "vllm"'
         raise TooSmall(
             f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; {advice}"
         )
     _check_weight_folder(recipe, base, shape, model)
-    written, room = disk_bytes(pipeline, shape), available_disk(folder)
+    written, room = disk_bytes(pipeline, shape, recipe.model.lora), available_disk(folder)
     if written > room:
         raise TooSmall(
             f"{model}: the run writes at least {gib(written)} of checkpoints and models, and {gib(room)} are "
@@ -273,17 +274,19 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) ->
         )
 
 
-def disk_bytes(pipeline: Pipeline, shape: Shape) -> int:
+def disk_bytes(pipeline: Pipeline, shape: Shape, lora: LoraConfig | None) -> int:
     """Return the bytes of checkpoints, models and snapshots; the records of rollouts come on top."""
     disks = [stage.disk() for stage in pipeline.stages]
     kept = sum(disk.checkpoints for disk in disks)
     checkpoints = kept + 1 if kept else 0  # the next checkpoint is written before the oldest is deleted
     models = sum(disk.models for disk in disks)
     snapshots = sum(disk.snapshots for disk in disks)
+    whole = lora is None or lora.merge
+    model = shape.weight * shape.parameters if whole else model_size.HALF * shape.trained
     # A checkpoint has the weights and Adam's two moments.
     return (
         checkpoints * 3 * model_size.FROZEN * shape.trained
-        + models * model_size.FROZEN * shape.parameters
+        + models * model
         + snapshots * model_size.HALF * shape.parameters
     )
 
@@ -319,7 +322,7 @@ def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) ->
     ):
         return
     parent = server.weights if server is not None else None
-    passing, room = model_size.FROZEN * shape.parameters, free_bytes(parent)
+    passing, room = shape.weight * shape.parameters, free_bytes(parent)
     if passing > room:
         raise TooSmall(
             f"{model}: passing them to vLLM takes {gib(passing)} in {parent_folder(parent)}, and "
