@@ -108,7 +108,8 @@ def one_line_errors(command: str) -> Iterator[None]:
     except OSError as error:
         known = error.filename is not None and error.strerror
         stop(command, f"{error.filename}: {error.strerror}" if known else error, USAGE)
-    except (GeneratorFailed, Locked, SandboxUnavailable, ValueError) as error:
+    # An ImportError names the extra that has the missing package.
+    except (GeneratorFailed, ImportError, Locked, SandboxUnavailable, ValueError) as error:
         stop(command, error, USAGE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -35,6 +36,7 @@ COMMANDS = {
     },
     f"eval judgebench {SERVED}": {"data": "datasets"},
     f"compare {EXAMPLES}/miniature.verdicts.jsonl {EXAMPLES}/instructions.verdicts.jsonl": {"eval": "scipy"},
+    "score matched.jsonl": {"eval": "scipy"},
     f"report {EXAMPLES}/instructions.verdicts.jsonl -o page.html": {"report": "jinja2 markupsafe"},
     f"export inspect {EXAMPLES}/instructions.verdicts.jsonl -o logs": {"inspect": "inspect_ai"},
     f"serve --port 0 {SERVED}": {"serve": "fastapi prometheus_client uvicorn"},
@@ -47,6 +49,11 @@ COMMANDS = {
     "launch verl --recipe tir-judge-zero-8b": {"verl": "verl"},
 }
 """By command, the extra that it needs and modules: one, or several with a comma, is missing at a time."""
+MATCHED = {
+    "metadata": {"human-checklist": ["It is short."], "m-checklist": ["It is brief."]},
+    "samples": [{"generated_text": "<RESULT_START>\nR1@S1: 1\n<RESULT_END>"}],
+}
+"""A row whose reasons are matched by scipy."""
 CASES = [
     (command, extra, module)
     for command, needed in COMMANDS.items()
@@ -65,6 +72,7 @@ def test_a_missing_package_is_one_line_with_its_extra(
     (tmp_path / "rows.jsonl").write_text(
         '{"prompt": "Name a prime.", "responses": ["7", "9"], "label": "A"}\n'
     )
+    (tmp_path / "matched.jsonl").write_text(json.dumps(MATCHED) + "\n")
     (tmp_path / "rows.parquet").write_bytes(b"PAR1")
     (tmp_path / "program.py").write_text("print(1)")
     before = sorted(tmp_path.iterdir())
