@@ -101,11 +101,9 @@ def with_reruns(
     """
     for row in run:
         votes = list(row.votes)
-        for rerun in reruns:
-            other = rerun.get(row.id)
-            if other is None:
-                counts["not in every rerun"] += 1
-                continue
+        others = [rerun[row.id] for rerun in reruns if row.id in rerun]
+        counts["not in every rerun"] += len(others) < len(reruns)
+        for other in others:
             start = 1 + max((vote.sample for vote in votes), default=-1)
             votes += [replace(vote, sample=start + vote.sample) for vote in other.votes]
         # The recorded verdict is that of the first run alone.

@@ -265,6 +265,9 @@ def test_reruns_are_further_samples() -> None:
     assert [(vote.sample, vote.best) for vote in merged[0].votes] == [(0, (0,)), (1, (1,)), (2, (1,))]
     assert merged[1].votes == first[1].votes
     assert counts["not in every rerun"] == 1
+    counts.clear()
+    list(with_reruns(first, [second, {}], counts))
+    assert counts["not in every rerun"] == 2
 
 
 @pytest.mark.parametrize(
