@@ -138,6 +138,23 @@ def test_a_source_that_is_always_first_tells_nothing_about_the_position(
     assert "position  unknown: every source was always shown at the same place" in done.stdout
 
 
+def test_a_baseline_that_is_always_first_tells_nothing_about_the_position() -> None:
+    def row(id: str, *sources: str, order: tuple[int, int]) -> JudgedRow:
+        votes = (Vote(best=(0,), order=order),)
+        return JudgedRow(id=id, votes=votes, extras={SOURCES: sources})
+
+    rows = [row("1", "base", "new", order=(0, 1)), row("2", "base", "newer", order=(0, 1))]
+    # Wins of the response shown first would be the wins of the baseline.
+    fixed = WhoWon.of(score(WIN_RATE, [*rows, row("3", "new", "base", order=(1, 0))]))
+    assert fixed is not None
+    assert fixed.one_place
+    assert fixed.first_shown is None
+    moved = WhoWon.of(score(WIN_RATE, [*rows, row("3", "new", "base", order=(0, 1))]))
+    assert moved is not None
+    assert not moved.one_place
+    assert moved.first_shown is not None
+
+
 def arena(count: int, seed: int = 0) -> list[dict[str, Any]]:
     """Return pairs of four models, whose answers' lengths decide who wins with which probability."""
     rng = random.Random(seed)

@@ -136,7 +136,7 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
     numbers: dict[str, int] = {}
     places, credits = array("q"), array("d")
     """Unit and source of each credit, one after the other."""
-    together, moved, unit = set[tuple[str, ...]](), False, 0
+    shown, unit = set[tuple[tuple[str, ...], tuple[int, ...]]](), 0
     for row in rows:
         best, sources = decision(row), tuple(row.extras.get(SOURCES, ()))
         if fault := _fault(row, sources, best):
@@ -147,8 +147,7 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
             places.extend((unit, numbers.setdefault(source, len(numbers))))
             credits.append((index in best) / len(best))
         decided = [vote for vote in row.votes if vote.order and vote.choice is not None]
-        together.add(sources)
-        moved = moved or any(vote.order != tuple(range(len(sources))) for vote in decided)
+        shown.update((sources, vote.order) for vote in decided)
         first = sum(vote.choice == vote.order[0] for vote in decided)
         chance = len(decided) / len(sources)
         builder.add_row(row, first, len(decided), chance, _own(row, sources, best), *_lengths(row, best))
@@ -160,7 +159,8 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
     won[tuple(np.array(places, dtype=np.intp).reshape(-1, 2).T)] = credits
     order = sorted(numbers)
     won = won[:, [numbers[name] for name in order]]
-    if not moved and len(together) == 1:
+    places_of = {(names[index], place) for names, order in shown for place, index in enumerate(order)}
+    if len(places_of) == len({source for source, _ in places_of}):
         units.counts[ONE_PLACE] = int((units.values[:, 1] > 0).sum())
         # Here the place of a response is its source, so the three measures of places say nothing.
         units = replace(units, values=units.values * [0, 0, 0, 1, 1, 1, 1])
