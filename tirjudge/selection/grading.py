@@ -148,7 +148,7 @@ def _question(
     fields = unpacked(row.fields)
     task = read_task(fields, default_id=row.default_id, columns=columns, labels=labels)
     name = _check_of(row.fields, fields, task.label) if check == "auto" else check
-    missing = task.label is None if name == "label" else fields.get(_EVIDENCE.get(name, "")) is None
+    missing = task.label is None if name == "label" else _evidence(name, fields) is None
     if missing and name != UNGRADED:
         needed = _EVIDENCE.get(name, "a label that names one candidate")
         raise RowError(f"no evidence for which candidates solve it: a row needs {needed}")
@@ -164,7 +164,13 @@ def _check_of(row: Mapping[str, Any], fields: Mapping[str, Any], label: int | No
     if _is_from_jetts(row) and fields["solved"] is not None:
         return "recorded"
     usual = UNGRADED if label is None else "label"
-    return next((name for name, column in _EVIDENCE.items() if fields.get(column) is not None), usual)
+    return next((name for name in _EVIDENCE if _evidence(name, fields) is not None), usual)
+
+
+def _evidence(name: str, fields: Mapping[str, Any]) -> Any:
+    """Return what a row has in the column of a check; None if it is missing or the empty cell of a table."""
+    value = fields.get(_EVIDENCE.get(name, ""))
+    return None if value == "" else value
 
 
 def _gold(name: str, fields: Mapping[str, Any], count: int, label: int | None) -> dict[str, Any]:

@@ -179,6 +179,19 @@ def test_the_columns_of_a_row_decide_how_it_is_graded() -> None:
     assert golds[3]["solved"] == [1.0, 0.0]
 
 
+def test_an_empty_cell_of_a_table_is_no_evidence() -> None:
+    row = {"prompt": "p", "responses": ["a", "b"], "tests": "", "answer": ""}
+    found = rows({**row, "label": "B"}, row, {**row, "answer": "7"})
+    assert [one.task.gold["check"] for one in found if isinstance(one, CandidateSet)] == [
+        "label",
+        "none",
+        "math",
+    ]
+    (failure,) = rows(row, check="tests")
+    assert isinstance(failure, Failure)
+    assert "a row needs tests" in failure.reason
+
+
 def test_a_label_grades_a_row_without_other_columns_and_nothing_is_needed_to_select() -> None:
     row = {"prompt": "p", "responses": ["a", "b", "c"]}
     labelled, unlabelled, tied, cut, both = (
