@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -115,20 +116,25 @@ def with_matchings(
     if meta_judge:
         folder.mkdir(exist_ok=True)
         config = MetaJudgeConfig(model=meta_judge, base_url=base_url, timeout=timeout, retries=retries)
-        return run.with_extras(asyncio.run(_ask(run.path, config, folder)))
+        return run.with_extras(asyncio.run(_ask(run, config, folder)))
     kept = folder / "asked.jsonl"
     if not kept.exists():
         return run
     answers = _only_model(list(read_lines(kept)), kept)
-    return run.with_extras(asyncio.run(matched(read_lines(run.path), KeptAnswers(answers))))
+    return run.with_extras(asyncio.run(matched(_fields(run), KeptAnswers(answers))))
 
 
-async def _ask(path: Path, config: MetaJudgeConfig, folder: Path) -> Extras:
+async def _ask(run: Replay, config: MetaJudgeConfig, folder: Path) -> Extras:
     reward_questions = config.open(kept=AnswerStore(folder), say=say)
     try:
-        return await matched(read_lines(path), reward_questions)
+        return await matched(_fields(run), reward_questions)
     finally:
         await reward_questions.close()
+
+
+def _fields(run: Replay) -> Iterator[Mapping[str, Any]]:
+    # The files and not the path, which may be standard input or compressed.
+    return (row.fields for row in run.files)
 
 
 def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:

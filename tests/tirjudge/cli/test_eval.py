@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -188,6 +189,10 @@ def test_reasons_are_matched_with_peoples_and_scored_again_without_a_model(
     server.asked.clear()
     assert command(*scored).stdout == first.stdout
     assert not server.asked
+    packed = tmp_path / "verdicts.jsonl.gz"
+    packed.write_bytes(gzip.compress(run.read_bytes()))
+    again = command("score", packed, *scored[2:], "--meta-judge", "meta", "--meta-judge-url", server.url)
+    assert again.stdout == first.stdout
 
 
 def test_stored_answers_of_a_meta_judge(tmp_path: Path) -> None:
