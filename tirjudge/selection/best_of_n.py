@@ -381,11 +381,11 @@ class BestOfN:
         async with aclosing(as_finished(map(self._pick, questions), self.at_once)) as finished:
             async for picked, is_down in finished:
                 yield picked
-                if isinstance(picked, Failure) and is_down:
+                if isinstance(picked, Picked):
+                    failures.works()
+                elif is_down:
                     denied = self.judgments is not None and self.judgments.denied
                     failures.is_down(picked.reason, denied=denied)
-                else:
-                    failures.works()
 
     async def _pick(self, question: CandidateSet | Failure) -> tuple[Picked | Failure, bool]:
         """Return a result, and True if the model or the sandbox failed in a way that may pass."""

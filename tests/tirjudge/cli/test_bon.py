@@ -176,6 +176,12 @@ def test_an_unreachable_judge_fails_rows_and_the_same_command_resumes(
     assert run.returncode == 1
     assert "gave up after 2 consecutive failures, the last one because: " in run.stderr
     assert lines(tmp_path / "rows.bon.jsonl.failed.jsonl")[0]["id"].startswith("q")
+    # A row that cannot be read says nothing about the judge.
+    read = (tmp_path / "rows.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "torn.jsonl").write_text(f"{read[0]}torn\n{read[1]}torn\n{read[2]}{read[3]}")
+    run = bon(tmp_path, "torn.jsonl", "--give-up-after", "2", "--concurrency", "1", *through(endpoint))
+    assert "rows      0 of 0.0 candidates each, 3 failed" in run.stdout
+    assert "gave up after 2 consecutive failures" in run.stderr
     endpoint.script = prefer_the_largest
     run = bon(tmp_path, "rows.jsonl", *through(endpoint))
     assert run.returncode == 0
