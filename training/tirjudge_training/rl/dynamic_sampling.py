@@ -235,8 +235,8 @@ async def score_task(
 ) -> ScoredRollouts:
     """Return `size` scored samples of a task.
 
-    An episode whose sandbox or generator failed is sampled again at most `resamples` times; one without a
-    score for another reason, such as a prompt that is too long, would have none again.
+    An episode whose sandbox or generator failed is sampled again at most `resamples` times. One without a
+    score for another reason, such as a prompt that is too long, is not.
 
     `sampled` is called at the end of each of the first `size` samples.
     """
