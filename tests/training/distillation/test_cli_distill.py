@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,22 @@ def test_a_missing_extra_is_named_before_any_request(
     assert result.exit_code == 2
     assert "tirjudge[train]" in result.stderr
     assert "trl" in result.stderr
+    assert not (tmp_path / "run").exists()
+    assert not server.asked
+
+
+def test_a_student_whose_template_opens_the_thinking_is_refused_before_any_request(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    """A teacher's dialogues have no reasoning, so that the student would learn turns without `</think>`."""
+    model = tmp_path / "model"
+    shutil.copytree(MODEL, model)
+    template = model / "chat_template.jinja"
+    template.write_text(template.read_text() + "{% if add_generation_prompt %}<think>\n{% endif %}")
+    result = distill(tmp_path / "run", server.url, model=str(model), **{"model.enable_thinking": "true"})
+    assert result.exit_code == 2, result.stderr
+    assert f"the chat template of {model} opens <think>, and the dialogues of a teacher" in result.stderr
+    assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
     assert not server.asked
 

@@ -17,8 +17,9 @@ from tirjudge.models.resolve import read_note
 from tirjudge.statistics import paired_difference
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder, disk_full_errors
-from tirjudge_environments import Prompt
+from tirjudge_environments import ChatEncoder, Prompt
 from tirjudge_environments.formats.tir import TirFormat
+from tirjudge_environments.types import THINK
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import TRAIN, WITHOUT_TOOLS, Data, demonstrated
 from tirjudge_training.data.rows import JUDGES, RowData, require_rows
@@ -140,6 +141,7 @@ def train(
         _prompt_tokens(recipe)  # nothing is counted, but every stage needs the chat template
     pipeline = pipeline_of(counted(recipe, data))
     processes.first(lambda: _hand_over(pipeline, folder))
+    processes.first(lambda: _check_lessons(recipe, pipeline, data))
     processes.first(lambda: check(recipe, pipeline, data, folder))
     with disk_full_errors(folder), processes.folder(folder) as run_folder:
         processes.first(lambda: claim(run_folder, recipe))
@@ -220,6 +222,25 @@ def _hand_over(pipeline: Pipeline, folder: Path) -> None:
     left = next((stage for stage in pipeline.stages if not (folder / stage.name / DONE).exists()), None)
     if isinstance(left, Reinforcement):
         left.require_trl()
+
+
+def _check_lessons(recipe: Recipe, pipeline: Pipeline, data: Data) -> None:
+    """Refuse a teacher if the student's chat template opens a thinking, which no teacher's dialogue closes.
+
+    Hidden reasoning is not learned, so that the student would learn turns that its judge cannot read.
+    """
+    if not any(stage.asks_teacher for stage in pipeline.stages):
+        return
+    base = recipe.model.base
+    encoder = ChatEncoder(model_folder.load_tokenizer(base), enable_thinking=_enable_thinking(recipe))
+    for one in {task.format: task for task in data.prompts(None, recipe.seed)}.values():
+        judge = data.environments[one.format]
+        prompt = judge.prompt(one.task, judge.views(one.task)[0])
+        if encoder.opening(prompt).startswith(THINK) and not prompt.prefill.startswith(THINK):
+            raise BadRecipe(
+                f"method: the chat template of {base} opens {THINK}, and the dialogues of a teacher have no "
+                "reasoning to close: set model.enable_thinking=false, or distil into another model"
+            )
 
 
 def _enable_thinking(recipe: Recipe) -> bool | None:
