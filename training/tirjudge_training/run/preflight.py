@@ -68,14 +68,14 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     _check_launch()
     _check_gpus()
     _check_kernels(recipe)
-    _check_tools(recipe, data)
-    _check_meta_judge(recipe, data)
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
     rolls_out = any(map(_rolls_out, pipeline.stages))
     asks_teacher = any(stage.asks_teacher for stage in pipeline.stages)
     if rolls_out:
+        _check_tools(recipe, data)
+        _check_meta_judge(recipe, data)
         _check_sandbox("rl", recipe.rl.sandbox)
     if asks_teacher and not (rolls_out and recipe.teacher.sandbox == recipe.rl.sandbox):
         _check_sandbox("teacher", recipe.teacher.sandbox)
