@@ -329,6 +329,9 @@ def compare(
     """
     paired = first.paired and second.paired
     one, other, only_first, only_second = _paired(first, second) if paired else (first, second, (), ())
+    if paired and one.clusters is None:
+        # One of the files may lack the prompts, which say that rows belong together.
+        one = replace(one, clusters=other.clusters)
     figures = [protocol.figures(units) for units in (one, other)]
     names = [name for name in figures[0] if name in figures[1]]
     # A number may be an estimator in one run alone, such as Kendall's tau of ratings with few levels.

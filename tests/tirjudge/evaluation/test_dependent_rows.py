@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,21 @@ def test_rows_of_one_prompt_are_not_independent(tmp_path: Path) -> None:
     half = t.ppf(0.975, 39) * math.sqrt(0.75 * 0.25 / 39)
     assert found["high"] - found["low"] == pytest.approx(2 * half, rel=0.08)
     assert record["clusters"] == 40
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_comparison_takes_the_clusters_of_the_run_that_has_prompts(which: int) -> None:
+    """A run with --no-texts has none, and may be the first or the second."""
+    runs = [
+        [pair(str(n), (int((n // 5 + shift) % 3 == 0),), cluster=f"q{n // 5}") for n in range(200)]
+        for shift in (0, 1)
+    ]
+    protocol = open_protocol("verdict")
+    whole = compare(protocol, *map(protocol.units, runs))
+    runs[which] = [replace(row, cluster="") for row in runs[which]]
+    found = compare(protocol, *map(protocol.units, runs))
+    assert (found.clusters, found.p_value) == (40, whole.p_value)
+    assert found.differences == whole.differences
 
 
 def test_samples_of_a_task_in_a_training_run_are_one_cluster(tmp_path: Path) -> None:
