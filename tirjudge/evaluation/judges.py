@@ -55,7 +55,8 @@ def judges_agreement(runs: Sequence[Iterable[JudgedRow]]) -> JudgesAgreement | N
                 and (number == 0 or len(found.get(key, ())) == number)
             ):
                 found.setdefault(key, []).append(verdict)
-                clusters.setdefault(key, row.cluster)
+                # A run without prompts does not say which rows belong together.
+                clusters[key] = clusters.get(key) or row.cluster
     kept = [key for key, verdicts in found.items() if len(verdicts) == len(runs)]
     if not kept:
         return None

@@ -17,6 +17,7 @@ from benchmarks import coverage
 from tests.tirjudge.cli.test_eval import command, write
 from tests.tirjudge.judged_pairs import pair, sampled
 from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.judges import judges_agreement
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import cluster_count, compare, score
 from tirjudge.evaluation.significance import clustered_mcnemar
@@ -98,6 +99,9 @@ def test_a_comparison_takes_the_clusters_of_the_run_that_has_prompts(which: int)
     found = compare(protocol, *map(protocol.units, runs))
     assert (found.clusters, found.p_value) == (40, whole.p_value)
     assert found.differences == whole.differences
+    agreement = judges_agreement(runs)
+    assert agreement is not None
+    assert agreement.clusters == 40
 
 
 def test_samples_of_a_task_in_a_training_run_are_one_cluster(tmp_path: Path) -> None:
