@@ -58,7 +58,8 @@ def evaluate(
     """Judge a benchmark and score the verdicts. The same command resumes an interrupted run.
 
     Prints one line to quote for each protocol. Exit codes: 0 done, 1 some rows failed, none got a verdict or
-    a requested protocol cannot score them, 2 usage, 130 interrupted.
+    one of several requested protocols cannot score them, 2 usage, or no protocol can score them, 130
+    interrupted.
     """
     from tirjudge.cli.stored_runs import print_scored, with_matchings
     from tirjudge.evaluation.stored_outputs.reading import open_replay

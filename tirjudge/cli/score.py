@@ -143,8 +143,8 @@ def score(
 ) -> None:
     """Score stored verdicts, or calibrate them with people's labels.
 
-    Prints one line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the
-    rows or a target risk is not met, 2 usage.
+    Prints one line to quote for each protocol. Exit codes: 0 done, 1 one of several requested protocols
+    cannot score the rows or a target risk is not met, 2 usage, or no protocol can score the rows.
     """
     from tirjudge.cli.calibration import calibrated, show
     from tirjudge.cli.stored_runs import (
@@ -222,8 +222,8 @@ def compare(
     """Compare runs over the same rows: differences with intervals, from the first run to each other one.
 
     With --full also the agreement of the judges and the difference that so many rows could show. Prints one
-    line to quote for each protocol. Exit codes: 0 done, 1 a requested protocol cannot score the rows, 2
-    usage.
+    line to quote for each protocol. Exit codes: 0 done, 1 one of several requested protocols cannot score the
+    rows, 2 usage, or no protocol can score the rows.
     """
     from tirjudge.cli.stored_runs import print_compared, stored_files, with_matchings
 
