@@ -28,7 +28,7 @@ SOURCES, LENGTHS = "sources", "lengths"
 JURY = "jury"
 """Key of a row's extras: for each model of a jury that voted, the candidates that it put in first place."""
 JUDGE = "judge"
-"""Key of a row's extras: the name of the model that judged it."""
+"""Key of a row's extras: the name of the model that judged it; empty for a jury."""
 LEFT_OPEN = "left open"
 """Key of a row's extras: True if its verdict was left open for a low confidence."""
 

@@ -18,12 +18,13 @@ from scipy import stats
 from statsmodels import api
 
 from tests.tirjudge.benchmark_data import benchmark_file
+from tests.tirjudge.cli.test_eval_inputs import result
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
 from tirjudge.evaluation.base import JUDGE, LENGTHS, SOURCES, JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.scoring import score
-from tirjudge.evaluation.who_won import WhoWon
+from tirjudge.evaluation.who_won import WhoWon, who_won
 
 HABITS = ("long",) * 28 + ("short",) * 12 + ("first",) * 8
 """The longer response wins, the shorter one, or the one shown first, which is a tie over both orders."""
@@ -153,6 +154,17 @@ def test_a_baseline_that_is_always_first_tells_nothing_about_the_position() -> N
     assert moved is not None
     assert not moved.one_place
     assert moved.first_shown is not None
+
+
+def test_a_jury_has_no_family_of_its_own(tmp_path: Path) -> None:
+    votes = [
+        {"model": "qwen/qwen3", "verdict": "A", "samples": [0]},
+        {"model": "meta/llama-3", "verdict": "A", "samples": [1]},
+    ]
+    alone = result("a", 0, 1) | {"verdict": "A", "sources": ["llama-1", "other"], "model": "meta/llama-3"}
+    jury = alone | {"model": "qwen/qwen3, meta/llama-3", "jury": votes}
+    found = [who_won(write_rows(tmp_path / "run.jsonl", [row])) for row in (alone, jury)]
+    assert [one is not None and one.own_family is not None for one in found] == [True, False]
 
 
 def arena(count: int, seed: int = 0) -> list[dict[str, Any]]:

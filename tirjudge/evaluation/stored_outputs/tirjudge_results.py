@@ -347,7 +347,9 @@ def _sources(row: Record, candidates: int) -> dict[str, Any]:
         raise ValueError(f"sources is {shown(sources)}, not {candidates} names")
     known = isinstance(responses, list) and len(responses) == candidates
     lengths = {LENGTHS: tuple(map(_length, responses or ()))} if known else {}
-    return {SOURCES: tuple(sources), JUDGE: str(row.get("model") or "")} | lengths
+    # The models of a jury may be of several families.
+    judge = "" if row.get("jury") else str(row.get("model") or "")
+    return {SOURCES: tuple(sources), JUDGE: judge} | lengths
 
 
 def _length(response: Any) -> int:
