@@ -67,8 +67,8 @@ def test_a_model_without_a_chat_template_is_refused_before_the_run(
     model = tmp_path / "base"
     shutil.copytree(roomy_model, model, ignore=shutil.ignore_patterns("chat_template.jinja"))
     words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path))]
-    words += ["--set", f"data.max_prompt_tokens={limit}", "--output", str(tmp_path / "run")]
-    result = train(*words)
+    words += ["--set", f"data.max_prompt_tokens={limit}", "--set", "rl.generator=transformers"]
+    result = train(*words, "--output", str(tmp_path / "run"))
     assert result.exit_code == 2
     assert result.stderr.endswith(f"model.base: {model}: the tokenizer has no chat template\n")
     assert result.stderr.count("\n") == 1

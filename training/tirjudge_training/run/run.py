@@ -137,12 +137,12 @@ def train(
     # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
     processes.first(lambda: require_model(recipe.model.start))
     data = data_of(recipe)
-    if recipe.data.max_prompt_tokens is None:
-        _prompt_tokens(recipe)  # nothing is counted, but every stage needs the chat template
     pipeline = pipeline_of(counted(recipe, data))
     processes.first(lambda: _hand_over(pipeline, folder))
-    processes.first(lambda: _check_lessons(recipe, pipeline, data))
     processes.first(lambda: check(recipe, pipeline, data, folder))
+    if recipe.data.max_prompt_tokens is None:
+        _prompt_tokens(recipe)  # nothing is counted, but every stage needs the chat template
+    processes.first(lambda: _check_lessons(recipe, pipeline, data))
     with disk_full_errors(folder), processes.folder(folder) as run_folder:
         processes.first(lambda: claim(run_folder, recipe))
         say = say if processes.rank == 0 else (lambda line: None)
