@@ -308,5 +308,5 @@ def _store(host: str, port: int = 0) -> Any:
     import torch.distributed as dist
 
     store: Any = dist.TCPStore  # type: ignore[attr-defined]
-    # The store does not wait for the workers, since they are told its port only after it has started.
+    # Waiting for the workers would never end: they learn the port of the store only once it has started.
     return store(host, port, None, not port, timedelta(seconds=FORMING), wait_for_workers=False)

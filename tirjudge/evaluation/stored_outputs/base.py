@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge_environments.orders import letter
+from tirjudge_environments.orders import letter, letters
 
 Record = Mapping[str, Any]
 
@@ -234,8 +234,8 @@ def read_choice(value: Any, candidates: int = 2, names: Mapping[str, str] | None
         if first != second:
             best = first if ">" in relation else second
             return (0, 1) if relation == "=" else ("AB".index(best),)
-    elif re.fullmatch(r"[A-Z]{1,3}", plain) and (place := _place(plain)) < candidates:
-        return (place,)
+    elif plain in (names_of := letters(candidates)):
+        return (names_of.index(plain),)
     elif re.fullmatch(r"[0-9]{1,9}(\.0)?", plain) and int(float(plain)) < candidates:
         return (int(float(plain)),)
     last = letter(candidates - 1)
@@ -243,14 +243,6 @@ def read_choice(value: Any, candidates: int = 2, names: Mapping[str, str] | None
         f"{shown(value)}, which is no letter from A to {last}, no A>B, no tie and no index from 0 to "
         f"{candidates - 1}; say what it means, such as --labels 1=A,2=B,0=tie"
     )
-
-
-def _place(letters: str) -> int:
-    """Return the index that a letter names: 0 for A, 25 for Z, 26 for AA."""
-    number = 0
-    for one in letters:
-        number = 26 * number + ord(one) - ord("A") + 1
-    return number - 1
 
 
 def pair_vote(first: float, second: float) -> tuple[int, ...]:

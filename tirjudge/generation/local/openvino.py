@@ -16,7 +16,7 @@ from tirjudge.console_text import first_line
 from tirjudge.generation.base import NEEDED, GeneratorFailed
 from tirjudge.generation.local.batch_generator import BatchGenerator, Row, RowDecoder
 from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
-from tirjudge.generation.local.openvino_graph import GRAPH, Array, graph_folder, require_llama
+from tirjudge.generation.local.openvino_graph import GRAPH, LIBRARIES, Array, graph_folder, require_llama
 from tirjudge.generation.local.paged_cache import PagedCache
 from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
 from tirjudge.models import ModelUnavailable
@@ -26,8 +26,6 @@ from tirjudge_environments.tokenization import ChatEncoder
 
 PASS_TOKENS = 2048
 """Tokens of all rows in one pass."""
-_LIBRARIES = 300_000_000
-"""Bytes of memory beyond the weights and the cache of keys and values."""
 _PRECISIONS = {"auto": "", "bfloat16": "bf16", "float32": "f32"}
 
 
@@ -81,7 +79,7 @@ class OpenvinoGenerator(BatchGenerator):
             graph = graph_folder(folder, adapter) / GRAPH
             size = graph.with_suffix(".bin").stat().st_size
             size *= 2 if dtype == "bfloat16" else 3  # the file, and the weights packed for the products
-            check_memory(size + cache_bytes + _LIBRARIES, f"the model {path}", "end other programs")
+            check_memory(size + cache_bytes + LIBRARIES, f"the model {path}", "end other programs")
             tokenizer = ChatTokenizer(Path(model_folder(tokenizer_of(folder))))
         except ModelUnavailable as error:
             raise GeneratorFailed(str(error)) from error

@@ -38,8 +38,8 @@ _PLAIN_LORA = {
 _TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _CONVERTING = 6
 """Bytes of memory per parameter while a graph is written: in float32, and in float16 in the graph."""
-_LIBRARIES = 300_000_000
-"""Bytes of memory of OpenVINO, and of the largest matrix in several forms."""
+LIBRARIES = 300_000_000
+"""Bytes of memory of OpenVINO beyond the weights, and beyond the cache of keys and values."""
 _HIDDEN = -3e38
 
 
@@ -66,7 +66,7 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
         files = sorted(base.glob("*.safetensors"))
         parameters = sum(math.prod(entry["shape"]) for file in files for entry in _header(file)[0].values())
         check_memory(
-            parameters * _CONVERTING + _LIBRARIES,
+            parameters * _CONVERTING + LIBRARIES,
             f"converting {Path(folder).name}",
             "end other programs, or give --generator transformers",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class PagedCache:
         self._arrays = arrays
         self._free = list(range(len(arrays[0])))
         self._users: Counter[int] = Counter()
-        """How many rows have a block, for each block that is not free."""
+        """The number of rows that hold a block, by block. A free block has no entry."""
         self._running: dict[Row, list[int]] = {}
         self._parked: deque[tuple[list[int], list[int]]] = deque()
         """Tokens whose keys and values are stored, and their blocks; those of the oldest row come first."""
@@ -43,11 +44,14 @@ class PagedCache:
 
     def admit(self, row: Row) -> bool:
         """Give a row its blocks and set what of it is stored; return False if other rows have too many."""
-        stored = [(other.ids[: other.fed], blocks) for other, blocks in self._running.items()]
-        stored += self._parked
-        ids, blocks = max(stored, key=lambda one: common_start(row.ids, one[0]), default=([], []))
+        starts = [
+            (min(common_start(row.ids, other.ids), other.fed), blocks)
+            for other, blocks in self._running.items()
+        ]
+        starts += [(common_start(row.ids, ids), blocks) for ids, blocks in self._parked]
+        common, blocks = max(starts, key=itemgetter(0), default=(0, []))
         # The last token is always fed, for the logits of the next one.
-        common = min(common_start(row.ids, ids), len(row.ids) - 1)
+        common = min(common, len(row.ids) - 1)
         # Without space for the copy of a block, its tokens are fed again.
         return self._take(row, common, blocks) or self._take(row, common // self.block * self.block, blocks)
 
