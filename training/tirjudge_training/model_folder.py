@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from tirjudge.generation.model_files import Adapter, tokenizer_of
 from tirjudge.models import resolve_model, weights_sha256
 from tirjudge.models.resolve import NOTE_FILE, BaseNote, ModelNote, read_note
 from tirjudge.storage.run_folder import write_atomically
-from tirjudge_environments import Prompt
-from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
 from tirjudge_training.distributed.device import PLAIN, Attention, Dtype, Kernels, current_device
 from tirjudge_training.distributed.fsdp import whole_weights, without_weights
@@ -127,12 +125,6 @@ def load_tokenizer(path: str | Path) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(tokenizer_of(resolve_model(str(path))))
-
-
-def prompt_tokens(tokenizer: Any, *, enable_thinking: bool | None = None) -> Callable[[Prompt], int]:
-    """Return a function that counts the tokens of a prompt; raises ValueError as `ChatEncoder` does."""
-    encoder = ChatEncoder(tokenizer, enable_thinking=enable_thinking)
-    return lambda prompt: len(encoder.prompt(prompt))
 
 
 def save(

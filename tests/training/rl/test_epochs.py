@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tirjudge_environments import ChatEncoder
 from tirjudge_training import model_folder
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run.run import counted, data_of
@@ -80,10 +81,10 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
     """The tiny tokenizer has one token per byte, so a row's length is known."""
     judge = {"name": "rm-r1", "options": {"style": "reasoning"}}
     every = data_of(recipe(rows, judge, {"steps": 1}))
-    count = model_folder.prompt_tokens(model_folder.load_tokenizer(tiny_model))
+    encoder = ChatEncoder(model_folder.load_tokenizer(tiny_model))
     tasks = every.prompts(None, 0)
     sizes = {
-        formatted.task.id: count(every.environments["judge"].prompt(formatted.task, view))
+        formatted.task.id: len(encoder.prompt(every.environments["judge"].prompt(formatted.task, view)))
         for formatted in tasks
         for view in every.environments["judge"].views(formatted.task)
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -18,7 +18,7 @@ from typing import Any
 
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import open_rows
-from tirjudge_environments import JudgeTask, Message, Prompt, derive_seed
+from tirjudge_environments import ChatEncoder, JudgeTask, Message, derive_seed
 from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_training.corpora.build import DATA, WORK
 from tirjudge_training.data.base import (
@@ -72,11 +72,11 @@ class RowData:
         config: DataConfig,
         environments: Mapping[str, EnvironmentConfig],
         *,
-        tokens: Callable[[Prompt], int] | None = None,
+        encoder: ChatEncoder | None = None,
     ) -> None:
         """Read all rows; raises ValueError, with file and line, for a row that cannot be used.
 
-        `tokens` counts the tokens of a judge's prompt, for `max_prompt_tokens`.
+        `encoder` counts the tokens of a judge's prompt, for `max_prompt_tokens`.
         """
         self._config = config
         self._judges, self.environments = open_judges(environments or JUDGES, config.no_tools)
@@ -126,8 +126,8 @@ class RowData:
         self._demonstrated = [row for row in shown if row.task.label is not None]
         self.too_long: Counter[str] = Counter()
         """Rows per judge whose prompt is longer than `max_prompt_tokens` and that are therefore left out."""
-        if tokens is not None and config.max_prompt_tokens is not None:
-            left = list(self._short_enough(left, tokens, config.max_prompt_tokens))
+        if encoder is not None and config.max_prompt_tokens is not None:
+            left = list(self._short_enough(left, encoder, config.max_prompt_tokens))
         # Rows whose weight leaves them out are not set apart either.
         self._reserved, left = self._set_apart([row for row in left if self._copies(row.task)])
         self._train = [row for row in left for _ in range(self._copies(row.task))]
@@ -165,8 +165,8 @@ class RowData:
         return RowStream(row, per_pass=per_pass, limit=rows)
 
     def steps(self, groups: int, epochs: float) -> tuple[int, int]:
-        # In views and not in rows: a batch is full of views, so that no row is left at the end. Where all
-        # tasks have several, no task takes the slots that are fewer.
+        # In views and not in rows: a batch is full of views, so that no row is left at the end. If all tasks
+        # have the same number of views, slots that are too few for one more task stay empty.
         rows = math.ceil(epochs * len(self._train))
         filled = groups - groups % self._alike or groups
         return math.ceil(rows * self._slots / filled), rows
@@ -270,19 +270,19 @@ class RowData:
         return reserved, [row for row in rows if row.task.id not in ids]
 
     def _short_enough(
-        self, rows: Iterable[FormattedTask], tokens: Callable[[Prompt], int], most: int
+        self, rows: Iterable[FormattedTask], encoder: ChatEncoder, most: int
     ) -> Iterator[FormattedTask]:
         """Yield the rows with no prompt of more than `most` tokens, and count the others."""
         for row in rows:
-            if self._longest(row, tokens) <= most:
+            if self._longest(row, encoder) <= most:
                 yield row
             else:
                 self.too_long[row.format] += 1
 
-    def _longest(self, row: FormattedTask, tokens: Callable[[Prompt], int]) -> int:
+    def _longest(self, row: FormattedTask, encoder: ChatEncoder) -> int:
         """Return the tokens of the longest prompt among the views of a task."""
         judge = self.environments[row.format]
-        return max(tokens(judge.prompt(row.task, view)) for view in judge.views(row.task))
+        return max(len(encoder.prompt(judge.prompt(row.task, view))) for view in judge.views(row.task))
 
     def _copies(self, task: JudgeTask) -> int:
         """Return how often a row comes in a pass: the weight of its domain, rounded by a hash of the row."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from tirjudge.models.resolve import read_note
 from tirjudge.statistics import paired_difference
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder, disk_full_errors
-from tirjudge_environments import ChatEncoder, Prompt
+from tirjudge_environments import ChatEncoder
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.types import THINK
 from tirjudge_training import model_folder
@@ -70,19 +70,19 @@ def data_of(recipe: Recipe) -> Data:
     """Open the data of a recipe; raises BadRecipe for unusable judges or rows, OSError for missing files."""
     try:
         require_rows(recipe.data)
-        tokens = None if recipe.data.max_prompt_tokens is None else _prompt_tokens(recipe)
-        return RowData(recipe.data, recipe.environments, tokens=tokens)
+        encoder = None if recipe.data.max_prompt_tokens is None else _encoder(recipe)
+        return RowData(recipe.data, recipe.environments, encoder=encoder)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
 
 
-def _prompt_tokens(recipe: Recipe) -> Callable[[Prompt], int]:
-    """Return a function that counts the tokens of a prompt; raises BadRecipe if the model can take none."""
+def _encoder(recipe: Recipe) -> ChatEncoder:
+    """Return the encoder of the base model's prompts; raises BadRecipe if its chat template is unusable."""
     base = recipe.model.base
     with model_errors(base):
         tokenizer = model_folder.load_tokenizer(base)
     try:
-        return model_folder.prompt_tokens(tokenizer, enable_thinking=_enable_thinking(recipe))
+        return ChatEncoder(tokenizer, enable_thinking=_enable_thinking(recipe))
     except ValueError as error:
         raise BadRecipe(f"model.base: {base}: {error}") from None
 
@@ -140,9 +140,7 @@ def train(
     pipeline = pipeline_of(counted(recipe, data))
     processes.first(lambda: _hand_over(pipeline, folder))
     processes.first(lambda: check(recipe, pipeline, data, folder))
-    if recipe.data.max_prompt_tokens is None:
-        _prompt_tokens(recipe)  # nothing is counted, but every stage needs the chat template
-    processes.first(lambda: _check_lessons(recipe, pipeline, data))
+    processes.first(lambda: _check_template(recipe, pipeline, data))
     with disk_full_errors(folder), processes.folder(folder) as run_folder:
         processes.first(lambda: claim(run_folder, recipe))
         say = say if processes.rank == 0 else (lambda line: None)
@@ -224,22 +222,23 @@ def _hand_over(pipeline: Pipeline, folder: Path) -> None:
         left.require_trl()
 
 
-def _check_lessons(recipe: Recipe, pipeline: Pipeline, data: Data) -> None:
-    """Refuse a teacher if the student's chat template opens a thinking, which no teacher's dialogue closes.
+def _check_template(recipe: Recipe, pipeline: Pipeline, data: Data) -> None:
+    """Refuse a model without a usable chat template, which every stage needs.
 
-    Hidden reasoning is not learned, so that the student would learn turns that its judge cannot read.
+    Refuse a teacher, too, if the student's template opens a thinking, which no teacher's dialogue closes:
+    hidden reasoning is not learned, so that the student would learn turns that its judge cannot read.
     """
+    encoder = _encoder(recipe)
     if not any(stage.asks_teacher for stage in pipeline.stages):
         return
-    base = recipe.model.base
-    encoder = ChatEncoder(model_folder.load_tokenizer(base), enable_thinking=_enable_thinking(recipe))
     for one in {task.format: task for task in data.prompts(None, recipe.seed)}.values():
         judge = data.environments[one.format]
         prompt = judge.prompt(one.task, judge.views(one.task)[0])
         if encoder.opening(prompt).startswith(THINK) and not prompt.prefill.startswith(THINK):
             raise BadRecipe(
-                f"method: the chat template of {base} opens {THINK}, and the dialogues of a teacher have no "
-                "reasoning to close: set model.enable_thinking=false, or distil into another model"
+                f"method: the chat template of {recipe.model.base} opens {THINK}, and the dialogues of a "
+                "teacher have no reasoning to close: set model.enable_thinking=false, or distil into another "
+                "model"
             )
 
 
