@@ -233,7 +233,7 @@ def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_pa
         assert page.locator("#row-body .record").count() == 2
         page.keyboard.press("Escape")
         verdict = page.locator("#list td.verdict").first
-        assert verdict.inner_text().startswith("A ")
+        expect(verdict).to_have_text(re.compile(r"^A "), use_inner_text=True)
         page.set_viewport_size({"width": 400, "height": 900})
         expect(verdict).to_have_text(re.compile(r"^out\.jsonl\nA "), use_inner_text=True)
 

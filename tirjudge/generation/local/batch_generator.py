@@ -225,6 +225,13 @@ class BatchGenerator:
         try:
             with self._around_batch():
                 while self._decoder.busy:
+                    try:
+                        # Callers of ended rows submit their next turns, which go before waiting rows. The
+                        # first pass of the event loop wakes `generate`, the second its caller.
+                        for _ in range(2):
+                            await asyncio.sleep(0)
+                    except asyncio.CancelledError:
+                        self._cancel_all()
                     steps = loop.run_in_executor(self._thread, self._advance)
                     try:
                         # The thread cannot be interrupted: its next step sees that rows are cancelled.
