@@ -99,6 +99,16 @@ def test_right_dialogues_are_learned_in_the_students_format_with_any_protocol(
         assert "Secret" not in whole
 
 
+def test_a_teacher_at_an_address_with_a_query_is_asked_with_it(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    """Azure's deployments need `api-version`."""
+    address = f"{server.url}/openai/deployments/teacher?api-version=2024-10-21"
+    teacher = TeacherConfig(model="teacher", base_url=address)
+    distill(tmp_path, teacher, word_count_tasks(1))
+    assert {asked.query for asked in server.asked} == {"api-version=2024-10-21"}
+
+
 def test_views_linked_by_a_reward_are_kept_together_or_not_at_all(
     server: EndpointServer, tmp_path: Path
 ) -> None:

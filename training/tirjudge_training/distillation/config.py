@@ -27,6 +27,7 @@ class EndpointConfig(BaseModel):
     model: str = ""
     """The model's name at the endpoint."""
     base_url: str = ""
+    """Address of the endpoint, with its query, if any. The run folder stores it."""
     tier: Tier = "tools"
     """Native tool calls, or fenced programs through plain chat (see `OpenAIGenerator`)."""
 
@@ -34,7 +35,7 @@ class EndpointConfig(BaseModel):
     @classmethod
     def _holds_no_secret(cls, value: str) -> str:
         if value:
-            api_root(value)
+            api_root(value, query=True)
         return value
 
 
