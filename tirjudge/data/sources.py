@@ -115,8 +115,7 @@ def mirrored(path: str) -> str:
 def _only(splits: list[str], path: str) -> str:
     if len(splits) != 1:
         raise ValueError(
-            f"{path} has the splits {', '.join(splits)}: choose one with --split; "
-            "`tirjudge train` takes the file of a split"
+            f"{path} has the splits {', '.join(splits)}: choose one with --split, or name its file"
         )
     return splits[0]
 

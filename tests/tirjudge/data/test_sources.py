@@ -59,7 +59,9 @@ def test_a_folder_is_a_dataset_with_a_chosen_split(tmp_path: Path) -> None:
     read = [row for row in rows if isinstance(row, Row)]
     assert [row.fields["id"] for row in read] == [0, 1, 2]
     assert (read[0].where, rows.count()) == (f"{folder}[claude], item 1", 3)
-    with pytest.raises(ValueError, match="has the splits claude, gpt: choose one with --split"):
+    with pytest.raises(
+        ValueError, match="has the splits claude, gpt: choose one with --split, or name its file"
+    ):
         open_rows(folder)
     with pytest.raises(ValueError, match="none"):
         open_rows(folder, split="none")

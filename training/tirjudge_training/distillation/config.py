@@ -27,13 +27,14 @@ class EndpointConfig(BaseModel):
     model: str = ""
     """The model's name at the endpoint."""
     base_url: str = ""
-    """Address of the endpoint, with its query, if any. The run folder stores it."""
+    """Address of the endpoint, such as Azure's with `?api-version=...`. It must contain no secret, since the
+    run folder stores it."""
     tier: Tier = "tools"
     """Native tool calls, or fenced programs through plain chat (see `OpenAIGenerator`)."""
 
     @field_validator("base_url")
     @classmethod
-    def _holds_no_secret(cls, value: str) -> str:
+    def _is_an_address(cls, value: str) -> str:
         if value:
             api_root(value, query=True)
         return value
