@@ -189,13 +189,15 @@ def test_concurrent_first_calls_of_threads_start_one_loop(monkeypatch: pytest.Mo
 
 
 async def test_a_judge_that_cannot_open_leaves_no_thread() -> None:
+    # Judges of other tests in this process may be open.
+    before = set(threading.enumerate())
     for _ in range(2):
         with pytest.raises(ValueError, match="give --model"), Judge(base_url="http://127.0.0.1:1"):
             pass
         with pytest.raises(ValueError, match="give --model"):
             async with Judge(base_url="http://127.0.0.1:1"):
                 pass
-    assert "tirjudge-judge" not in {thread.name for thread in threading.enumerate()}
+    assert "tirjudge-judge" not in {thread.name for thread in set(threading.enumerate()) - before}
 
 
 def test_a_failure_of_the_model_or_the_sandbox_raises() -> None:
