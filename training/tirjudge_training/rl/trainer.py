@@ -346,8 +346,11 @@ class JudgeBatches(GRPOTrainer):
         Compares all rows if TRL has computed their logprobs anyway, else the rows of one group, since each
         comparison costs a forward pass.
         """
-        # Fillers last: they have nothing to compare.
-        rows = sorted(range(len(self.rows)), key=lambda number: not any(self.rows[number].mask))
+        # Fillers last: they have nothing to compare. The rows of a group come together: they share a prompt.
+        rows = sorted(
+            range(len(self.rows)),
+            key=lambda number: (not any(self.rows[number].mask), self.rows[number].prompt_ids),
+        )
         # TRL computes them if a batch is used for several optimizer steps.
         if "old_per_token_logps" not in output:
             rows = rows[: self.config.samples]
