@@ -201,5 +201,17 @@ def test_an_optimizer_step_has_the_same_rows_for_any_number_of_processes(steps: 
     assert set().union(*alone) == set(range(24))
 
 
+def test_only_the_first_process_writes_a_run_folder(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"index": 0}\n')
+    with Processes(rank=1, world=2).folder(tmp_path) as run:
+        run.append(file.name, {"index": 1})
+        run.write(file.name, "")
+        with run.rewrite(file.name) as rewritten:
+            rewritten.write(b"")
+        assert list(run.read(file.name)) == [{"index": 0}]
+    assert list(tmp_path.iterdir()) == [file]
+
+
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -6,12 +6,12 @@ import atexit
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from tirjudge.storage.json_lines import JsonLines, JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder
@@ -149,6 +149,11 @@ class ReadOnlyRunFolder(RunFolder):
 
     def write(self, name: str, content: str | bytes) -> None:
         pass
+
+    @contextmanager
+    def rewrite(self, name: str) -> Iterator[BinaryIO]:
+        with Path(os.devnull).open("wb") as file:
+            yield file
 
     def close(self) -> None:
         pass

@@ -57,18 +57,25 @@ class MetricsLog:
         """Go on at this step: drop the rows of an interrupted run from it on; those steps are repeated."""
         self._next = step
         # The rollout log needs no such step: its shards are overwritten by name.
-        for name in (METRICS, EPISODES, STREAM):
-            rows = list(self._run.read(name))
-            kept = [row for row in rows if row["step"] < step]
-            if len(kept) < len(rows):
-                self._run.write(name, b"".join(map(encode_line, kept)).decode())
-            if name == METRICS:
-                self._health.earlier(kept)
-                lost = len(rows) - len(kept)
-                repeated = f"; repeating {lost} that had no checkpoint yet" if lost else ""
-                if kept or lost:
-                    self._say(f"rl resumes at step {step + 1} of {self._steps}{repeated}")
-                    record_resumption(self._run, step, repeated)
+        lost = {name: self._drop(name, step) for name in (METRICS, EPISODES, STREAM)}[METRICS]
+        # Another process may be the one that drops rows, and not have done it yet.
+        kept = [row for row in self._run.read(METRICS) if row["step"] < step]
+        self._health.earlier(kept)
+        repeated = f"; repeating {lost} that had no checkpoint yet" if lost else ""
+        if kept or lost:
+            self._say(f"rl resumes at step {step + 1} of {self._steps}{repeated}")
+            record_resumption(self._run, step, repeated)
+
+    def _drop(self, name: str, step: int) -> int:
+        """Drop the rows of a file from a step on, and return their number.
+
+        One row at a time is in memory: the episodes of a long run do not fit.
+        """
+        lost = sum(row["step"] >= step for row in self._run.read(name))
+        if lost:
+            with self._run.rewrite(name) as file:
+                file.writelines(encode_line(row) for row in self._run.read(name) if row["step"] < step)
+        return lost
 
     def sampled(self, done: int, tasks: int) -> None:
         """Report the tasks of the batch in progress that are sampled, from time to time."""
