@@ -1,6 +1,7 @@
 """Rows for RL from labels alone: pairs and lists of a group of families, without their demonstrated programs.
 
     python -m research.smol.rl_rows --families ten --output rows.jsonl
+    python -m research.smol.rl_rows --families all --output all.jsonl
     python -m research.smol.rl_rows --families ten --shuffle 0 --output shuffled.jsonl
     python -m research.smol.rl_rows --families eight --demonstrations 3 --output few.jsonl
     python -m research.smol.rl_rows --families ten --near-misses 1000 --sources DIR --output near.jsonl
@@ -31,6 +32,8 @@ from tirjudge_training.data.base import data_path
 
 TRAIN = Path("package:smol/train.jsonl.xz")
 WARMUP = Path("package:smol/warmup.jsonl.xz")
+GROUPS = {**FAMILIES, "all": tuple(REGISTERED)}
+"""The values of `--families`."""
 
 Row = dict[str, Any]
 
@@ -48,7 +51,7 @@ def _compared(file: Path, families: Sequence[str]) -> list[Row]:
 
 def label_rows(families: str) -> list[Row]:
     """Return the rows of `smol`'s training file with these families only, without demonstrations."""
-    rows = _compared(TRAIN, FAMILIES[families])
+    rows = _compared(TRAIN, GROUPS[families])
     for row in rows:
         row.pop("demonstration", None)
     return rows
@@ -56,7 +59,7 @@ def label_rows(families: str) -> list[Row]:
 
 def near_misses(families: str, count: int, sources: Path, seed: int = 0) -> list[Row]:
     """Return generated rows whose worse responses are edits of the best one, without demonstrations."""
-    without = sorted(set(REGISTERED) - set(FAMILIES[families]))
+    without = sorted(set(REGISTERED) - set(GROUPS[families]))
     generator = Generator(sources, sources.parent / "benchmarks", seed=seed, without=without, say=log)
     rows = [draft.row(f"near-{number:05d}") for number, draft in enumerate(generator.near_misses(count))]
     for row in rows:
@@ -68,7 +71,7 @@ def demonstrated_rows(families: str, each: int) -> list[Row]:
     """Return `each` rows of every family from the file of demonstrations, drawn by a seed."""
     return [
         row
-        for family in FAMILIES[families]
+        for family in GROUPS[families]
         for row in sorted(_compared(WARMUP, [family]), key=lambda row: rank("demonstration", row["id"]))[
             :each
         ]
@@ -80,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--families", choices=FAMILIES, required=True)
+    parser.add_argument("--families", choices=GROUPS, required=True)
     parser.add_argument("--shuffle", type=int, metavar="SEED", help="draw every label at random")
     parser.add_argument(
         "--demonstrations", type=int, metavar="N", help="write N demonstrated rows of each family"
