@@ -57,8 +57,10 @@ class MetricsLog:
         """Go on at this step: drop the rows of an interrupted run from it on; those steps are repeated."""
         self._next = step
         # The rollout log needs no such step: its shards are overwritten by name.
-        lost = {name: self._drop(name, step) for name in (METRICS, EPISODES, STREAM)}[METRICS]
-        # Another process may be the one that drops rows, and not have done it yet.
+        for name in (EPISODES, STREAM):
+            self._drop(name, step)
+        lost = self._drop(METRICS, step)
+        # Only the first process changes the file, so that another process may still read its dropped rows.
         kept = [row for row in self._run.read(METRICS) if row["step"] < step]
         self._health.earlier(kept)
         repeated = f"; repeating {lost} that had no checkpoint yet" if lost else ""
