@@ -1,9 +1,10 @@
-"""Training curves of a run folder as SVG pictures, and what each of its stages cost.
+"""Training curves of run folders as SVG pictures, and what each of their stages cost.
 
-    python -m research.smol.curves runs/smol-0 --output FOLDER
+    python -m research.smol.curves runs/smol-0 [runs/smol-1 ...] --output FOLDER
 
-Writes `STAGE.svg` for each stage with metrics, and `costs.md` with hours, tokens per second and peak memory.
-A stage whose metrics have no seconds is timed by its files: from its configuration to its end.
+Writes `STAGE.svg` for each stage with metrics, with a line per run, and `costs.md` with hours, tokens per
+second and peak memory. A stage whose metrics have no seconds is timed by its files: from its configuration to
+its end.
 """
 
 from __future__ import annotations
@@ -44,15 +45,22 @@ TITLES: Mapping[str, str] = {
 }
 """Metrics that are drawn, with the title of the panel."""
 _WIDTH, _HEIGHT, _MARGIN, _COLUMNS = 300, 170, 44, 3
+_COLOURS = ("#1f5a99", "#c0504d", "#4f8f3a", "#8064a2", "#d08a1d")
+"""Colours of the runs; a sixth run begins again with the first."""
+Points = list[tuple[float, float]]
+"""The pairs (step, value) of one metric of one run."""
 
 
-def panels(rows: Sequence[Fields]) -> dict[str, list[tuple[float, float]]]:
-    """Return the points (step, value) of each drawn metric that at least two rows have."""
+def panels(runs: Sequence[Sequence[Fields]]) -> dict[str, list[Points]]:
+    """Return, for each drawn metric that at least two rows of every run have, the points of each run."""
     found = {}
     for name in TITLES:
-        values = [(float(row["step"]), float(row[name])) for row in rows if _is_number(row.get(name))]
-        if len(values) > 1:
-            found[name] = values
+        curves = [
+            [(float(row["step"]), float(row[name])) for row in rows if _is_number(row.get(name))]
+            for rows in runs
+        ]
+        if all(len(points) > 1 for points in curves):
+            found[name] = curves
     return found
 
 
@@ -60,56 +68,72 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def picture(title: str, rows: Sequence[Fields]) -> str:
-    """Return an SVG with one panel per metric: the values, and their running mean as a thick line."""
-    drawn = panels(rows)
+def picture(title: str, runs: Mapping[str, Sequence[Fields]]) -> str:
+    """Return an SVG with one panel per metric: each run's values, and their running mean as a thick line."""
+    drawn = panels(list(runs.values()))
     lines = -(-len(drawn) // _COLUMNS)
     width, height = _COLUMNS * _WIDTH, lines * _HEIGHT + 30
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="11">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="12" y="20" font-size="14">{escape(title)}</text>',
+        f'<text x="12" y="20" font-size="14">{escape(title)}{_legend(list(runs))}</text>',
     ]
-    for number, (name, points) in enumerate(drawn.items()):
+    for number, (name, curves) in enumerate(drawn.items()):
         left, top = number % _COLUMNS * _WIDTH, number // _COLUMNS * _HEIGHT + 30
-        parts.append(f'<g transform="translate({left},{top})">{_panel(TITLES[name], points)}</g>')
+        parts.append(f'<g transform="translate({left},{top})">{_panel(TITLES[name], curves)}</g>')
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _panel(title: str, points: Sequence[tuple[float, float]]) -> str:
-    steps, values = [step for step, _ in points], [value for _, value in points]
-    low, high = min(values), max(values)
+def _legend(names: Sequence[str]) -> str:
+    """Return the names of the runs in the colours of their lines, for the title."""
+    return "".join(
+        f'<tspan dx="12" fill="{_colour(number)}">{escape(name)}</tspan>' for number, name in enumerate(names)
+    )
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
+
+
+def _panel(title: str, curves: Sequence[Points]) -> str:
+    steps = [step for points in curves for step, _ in points]
+    values = [value for points in curves for _, value in points]
+    first, last, low, high = min(steps), max(steps), min(values), max(values)
     if high - low < 1e-12:
         low, high = low - 0.5, high + 0.5
     across, down = _WIDTH - _MARGIN - 12, _HEIGHT - 50
 
     def place(step: float, value: float) -> str:
-        x = _MARGIN + across * (step - steps[0]) / max(steps[-1] - steps[0], 1e-12)
+        x = _MARGIN + across * (step - first) / max(last - first, 1e-12)
         return f"{x:.1f},{20 + down * (high - value) / (high - low):.1f}"
 
-    def line(shown: Sequence[float], style: str) -> str:
-        path = " ".join(place(step, value) for step, value in zip(steps, shown, strict=True))
+    def line(points: Points, style: str) -> str:
+        path = " ".join(place(step, value) for step, value in points)
         return f'<polyline points="{path}" fill="none" {style}/>'
 
-    return "".join(
-        [
-            f'<text x="{_MARGIN}" y="12">{escape(title)}</text>',
-            f'<rect x="{_MARGIN}" y="20" width="{across}" height="{down}" fill="none" stroke="#ccc"/>',
-            f'<text x="{_MARGIN - 4}" y="28" text-anchor="end">{high:.3g}</text>',
-            f'<text x="{_MARGIN - 4}" y="{20 + down}" text-anchor="end">{low:.3g}</text>',
-            f'<text x="{_MARGIN}" y="{36 + down}">step {steps[0]:.0f}</text>',
-            f'<text x="{_MARGIN + across}" y="{36 + down}" text-anchor="end">{steps[-1]:.0f}</text>',
-            line(values, 'stroke="#9cc3e6" stroke-width="1"'),
-            line(_running_mean(values), 'stroke="#1f5a99" stroke-width="2"'),
-        ]
-    )
+    parts = [
+        f'<text x="{_MARGIN}" y="12">{escape(title)}</text>',
+        f'<rect x="{_MARGIN}" y="20" width="{across}" height="{down}" fill="none" stroke="#ccc"/>',
+        f'<text x="{_MARGIN - 4}" y="28" text-anchor="end">{high:.3g}</text>',
+        f'<text x="{_MARGIN - 4}" y="{20 + down}" text-anchor="end">{low:.3g}</text>',
+        f'<text x="{_MARGIN}" y="{36 + down}">step {first:.0f}</text>',
+        f'<text x="{_MARGIN + across}" y="{36 + down}" text-anchor="end">{last:.0f}</text>',
+    ]
+    for number, points in enumerate(curves):
+        colour = f'stroke="{_colour(number)}"'
+        parts.append(line(points, f'{colour} stroke-opacity="0.4" stroke-width="1"'))
+        parts.append(line(_running_mean(points), f'{colour} stroke-width="2"'))
+    return "".join(parts)
 
 
-def _running_mean(values: Sequence[float]) -> list[float]:
-    """Return the mean of each value and up to four before and after it."""
-    windows = [values[max(0, i - 4) : i + 5] for i in range(len(values))]
-    return [sum(window) / len(window) for window in windows]
+def _running_mean(points: Points) -> Points:
+    """Return each step with the mean of its value and up to four values before and after it."""
+    means = []
+    for i, (step, _) in enumerate(points):
+        window = [value for _, value in points[max(0, i - 4) : i + 5]]
+        means.append((step, sum(window) / len(window)))
+    return means
 
 
 def cost(stage: Path) -> Fields:
@@ -124,7 +148,7 @@ def cost(stage: Path) -> Fields:
     )
     memory = [row["gib/process"] for row in rows if _is_number(row.get("gib/process"))]
     return {
-        "stage": stage.name,
+        "stage": str(stage),
         "finished": bool(done),
         "steps": done.get("steps") or _steps(rows),
         "hours": seconds / 3600 if seconds else None,
@@ -177,21 +201,23 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def main() -> None:
-    """Write the pictures and the table of costs of a run."""
+    """Write the pictures of runs, and the table of their costs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", type=Path, help="a run folder of `tirjudge train`")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="a run folder of `tirjudge train`")
     parser.add_argument("--output", type=Path, required=True, help="the folder for pictures and costs")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    stages = sorted(
-        (file.parent for file in options.run.glob(f"*/{METRICS}")), key=lambda stage: stage.stat().st_ctime
-    )
-    for stage in stages:
-        text = picture(f"{options.run.name}: {stage.name}", read_lines(stage / METRICS))
-        (options.output / f"{stage.name}.svg").write_text(text, encoding="utf-8")
-    costs = table([cost(stage) for stage in stages])
+    stages: dict[str, dict[str, Path]] = {}
+    for run in options.runs:
+        # In the order of their work, for the table.
+        for file in sorted(run.glob(f"*/{METRICS}"), key=lambda file: file.parent.stat().st_ctime):
+            stages.setdefault(file.parent.name, {})[str(run)] = file.parent
+    for name, folders in stages.items():
+        rows = {run: read_lines(folder / METRICS) for run, folder in folders.items()}
+        (options.output / f"{name}.svg").write_text(picture(name, rows), encoding="utf-8")
+    costs = table([cost(folder) for folders in stages.values() for folder in folders.values()])
     (options.output / "costs.md").write_text(costs + "\n", encoding="utf-8")
     print(costs)
 

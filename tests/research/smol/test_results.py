@@ -7,6 +7,7 @@ import json
 import math
 import re
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from examples.miniature import TRAINED
-from research.smol import differences, judging, mistakes, results
+from research.smol import curves, differences, judging, mistakes, results
 from research.smol.sources import read_lines
 from research.smol.summary import accuracy, summary
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -238,3 +239,23 @@ async def test_mistakes_are_shown_with_program_output_and_cause(tmp_path: Path):
     assert "PROMPT: Say " in text
     assert "[program] print(*[int(',' not in r) for r in responses])" in text
     assert re.search(r"label ([AB]), verdict (?!\1)[AB]", text)
+
+
+def test_curves_of_two_runs_share_the_axes_of_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runs = {tmp_path / "seed <0>": [0.25, 0.5], tmp_path / "seed <1>": [0.5, 0.75]}
+    for run, rewards in runs.items():
+        (run / "rl").mkdir(parents=True)
+        rows = [{"step": step, "reward": reward} for step, reward in enumerate(rewards, 1)]
+        (run / "rl/metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr("sys.argv", ["curves", *map(str, runs), "--output", str(tmp_path / "pictures")])
+    curves.main()
+    drawn = ElementTree.parse(tmp_path / "pictures/rl.svg").getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    assert [name.text for name in drawn.iter(f"{svg}tspan")] == list(map(str, runs))
+    heights = [
+        [float(point.split(",")[1]) for point in line.attrib["points"].split()]
+        for line in drawn.iter(f"{svg}polyline")
+    ]
+    values, _, others, _ = heights
+    # Upwards is less in SVG: the second run begins where the first one ends, and ends higher.
+    assert values[0] > values[1] == others[0] > others[1]
