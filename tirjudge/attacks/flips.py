@@ -9,7 +9,7 @@ from typing import Any
 
 from tirjudge.attacks.families import Family
 from tirjudge.attacks.rows import CLEAN, Marks
-from tirjudge.records.judged_row import read_result_rows
+from tirjudge.records.recorded_row import read_result_rows
 from tirjudge.statistics import Proportion, paired_difference
 from tirjudge_environments.orders import letter
 

@@ -44,7 +44,7 @@ from tirjudge.judging.options import ABSTENTION
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonLines, read_lines
-from tirjudge.storage.resume import refuse_foreign_file
+from tirjudge.storage.run_settings import refuse_foreign_file
 from tirjudge_environments.tasks import Columns, read_task
 
 

@@ -44,7 +44,7 @@ from tirjudge.judging.reproduction import (
     reproductions,
     verdicts,
 )
-from tirjudge.records.judged_row import RecordedRow, is_truncated, read_result_rows
+from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.rows import Texts
 from tirjudge.storage.json_lines import read_lines

@@ -27,7 +27,7 @@ from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, RowJudge, Tally
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.records.judged_row import RecordedRow
+from tirjudge.records.recorded_row import RecordedRow
 from tirjudge.records.text import row_line
 from tirjudge_environments import StopReason, Usage
 

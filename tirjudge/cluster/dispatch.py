@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from tirjudge.cluster.connection import Node, connect, nodes
-from tirjudge.cluster.worker import Answer, Assignment, Ready, Refusal, Worker
+from tirjudge.cluster.worker import Answer, Assignment, ClusterWorker, Ready, Refusal
 from tirjudge.console_text import first_line
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
@@ -277,7 +277,7 @@ class ClusterRows:
         if seat.endpoint:
             options = options.model_copy(update={"base_url": seat.endpoint})
         actor = (
-            self._ray.remote(Worker)
+            self._ray.remote(ClusterWorker)
             .options(
                 num_cpus=0,
                 num_gpus=self._gpus(seat.node),

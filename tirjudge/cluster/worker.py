@@ -81,7 +81,7 @@ class _Calls(Spending):
         self.unsent.append((usage, seconds))
 
 
-class Worker:
+class ClusterWorker:
     """Judges rows on a node. Ray calls the methods; coroutines run at the same time."""
 
     def __init__(self, assignment: Assignment) -> None:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, judged_programs, judged_views
-from tirjudge.records.judged_row import RecordedMessage, RecordedRow, RecordedView, failed
+from tirjudge.records.recorded_row import RecordedMessage, RecordedRow, RecordedView, failed
 from tirjudge.records.verdicts import JudgedConfidence, JudgedCriterion, JurorVerdict, verdict_credit
 from tirjudge_environments import Episode, Refused, Score, StopReason, Trajectory, Usage
 from tirjudge_environments.messages import message_data, response_data, tool_data

@@ -21,7 +21,7 @@ from typing import Any
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.judgment import Judgment
-from tirjudge.records.judged_row import (
+from tirjudge.records.recorded_row import (
     RecordedPassage,
     RecordedRow,
     RecordedView,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.records.judged_row import Dialogue, passages
+from tirjudge.records.recorded_row import Dialogue, passages
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
 from tirjudge_environments import Call, Refused, Trajectory
 from tirjudge_environments.orders import letter, letters

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.records.answers import letters_of
-from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView, model_of, read_result_rows
+from tirjudge.records.recorded_row import (
+    RecordedPassage,
+    RecordedRow,
+    RecordedView,
+    model_of,
+    read_result_rows,
+)
 from tirjudge.records.text import prompt_parts, view_name
 from tirjudge.records.verdicts import JurorVerdict, encodable
 from tirjudge.storage.json_lines import JsonObject

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.console_text import printable, printable_text
-from tirjudge.records.judged_row import Dialogue, RecordedPassage, RecordedRow, RecordedView, model_of
+from tirjudge.records.recorded_row import Dialogue, RecordedPassage, RecordedRow, RecordedView, model_of
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict
 from tirjudge_environments import Response
 from tirjudge_environments.messages import is_transcript, response_text, transcript_parts

@@ -14,7 +14,7 @@ from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
-from tirjudge.records.judged_row import RecordedRow
+from tirjudge.records.recorded_row import RecordedRow
 from tirjudge.statistics import Credits
 from tirjudge_environments import Usage
 from tirjudge_environments.messages import whole_text

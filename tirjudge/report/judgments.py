@@ -25,7 +25,7 @@ from tirjudge.evaluation.scoring import Comparison, Score, compare, with_holm
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
-from tirjudge.records.judged_row import is_truncated, read_result_rows
+from tirjudge.records.recorded_row import is_truncated, read_result_rows
 from tirjudge.report.breakdowns import (
     RowFacts,
     breakdowns,

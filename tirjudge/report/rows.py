@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tirjudge.console_text import printable
-from tirjudge.records.judged_row import RecordedPassage, RecordedRow, RecordedView
+from tirjudge.records.recorded_row import RecordedPassage, RecordedRow, RecordedView
 from tirjudge.records.text import (
     criterion_heading,
     criterion_text,

@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from tirjudge.storage.json_lines import JsonLines, JsonObject, encode_line, read_lines
-from tirjudge.storage.resume import refuse_foreign_file, refuse_other_settings
 from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.run_settings import refuse_foreign_file, refuse_other_settings
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
 

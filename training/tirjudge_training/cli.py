@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, option, stop
 from tirjudge.storage.json_lines import Locked
-from tirjudge.storage.resume import OtherSettings
+from tirjudge.storage.run_settings import OtherSettings
 from tirjudge_sandbox import PackageMissing, SandboxUnavailable
 from tirjudge_training.data.rows import MissingRows
 from tirjudge_training.distributed.processes import FirstFailed, Processes

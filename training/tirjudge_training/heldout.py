@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.console_text import Interval
 from tirjudge.judging.meta_judge import RewardQuestions
-from tirjudge.records.judged_row import failed
+from tirjudge.records.recorded_row import failed
 from tirjudge.statistics import Proportion
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment, Episode, Reward, Score

@@ -20,8 +20,8 @@ from typing import Any, TypeVar, get_args
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from tirjudge.storage.resume import refuse_other_settings
 from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_settings import refuse_other_settings
 from tirjudge_environments.registry import first_fault
 
 Config = TypeVar("Config", bound=BaseModel)

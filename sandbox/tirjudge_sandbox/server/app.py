@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, PackageMissing, Program, Sandbox
 from tirjudge_sandbox.http.fields import Base64, message_to_json
-from tirjudge_sandbox.http.fusion import (
+from tirjudge_sandbox.http.fusion_messages import (
     PYTHON,
     RunCodeRequest,
     RunCodeResponse,
     RunJupyterRequest,
     RunJupyterResponse,
 )
-from tirjudge_sandbox.http.native import NAME, Info, RunRequest, execution_to_json
+from tirjudge_sandbox.http.native_messages import NAME, Info, RunRequest, execution_to_json
 from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard, Receive, Scope, Send
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 from tirjudge_sandbox.server.metrics import Metrics, RequestMetrics

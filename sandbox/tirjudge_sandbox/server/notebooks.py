@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from tirjudge_sandbox.base import MIB, Program, SandboxUnavailable
-from tirjudge_sandbox.http.fusion import (
+from tirjudge_sandbox.http.fusion_messages import (
     CellResult,
     CommandResult,
     CommandStatus,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from tirjudge_sandbox.base import MIB, InvalidProgram, Limits, Program, validate
-from tirjudge_sandbox.http.native import requested_limits
+from tirjudge_sandbox.http.native_messages import requested_limits
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tirjudge_sandbox import Execution, Isolation, Limits, Program, Status
-from tirjudge_sandbox.http.native import NAME, execution_to_json
+from tirjudge_sandbox.http.native_messages import NAME, execution_to_json
 from tirjudge_sandbox.remote import RemoteSandbox
 
 SOUND = Isolation(

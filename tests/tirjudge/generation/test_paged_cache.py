@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tirjudge.generation.local.batch_generator import Row
+from tirjudge.generation.local.batch_generator import BatchRow
 from tirjudge.generation.local.paged_cache import PagedCache
 from tirjudge.generation.local.sampling import StopStrings
 
@@ -14,18 +14,18 @@ BLOCK, BLOCKS = 4, 24
 NONE: Any = None
 
 
-def row(ids: list[int], answer: int) -> Row:
-    return Row(ids=ids, start=len(ids), limit=len(ids) + answer, stops=StopStrings((), NONE))
+def row(ids: list[int], answer: int) -> BatchRow:
+    return BatchRow(ids=ids, start=len(ids), limit=len(ids) + answer, stops=StopStrings((), NONE))
 
 
-def feed(cache: PagedCache, array: Any, row: Row) -> None:
+def feed(cache: PagedCache, array: Any, row: BatchRow) -> None:
     """Store all known tokens of a running row."""
     for place in range(row.fed, len(row.ids)):
         array[cache.blocks[row][place // BLOCK], place % BLOCK] = row.ids[place]
     row.fed = len(row.ids)
 
 
-def stored(cache: PagedCache, array: Any, row: Row) -> list[int]:
+def stored(cache: PagedCache, array: Any, row: BatchRow) -> list[int]:
     places: list[int] = np.concatenate([array[block] for block in cache.blocks[row]])[: row.fed].tolist()
     return places
 
@@ -34,7 +34,7 @@ def stored(cache: PagedCache, array: Any, row: Row) -> list[int]:
 def test_every_row_reads_its_own_tokens_and_no_block_is_lost(seed: int) -> None:
     """Rows with common starts join, write, end, are cancelled and come back in a random order."""
     draw, array = random.Random(seed), np.zeros([BLOCKS, BLOCK], np.int64)
-    cache, running, ended = PagedCache([array], BLOCK), list[Row](), list[list[int]]()
+    cache, running, ended = PagedCache([array], BLOCK), list[BatchRow](), list[list[int]]()
     starts = [[draw.randrange(3) for _ in range(20)] for _ in range(3)]
     shared = 0
     for _ in range(400):

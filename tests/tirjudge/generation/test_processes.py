@@ -92,7 +92,7 @@ def test_several_processes_sample_what_one_process_samples(
 def test_a_worker_is_told_which_dialogues_have_begun(
     two: ProcessesGenerator, loop: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its batch serves them first, see `Row.resumes`."""
+    """Its batch serves them first, see `BatchRow.resumes`."""
     told = []
     for worker in two._workers:
         send = worker._connection.send

@@ -65,7 +65,7 @@ def accuracy_figures(units: Units, credits: NDArray[np.float64]) -> dict[str, Me
     return {**accuracy, "mean of sections": SectionMean(list(sections.values())), **sections}
 
 
-class RecordedVerdict:
+class VerdictAccuracy:
     """Accuracy of the one verdict on each row: the accuracy that every command prints of a result file."""
 
     card = ProtocolCard(
@@ -92,7 +92,7 @@ class RecordedVerdict:
         return accuracy_figures(units, worth) | {"tie rate": Mean(tied)}
 
 
-VERDICT = RecordedVerdict()
+VERDICT = VerdictAccuracy()
 ONE_ORDER = OneOrder(
     ProtocolCard(
         name="one-order",

@@ -19,7 +19,7 @@ from tirjudge_environments.tokenization import ChatEncoder
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Row:
+class BatchRow:
     """The state of one request: its tokens, its sampling parameters and its position in the cache."""
 
     ids: list[int]
@@ -65,7 +65,7 @@ class Row:
 class RowDecoder(ABC):
     """Decodes a batch that rows join and leave at any step.
 
-    One thread calls `step`; another may call `submit` and set `Row.cancelled`.
+    One thread calls `step`; another may call `submit` and set `BatchRow.cancelled`.
     """
 
     def __init__(self, ends: Iterable[int], max_rows: int) -> None:
@@ -73,9 +73,9 @@ class RowDecoder(ABC):
         self._ends = frozenset(ends)
         self._max_rows = max_rows
         # The one attribute that two threads use: append and popleft of a deque are atomic.
-        self._submitted: deque[Row] = deque()
-        self._waiting: list[Row] = []
-        self._rows: list[Row] = []
+        self._submitted: deque[BatchRow] = deque()
+        self._waiting: list[BatchRow] = []
+        self._rows: list[BatchRow] = []
         """The rows that run."""
         self.tokens_fed = 0
 
@@ -84,10 +84,10 @@ class RowDecoder(ABC):
         """Number of rows that wait or run."""
         return len(self._submitted) + len(self._waiting) + len(self._rows)
 
-    def submit(self, row: Row) -> None:
+    def submit(self, row: BatchRow) -> None:
         self._submitted.append(row)
 
-    def step(self) -> list[Row]:
+    def step(self) -> list[BatchRow]:
         """Admit waiting rows, feed tokens, and return the rows that ended or were cancelled."""
         ended = self._leave(lambda row: row.cancelled) + self._withdrawn()
         self._admit()
@@ -102,7 +102,7 @@ class RowDecoder(ABC):
         self._waiting.clear()
         self._rows.clear()
 
-    def _withdrawn(self) -> list[Row]:
+    def _withdrawn(self) -> list[BatchRow]:
         """Let submitted rows wait; return the rows that were cancelled while they waited."""
         while self._submitted:
             self._waiting.append(self._submitted.popleft())
@@ -122,7 +122,7 @@ class RowDecoder(ABC):
         """Feed tokens of running rows; a row without further known tokens takes its next one."""
 
     @abstractmethod
-    def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
+    def _leave(self, leaves: Callable[[BatchRow], bool]) -> list[BatchRow]:
         """Take running rows out of the batch and keep what may be resumed of them; return the rows."""
 
 
@@ -137,7 +137,7 @@ class BatchGenerator:
         self._max_context = max_context
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tirjudge-generation")
         self._driver: asyncio.Task[None] | None = None
-        self._futures: dict[Row, asyncio.Future[None]] = {}
+        self._futures: dict[BatchRow, asyncio.Future[None]] = {}
         self._stops: dict[tuple[str, ...], StopStrings] = {}
         self._clock = BusyClock()
 
@@ -182,7 +182,7 @@ class BatchGenerator:
         self._thread.shutdown()
         self._decoder.forget()
 
-    def _row(self, context: Context, sampling: Sampling) -> Row:
+    def _row(self, context: Context, sampling: Sampling) -> BatchRow:
         if context.ids is None:
             raise GeneratorFailed(
                 f"{self.model} takes token ids: pass this generator's encoder to the session"
@@ -197,7 +197,7 @@ class BatchGenerator:
         if stop not in self._stops:
             self._stops[stop] = StopStrings(stop, self.encoder)
         limit = min(start + max(1, sampling.max_tokens), self._max_context)
-        return Row(
+        return BatchRow(
             ids=list(context.ids),
             start=start,
             limit=limit,
@@ -247,17 +247,17 @@ class BatchGenerator:
         for row in self._futures:
             row.cancelled = True
 
-    def _settle(self, row: Row) -> None:
+    def _settle(self, row: BatchRow) -> None:
         future = self._futures.pop(row)
         if row.cancelled:
             future.cancel()
         else:
             future.set_result(None)
 
-    def _advance(self) -> list[Row]:
+    def _advance(self) -> list[BatchRow]:
         """Step until at least one row ends, and return those rows."""
         with self._clock.working(), self._around_steps():
-            ended: list[Row] = []
+            ended: list[BatchRow] = []
             while self._decoder.busy and not ended:
                 ended = self._decoder.step()
         return ended

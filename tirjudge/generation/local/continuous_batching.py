@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tirjudge.generation.local.batch_generator import Row, RowDecoder
+from tirjudge.generation.local.batch_generator import BatchRow, RowDecoder
 from tirjudge.generation.local.kv_cache import PaddedCache, ParkedRow, ParkedRows
 from tirjudge.generation.local.sampling import draw
 
@@ -66,7 +66,7 @@ class Decoder(RowDecoder):
             if row.fed == len(row.ids):
                 row.accept(token, logprob, self._ends)
 
-    def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
+    def _leave(self, leaves: Callable[[BatchRow], bool]) -> list[BatchRow]:
         gone = []
         # From the last slot on, so that a row that moves into a free slot has been looked at already.
         for slot in reversed(range(len(self._rows))):
@@ -86,14 +86,14 @@ class Decoder(RowDecoder):
     def _admit(self) -> None:
         free = self._max_rows - len(self._rows)
         ready, self._waiting = self._waiting[:free], self._waiting[free:]
-        same: dict[tuple[int, ...], list[Row]] = {}
+        same: dict[tuple[int, ...], list[BatchRow]] = {}
         for row in ready:
             # Samples of one group have equal contexts, which are prefilled once.
             same.setdefault(tuple(row.ids), []).append(row)
         if same:
             self._join(list(same.values()))
 
-    def _join(self, groups: list[list[Row]]) -> None:
+    def _join(self, groups: list[list[BatchRow]]) -> None:
         """Prefill the first row of each group of equal contexts, and copy it to the others of the group.
 
         A context that extends a parked row resumes it: only the tokens after it are fed.
@@ -118,7 +118,7 @@ class Decoder(RowDecoder):
                 self._cache.copy(slot, len(self._rows), row.fed)
                 self._rows.append(row)
 
-    def _prefill(self, first: int, rows: list[Row]) -> None:
+    def _prefill(self, first: int, rows: list[BatchRow]) -> None:
         """Feed all but the last known token of each row, in passes of rows of similar length.
 
         rows: from slot `first` on, the longest first.

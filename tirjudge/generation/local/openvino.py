@@ -14,7 +14,7 @@ import numpy as np
 
 from tirjudge.console_text import first_line
 from tirjudge.generation.base import NEEDED, GeneratorFailed
-from tirjudge.generation.local.batch_generator import BatchGenerator, Row, RowDecoder
+from tirjudge.generation.local.batch_generator import BatchGenerator, BatchRow, RowDecoder
 from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
 from tirjudge.generation.local.openvino_graph import GRAPH, LIBRARIES, Array, graph_folder, require_llama
 from tirjudge.generation.local.paged_cache import PagedCache
@@ -181,7 +181,7 @@ class PagedDecoder(RowDecoder):
             if row.fed == len(row.ids):
                 row.accept(*_drawn(ours, row), self._ends)
 
-    def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
+    def _leave(self, leaves: Callable[[BatchRow], bool]) -> list[BatchRow]:
         gone = [row for row in self._rows if leaves(row)]
         for row in gone:
             self._rows.remove(row)
@@ -199,7 +199,7 @@ class PagedDecoder(RowDecoder):
             self._waiting.remove(row)
             self._rows.append(row)
 
-    def _infer(self, rows: Sequence[Row], feeds: Sequence[Sequence[int]]) -> Array:
+    def _infer(self, rows: Sequence[BatchRow], feeds: Sequence[Sequence[int]]) -> Array:
         """Feed tokens of each row; return the log-probabilities of the next ones, `[rows, vocabulary]`."""
         lengths = np.array([len(feed) for feed in feeds])
         fed = np.array([row.fed for row in rows])
@@ -244,7 +244,7 @@ def _core() -> Any:
     return ov.Core()
 
 
-def _drawn(logprobs: Array, row: Row) -> tuple[int, float]:
+def _drawn(logprobs: Array, row: BatchRow) -> tuple[int, float]:
     """Draw a row's next token by inverting the cumulative distribution, as `sampling.draw` does.
 
     logprobs: `[vocabulary]`, at temperature 1. Returns the token and its logprob after temperature and top_p;

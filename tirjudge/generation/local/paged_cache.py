@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tirjudge.generation.local.batch_generator import Row
+from tirjudge.generation.local.batch_generator import BatchRow
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -29,20 +29,20 @@ class PagedCache:
         self._free = list(range(len(arrays[0])))
         self._users: Counter[int] = Counter()
         """The number of rows that hold a block, by block. A free block has no entry."""
-        self._running: dict[Row, list[int]] = {}
+        self._running: dict[BatchRow, list[int]] = {}
         self._parked: deque[tuple[list[int], list[int]]] = deque()
         """Tokens whose keys and values are stored, and their blocks; those of the oldest row come first."""
 
     @property
-    def blocks(self) -> Mapping[Row, Sequence[int]]:
+    def blocks(self) -> Mapping[BatchRow, Sequence[int]]:
         """The blocks of each running row, in order."""
         return self._running
 
-    def follows(self, row: Row) -> bool:
+    def follows(self, row: BatchRow) -> bool:
         """Return True if a running row has yet to store at least a block that this row could share."""
         return any(common_start(row.ids, other.ids) - other.fed >= self.block for other in self._running)
 
-    def admit(self, row: Row) -> bool:
+    def admit(self, row: BatchRow) -> bool:
         """Give a row its blocks and set what of it is stored; return False if other rows have too many."""
         starts = [
             (min(common_start(row.ids, other.ids), other.fed), blocks)
@@ -55,7 +55,7 @@ class PagedCache:
         # Without space for the copy of a block, its tokens are fed again.
         return self._take(row, common, blocks) or self._take(row, common // self.block * self.block, blocks)
 
-    def leave(self, row: Row, *, park: bool) -> None:
+    def leave(self, row: BatchRow, *, park: bool) -> None:
         """Free the blocks of a row, or keep what it has stored for rows with a common start."""
         blocks = self._running.pop(row)
         kept = -(-row.fed // self.block) if park else 0
@@ -69,7 +69,7 @@ class PagedCache:
         self._running.clear()
         self._parked.clear()
 
-    def _take(self, row: Row, common: int, blocks: Sequence[int]) -> bool:
+    def _take(self, row: BatchRow, common: int, blocks: Sequence[int]) -> bool:
         full = common // self.block
         shared, copied = blocks[:full], blocks[full : -(-common // self.block)]
         wanted = -(-row.limit // self.block) - full

@@ -192,7 +192,7 @@ class _Worker:
         future: asyncio.Future[Completion] = self._loop.create_future()
         self._waiting[number] = future
         try:
-            # The ids hold all texts; one segment says that the dialogue has begun, see `Row.resumes`.
+            # The ids hold all texts; one segment says that the dialogue has begun, see `BatchRow.resumes`.
             bare = Context(Prompt(messages=(), stop=context.prompt.stop), context.segments[-1:], context.ids)
             sent = self._loop.run_in_executor(self._sender, self._connection.send, (number, bare, sampling))
             sent.add_done_callback(partial(_pass_error, future))

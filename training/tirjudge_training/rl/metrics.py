@@ -13,7 +13,7 @@ from typing import Any
 
 from tirjudge.console_text import Interval
 from tirjudge.records.episodes import episode_record
-from tirjudge.records.judged_row import failed
+from tirjudge.records.recorded_row import failed
 from tirjudge.storage.json_lines import encode_line
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Evidence, JudgeTask, Reward, Score, Trajectory, Transcript

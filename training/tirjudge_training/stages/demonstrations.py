@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.console_text import printable
-from tirjudge.records.judged_row import failed
+from tirjudge.records.recorded_row import failed
 from tirjudge.rollout import as_finished
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_folder import RunFolder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge.storage.resume import OtherSettings, refuse_other_settings
+from tirjudge.storage.run_settings import OtherSettings, refuse_other_settings
 
 PLACE = Path("runs/0")
 RECORDED = {"seed": 0, "rl": {"beta": 0.1, "steps": 2}, "judges": {"a": {"n": 1}, "b": {"n": 2}}}
