@@ -30,7 +30,8 @@ from tirjudge_sandbox.base import (
     Status,
     validate,
 )
-from tirjudge_sandbox.http import fusion_messages, native_messages
+from tirjudge_sandbox.http import fusion_messages as fusion
+from tirjudge_sandbox.http import native_messages as native
 from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
 
 URLS, TOKEN = "TIRJUDGE_SANDBOX_URL", "TIRJUDGE_SANDBOX_TOKEN"
@@ -201,8 +202,8 @@ class Dialect:
     """Reads an answer. Raises ValueError if it is malformed."""
 
 
-_NATIVE = Dialect(path="/v1/run", request=native_messages.to_request, execution=native_messages.to_execution)
-_FUSION = Dialect(path="/run_code", request=fusion_messages.to_request, execution=fusion_messages.to_execution)
+_NATIVE = Dialect(path="/v1/run", request=native.to_request, execution=native.to_execution)
+_FUSION = Dialect(path="/run_code", request=fusion.to_request, execution=fusion.to_execution)
 
 
 class EndpointFailed(Exception):
@@ -281,7 +282,7 @@ class Endpoint:
         response = await self._answered("GET", "/v1/info", None, _CONNECT_SECONDS, _FRAME_BYTES)
         if response.status_code == 404:
             # SandboxFusion has no such route.
-            dialect, self.capacity, isolation = _FUSION, _FUSION_CAPACITY, fusion_messages.UNKNOWN
+            dialect, self.capacity, isolation = _FUSION, _FUSION_CAPACITY, fusion.UNKNOWN
         else:
             dialect, (self.capacity, isolation) = _NATIVE, self._parse_info(response)
         if isolation.missing and not self._allow_weak:
@@ -369,10 +370,10 @@ class Endpoint:
         if response.status_code != 200:
             raise EndpointRefused(f"{self.name} refuses: {_detail(response)}")
         try:
-            info = native_messages.Info.model_validate_json(response.content)
+            info = native.Info.model_validate_json(response.content)
         except ValueError:
             raise EndpointRefused(f"{self.name} is not a sandbox server") from None
-        if info.server != native_messages.NAME or info.isolation is None:
+        if info.server != native.NAME or info.isolation is None:
             raise EndpointRefused(f"{self.name} does not report how it isolates programs")
         return info.capacity, info.isolation
 
