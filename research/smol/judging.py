@@ -20,8 +20,9 @@ from tests.command import TIRJUDGE
 from tirjudge.data.sources import open_rows
 from tirjudge.generation.base import Generator
 from tirjudge.judging.batch import Batch, EngineRows, Failure, Plan
-from tirjudge.judging.judge_engine import JudgeEngine, Kind
+from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
+from tirjudge.judging.questions import Kind
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tirjudge.attacks.families import Attack, Target
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
-from tirjudge.judging.judge_engine import Kind
+from tirjudge.judging.questions import Kind
 from tirjudge_environments import JudgeTask, Response
 from tirjudge_environments.messages import message_data, response_data, tool_data
 from tirjudge_environments.orders import letter, ordered_views

@@ -37,11 +37,12 @@ from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import FailureCount, Plan, TooManyFailures, kind_of
+from tirjudge.judging.batch import FailureCount, Plan, TooManyFailures
 from tirjudge.judging.criteria import ProposedCriteria, propose_criteria
-from tirjudge.judging.judge_engine import JudgeEngine, local_weights
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.judge_model import local_weights
 from tirjudge.judging.options import ABSTENTION
-from tirjudge.judging.questions import truncated
+from tirjudge.judging.questions import kind_of, truncated
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.run_settings import refuse_foreign_file

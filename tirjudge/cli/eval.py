@@ -21,7 +21,7 @@ from tirjudge_environments.registry import environment_options, open_environment
 
 if TYPE_CHECKING:  # the help loads neither the benchmarks nor what judges and scores
     from tirjudge.evaluation.benchmarks.base import Benchmark
-    from tirjudge.judging.judge_engine import Kind
+    from tirjudge.judging.questions import Kind
 
 _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b"))
 

@@ -44,7 +44,8 @@ from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, EngineRows, Plan, RowJudge, Tally, TooManyFailures
-from tirjudge.judging.judge_engine import JudgeEngine, local_weights, most_tokens
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.options import endpoint_key
 from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard

@@ -21,7 +21,7 @@ from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
 if TYPE_CHECKING:
     from tirjudge.judging.batch import Plan
-    from tirjudge.judging.judge_engine import Kind
+    from tirjudge.judging.questions import Kind
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -15,7 +15,8 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import EngineRows, Unjudged, Work
-from tirjudge.judging.judge_engine import JudgeEngine, local_weights
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.judge_model import local_weights
 from tirjudge.judging.options import JudgeOptions, endpoint_key
 from tirjudge_environments import Usage
 from tirjudge_sandbox import SandboxUnavailable

@@ -14,9 +14,9 @@ from typing import Any, Protocol, overload
 from tirjudge.console_text import Interval, printable
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.generation.spending import CostReached
-from tirjudge.judging.judge_engine import JudgeEngine, Kind, kind_for
+from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.questions import read_question, truncated
+from tirjudge.judging.questions import Kind, kind_of, read_question, truncated
 from tirjudge.records.answers import JudgedProgram
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.statistics import Credits, Proportion
@@ -211,16 +211,6 @@ class Batch:
     def _fail(self, failure: Failure) -> None:
         self.results.append_failure(asdict(failure))
         self.watcher.failed(failure)
-
-
-def kind_of(task: JudgeTask, kind: Kind | None) -> Kind:
-    """Return the requested kind; raises RowError if the row has another number of responses."""
-    count = len(task.candidates)
-    if kind == "pairwise" and count != 2:
-        raise RowError(f"a pair has 2 responses, this row has {count}")
-    if kind == "listwise" and count < 3:
-        raise RowError(f"a list has 3 responses or more, this row has {count}")
-    return kind or kind_for(task)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, replace
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.judging.judge_engine import JudgeEngine, Kind
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.questions import Kind
 from tirjudge.rollout import all_or_none
 from tirjudge_environments import Criterion, JudgeTask
 from tirjudge_environments.messages import response_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from tirjudge_environments import Criterion, JudgeTask
 from tirjudge_environments.messages import whole_text, with_short_contents
@@ -12,6 +12,7 @@ from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.types import derive_seed
 
+Kind = Literal["pointwise", "pairwise", "listwise"]
 Conversation = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
 Criteria = Sequence[str | Mapping[str, Any] | Criterion]
@@ -59,6 +60,27 @@ def read_question(
     if task.id:
         return task
     return replace(task, id=f"{derive_seed(repr(asked), *map(whole_text, task.candidates)):08x}")
+
+
+def kind_for(task: JudgeTask) -> Kind:
+    """Return the kind for a number of responses: one is scored, two are a pair, more are a list."""
+    match len(task.candidates):
+        case 1:
+            return "pointwise"
+        case 2:
+            return "pairwise"
+        case _:
+            return "listwise"
+
+
+def kind_of(task: JudgeTask, kind: Kind | None) -> Kind:
+    """Return the requested kind; raises RowError if the row has another number of responses."""
+    count = len(task.candidates)
+    if kind == "pairwise" and count != 2:
+        raise RowError(f"a pair has 2 responses, this row has {count}")
+    if kind == "listwise" and count < 3:
+        raise RowError(f"a list has 3 responses or more, this row has {count}")
+    return kind or kind_for(task)
 
 
 def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.judging.batch import Failure, FailureCount
-from tirjudge.judging.judge_engine import JudgeEngine, Kind, kind_for
+from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.questions import Conversation, numbered, question
+from tirjudge.judging.questions import Conversation, Kind, kind_for, numbered, question
 from tirjudge.rollout import as_finished
 from tirjudge.selection.grading import CandidateSet, Grade, Grades, RefereeUnavailable, shown
 from tirjudge.selection.strengths import Comparison

@@ -15,8 +15,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
-from tirjudge.judging.judge_engine import Kind
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.questions import Kind
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.records.recorded_row import RecordedView
 from tirjudge.records.text import view_heading

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, JsonValue, Tag
 
-from tirjudge.judging.judge_engine import Kind
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.questions import read_question
+from tirjudge.judging.questions import Kind, read_question
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import LARGEST_WEIGHT, read_task

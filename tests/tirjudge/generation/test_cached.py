@@ -11,8 +11,9 @@ from tests.tirjudge.hub_cache import COMMIT, snapshot
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import judge_engine
-from tirjudge.judging.judge_engine import JudgeEngine, local_weights
+from tirjudge.judging import judge_model
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.judge_model import local_weights
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import weights_digest
 from tirjudge_environments import (
@@ -134,7 +135,7 @@ async def test_a_cache_that_cannot_be_used_is_told_before_the_model_is_loaded(
 ) -> None:
     """A model that was loaded would have to be closed again, with its processes."""
     monkeypatch.setenv("TIRJUDGE_CACHE", str(tmp_path))
-    monkeypatch.setattr(judge_engine, "_generator", lambda *_: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(judge_model, "_generator", lambda *_: pytest.fail("the model was loaded"))
     engine = JudgeEngine(JudgeOptions(model="./m", tools=False, cache=True), weights="w")
     with pytest.raises(ValueError, match="cannot be used"):
         await engine.__aenter__()

@@ -1,0 +1,158 @@
+"""A juror: one model that judges tasks, in dialogues whose format, samples and criteria the options say."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+from tirjudge.generation.base import Sampling
+from tirjudge.judging.combining import by_criteria, by_criterion, by_views, self_consistency
+from tirjudge.judging.judge_model import JudgeModel, view_tokens
+from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.options import JudgeOptions
+from tirjudge.judging.questions import Kind
+from tirjudge.models.resolve import ModelNote
+from tirjudge.rollout import Rollout, all_or_none
+from tirjudge_environments import Context, Environment, Episode, JudgeTask, Message, Prompt, StopReason
+from tirjudge_environments.orders import Order
+from tirjudge_environments.registry import environment_options, open_environment
+from tirjudge_environments.tools.base import Tool
+from tirjudge_environments.types import Budget
+from tirjudge_sandbox import Sandbox
+
+logger = logging.getLogger(__name__)
+
+_TURNS_WITHOUT_PROGRAMS = 5
+"""Turns of a view beyond the turns that run a program, the verdict's included."""
+
+
+@dataclass(slots=True)
+class Juror:
+    """One model that judges; belongs to one event loop. A judge without a jury has one juror."""
+
+    model: JudgeModel
+    options: JudgeOptions
+    """The options of this model alone."""
+    sandbox: Sandbox
+    tools: Sequence[Tool] = ()
+    """Open tools besides Python."""
+    weight: float = 1.0
+    """The weight of its votes and scores in a jury."""
+    _rollouts: dict[tuple[str, Order | None], Rollout] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def judge(self, format: str, task: JudgeTask, order: Order | None = None) -> Judgment:
+        """Judge a task alone; see `answers`."""
+        return self.combined(task, await self.answers(format, task, order))
+
+    async def answers(self, format: str, task: JudgeTask, order: Order | None = None) -> list[Judgment]:
+        """Return the juror's judgments on each criterion of a task, or on a task without criteria.
+
+        `format` is a kind or the name of a format, and `order` replaces the configured order of responses.
+        """
+        size = self.options.criteria_per_call
+        starts = range(0, max(1, len(task.criteria)), size)
+        questions = [replace(task, criteria=task.criteria[start : start + size]) for start in starts]
+        found = await all_or_none(self._sampled(format, question, order) for question in questions)
+        return [judged for part in found for judged in part]
+
+    def combined(self, task: JudgeTask, answers: Sequence[Judgment]) -> Judgment:
+        """Combine what `answers` returns into the judgment of the task."""
+        return by_criteria(task, answers, self.options.satisfied_from) if task.criteria else answers[0]
+
+    async def ask(self, text: str, *, tokens: int | None = None) -> str:
+        """Return the greedy answer to a question of our own; raises GeneratorFailed."""
+        prompt, ids = Prompt(messages=(Message("user", text),)), None
+        generator = self.model.generator
+        if (encoder := generator.encoder) is not None:
+            prompt = replace(prompt, prefill=encoder.opening(prompt))
+            ids = tuple(encoder.prompt(prompt))
+        sampling = Sampling(max_tokens=tokens or view_tokens(self.options, self.model.note))
+        return prompt.prefill + (await generator.generate(Context(prompt, ids=ids), sampling)).text
+
+    def rollout(self, format: str, order: Order | None = None) -> Rollout:
+        """Return the rollout of a kind or format. Raises ValueError for unknown prompts or options."""
+        if (format, order) not in self._rollouts:
+            options, model = self.options, self.model
+            tokens = view_tokens(options, model.note)
+            self._rollouts[format, order] = Rollout(
+                open_format(format, options, model.name, model.note, order),
+                model.generator,
+                self.sandbox,
+                tools=self.tools,
+                budget=Budget(
+                    turns=options.max_tool_calls + _TURNS_WITHOUT_PROGRAMS,
+                    tool_calls=options.max_tool_calls,
+                    tokens=tokens,
+                ),
+                sampling=Sampling(temperature=options.temperature, top_p=options.top_p, max_tokens=tokens),
+                seed=options.seed,
+            )
+        return self._rollouts[format, order]
+
+    async def _sampled(self, format: str, task: JudgeTask, order: Order | None) -> list[Judgment]:
+        """Sample a task, and return a judgment for each criterion that the dialogues are about."""
+        rollout, samples = self.rollout(format, order), self.options.samples
+        group = [await rollout.episode(task)] if samples == 1 else await rollout.group(task, samples)
+        return [_of_samples(format, task, part) for part in zip(*map(by_criterion, group), strict=True)]
+
+
+def _of_samples(format: str, task: JudgeTask, group: Sequence[Episode]) -> Judgment:
+    judged = [by_views(format, episode) for episode in group]
+    result = judged[0] if len(judged) == 1 else self_consistency(judged)
+    if result.stop is StopReason.PROMPT_TOO_LONG and task.reference:
+        length = len(task.reference)
+        hint = f"the reference has {length} characters, which --truncate shortens"
+        result = replace(result, detail=f"{result.detail}; {hint}")
+    return result
+
+
+def open_format(
+    name: str, options: JudgeOptions, model: str, note: ModelNote, order: Order | None = None
+) -> Environment:
+    """Open a kind or format with those options that it knows, for a model with a note.
+
+    `order` replaces the configured order of responses. Raises ValueError for unknown prompts or options.
+    """
+    format = f"tir-{name}" if name in get_args(Kind) else name
+    wanted = {
+        "tools": options.tools,
+        "prompts": options.prompts or note.prompts,
+        "shown_chars": options.shown_chars or note.shown_chars,
+        "bindings": options.bindings,
+        "exact": options.exact,
+        "protocol": "tool" if options.tier == "tools" else "fence",
+        "order": options.order,
+        "seed": options.seed,
+        "per_criterion": options.criteria_per_call > 1,
+    }
+    # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
+    known = environment_options(format)
+    if options.criteria_per_call > 1 and "per_criterion" not in known:
+        raise ValueError(f"the format {format} gives one answer: leave out --criteria-per-call")
+    taken = {key: value for key, value in wanted.items() if key in known and value is not None}
+    trained = dict(note.formats.get(format, {}))
+    if note.formats and not trained:
+        logger.warning("%s was trained for %s, not for %s", model, ", ".join(note.formats), format)
+    if not options.tools:
+        # --no-tools holds in every domain, also where the training had tools.
+        trained.pop("tools_by_domain", None)
+    # An option of the run that was left at its default gives way to that of the training.
+    asked = {key: value for key, value in taken.items() if key in trained and _is_chosen(options, key)}
+    chosen = {**taken, **trained, **asked, **options.options}
+    if order is not None:
+        if "order" not in known:
+            raise ValueError(f"the format {format} does not show responses in an order that can be chosen")
+        chosen["order"] = order
+    return open_environment(format, **chosen)
+
+
+def _is_chosen(options: JudgeOptions, name: str) -> bool:
+    """Return True if an option of the format was chosen for this run."""
+    own = {"protocol": "tier", "per_criterion": "criteria_per_call"}.get(name, name)
+    return bool(getattr(options, own) != JudgeOptions.model_fields[own].default)

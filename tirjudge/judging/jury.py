@@ -1,0 +1,74 @@
+"""Juries: several models that vote, and escalation, which asks one model after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tirjudge.judging.abstention import Abstention
+from tirjudge.judging.combining import self_consistency
+from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.juror import Juror
+from tirjudge.records.verdicts import JurorVerdict
+from tirjudge.rollout import all_or_none
+from tirjudge_environments import JudgeTask
+from tirjudge_environments.orders import Order
+
+
+@dataclass(frozen=True, slots=True)
+class Jury:
+    """The jurors of a judge, in the order in which they are named; a single juror decides alone."""
+
+    jurors: Sequence[Juror] = ()
+    escalation: Abstention | None = None
+    """The rule by which the next juror is asked; None lets all jurors vote."""
+
+    async def judge(self, format: str, task: JudgeTask, order: Order | None = None) -> Judgment:
+        """Judge a task by one juror, by the vote of all, or by the first that is sure enough."""
+        if self.escalation is not None:
+            return await self._escalated(self.escalation, format, task, order)
+        if len(self.jurors) == 1:
+            return await self.jurors[0].judge(format, task, order)
+        return await self._voted(format, task, order)
+
+    async def _voted(self, format: str, task: JudgeTask, order: Order | None) -> Judgment:
+        """Ask all jurors at once, and combine their answers by their weights."""
+        found = await all_or_none(juror.answers(format, task, order) for juror in self.jurors)
+        weights = [juror.weight for juror in self.jurors]
+        voted = [self_consistency(answers, weights) for answers in zip(*found, strict=True)]
+        verdicts = tuple(
+            juror_verdict(juror, juror.combined(task, answers), number * juror.options.samples)
+            for number, (juror, answers) in enumerate(zip(self.jurors, found, strict=True))
+        )
+        return replace(self.jurors[0].combined(task, voted), jury=verdicts)
+
+    async def _escalated(
+        self, rule: Abstention, format: str, task: JudgeTask, order: Order | None
+    ) -> Judgment:
+        """Ask one juror after the other until one is sure enough, or fails."""
+        asked: list[JurorVerdict] = []
+        for juror in self.jurors:
+            result = await juror.judge(format, task, order)
+            verdict = juror_verdict(juror, result, 0)
+            if result.stop.unscored or juror is self.jurors[-1]:
+                break
+            verdict = verdict.model_copy(update={"confidence": rule.value(result)})
+            if rule.is_reached(verdict.confidence):
+                break
+            asked.append(verdict.model_copy(update={"samples": []}))
+        return replace(result, jury=(*asked, verdict))
+
+
+def juror_verdict(juror: Juror, judged: Judgment, first: int) -> JurorVerdict:
+    """Return the record of a juror's verdict; its samples are numbered from `first` in the row."""
+    return JurorVerdict(
+        model=juror.name,
+        weight=juror.weight,
+        verdict=judged.verdict,
+        scores=judged.all_scores,
+        correct=judged.credit,
+        stop=judged.stop.value,
+        samples=list(range(first, first + 1 + len(judged.further))),
+        prompt_tokens=judged.usage.prompt_tokens,
+        completion_tokens=judged.usage.completion_tokens,
+    )
