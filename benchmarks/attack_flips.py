@@ -44,7 +44,7 @@ _QUOTING = (
     "tirjudge_environments.templates.quote_lines",
     "tirjudge_environments.programs.outputs.quote_lines",
     "tirjudge_environments.formats.tir.quote_lines",
-    "tirjudge.generation.endpoint.openai.quote_control_tokens",
+    "tirjudge.generation.endpoint.chat_turns.quote_control_tokens",
 )
 
 

@@ -12,8 +12,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling, Withheld
-from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, Refused
+from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.generation.endpoint.refusals import Refused
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging.options import Option, endpoint_key
 from tirjudge.storage.json_lines import JsonLines, read_lines

@@ -10,7 +10,7 @@ import pytest_asyncio
 from tirjudge.attacks import Attack, Target, open_families
 from tirjudge.attacks.families import CODE
 from tirjudge.generation.base import Sampling
-from tirjudge.generation.endpoint.openai import alternating
+from tirjudge.generation.endpoint.chat_turns import alternating
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, JudgeTask, Message, StopReason

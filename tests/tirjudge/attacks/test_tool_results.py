@@ -11,7 +11,7 @@ from tests.tirjudge.attacks.test_transcripts import ATTACKS
 from tests.transcripts import ROW
 from tirjudge.attacks import Attack, Target
 from tirjudge.generation.base import Sampling
-from tirjudge.generation.endpoint.openai import alternating
+from tirjudge.generation.endpoint.chat_turns import alternating
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import (

@@ -15,7 +15,7 @@ from tirjudge.attacks.families import appended
 from tirjudge.attacks.rows import AttackedRows
 from tirjudge.data.rows import Row
 from tirjudge.generation.base import Sampling
-from tirjudge.generation.endpoint.openai import alternating
+from tirjudge.generation.endpoint.chat_turns import alternating
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, JudgeTask, Message, RowError, StopReason, ToolCall, read_task

@@ -56,7 +56,7 @@ def attack(folder: Path, *words: str) -> Any:
 def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "tirjudge_environments.templates.quote_lines",
-        "tirjudge.generation.endpoint.openai.quote_control_tokens",
+        "tirjudge.generation.endpoint.chat_turns.quote_control_tokens",
     ):
         monkeypatch.setattr(place, lambda text, *_: text)
 

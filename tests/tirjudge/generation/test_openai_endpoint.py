@@ -23,8 +23,8 @@ from starlette.responses import (
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, torn
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint import http as endpoint_module
+from tirjudge.generation.endpoint.answers import ChatAnswer
 from tirjudge.generation.endpoint.http import JsonEndpoint, Retry
-from tirjudge.generation.endpoint.openai import ChatAnswer
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.endpoint.refusals import Refused, complaint, json_of
 from tirjudge_environments.registry import first_fault
 
 if TYPE_CHECKING:  # both cost a tenth of a second, which every command would pay for its help
@@ -49,13 +50,6 @@ _BETWEEN_WARNINGS = 60.0
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """The start of an escaped surrogate, alone or one of a pair."""
-_ANSWER_CUT = "max_tokens or model output limit was reached"
-"""In OpenAI's message about an answer whose hidden reasoning took all tokens."""
-_CONTEXT_FULL = re.compile(
-    r"context[ _](length|window|size)|(prompt|input) is too long|input tokens exceed|maximum prompt length"
-    r"|exceeds the maximum number of tokens",
-    re.IGNORECASE,
-)
 _ADVICE = {
     301: "the API has moved: use its new address as the base URL",
     308: "the API has moved: use its new address as the base URL",
@@ -63,29 +57,6 @@ _ADVICE = {
     403: "the key may not use this model: check it, and the model's name",
     404: "check the base URL (it usually ends in /v1) and the model's name",
 }
-
-
-class Refused(GeneratorFailed):
-    """The endpoint rejects this request (a 4xx status); the same request would fail again."""
-
-    def __init__(self, line: str, *, status: int, message: str, code: str = "") -> None:
-        super().__init__(line)
-        self.status = status
-        self.message = message
-        """The endpoint's error message, in one line."""
-        self.code = code
-        """The endpoint's name of the error; empty if it gives none."""
-
-    @property
-    def context_full(self) -> bool:
-        """True if the prompt and the requested tokens do not fit into the model's context."""
-        said = f"{self.code}: {self.message}"
-        return self.status in (400, 413, 422) and bool(_CONTEXT_FULL.search(said))
-
-    @property
-    def answer_cut(self) -> bool:
-        """True if the model spent all requested tokens before the first one of its answer."""
-        return self.status == 400 and _ANSWER_CUT in self.message
 
 
 _DENIED = {401, 402, 403, 404}
@@ -202,7 +173,7 @@ class JsonEndpoint:
                 response = await self._client.get(f"{self.url}/{path}", params=self._query or None)
         except (httpx.RequestError, TimeoutError):
             return None
-        return _json(response) if response.is_success else None
+        return json_of(response) if response.is_success else None
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -237,7 +208,7 @@ class JsonEndpoint:
     def _failure(self, response: httpx.Response, status: int) -> Exception:
         import httpx
 
-        message, code = _complaint(response)
+        message, code = complaint(response)
         message = self._line(message)
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
         # OpenAI answers 429 for a spent quota too, and no pause restores it.
@@ -354,13 +325,6 @@ def _retry_after(value: str) -> float | None:
     return max(0.0, (date - datetime.now(UTC)).total_seconds())
 
 
-def _json(response: httpx.Response) -> Any:
-    try:
-        return response.json()
-    except (ValueError, RecursionError):
-        return None
-
-
 def _encodable(content: bytes) -> bytes:
     """Replace escapes of lone surrogates, and bytes that are no UTF-8, which models and proxies may write.
 
@@ -386,27 +350,9 @@ def _encodable(content: bytes) -> bytes:
 
 def _status_in_body(response: httpx.Response) -> int | None:
     """Return the status in the body of a 200, as some gateways send it; 502 for an error without a status."""
-    body = _json(response)
+    body = json_of(response)
     error = body.get("error") if isinstance(body, dict) else None
     if not error:
         return None
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, int) and 400 <= code < 600 else 502
-
-
-def _complaint(response: httpx.Response) -> tuple[str, str]:
-    """Return the message and the code of an error body, in any of the formats in use."""
-    body = _json(response)
-    if not isinstance(body, dict):
-        # An HTML error page, without its markup.
-        return re.sub(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>", " ", response.text[:20_000]), ""
-    error = body.get("error") or body.get("detail") or body
-    if isinstance(error, list):  # FastAPI's list of invalid fields
-        field = next((item for item in error if isinstance(item, dict)), {})
-        place = field.get("loc")
-        return f"{place[-1]}: {field.get('msg')}" if isinstance(place, list) and place else str(
-            field.get("msg")
-        ), ""
-    if not isinstance(error, dict):
-        return str(error), str(body.get("code") or "")
-    return str(error.get("message") or json.dumps(error)), str(error.get("code") or "")

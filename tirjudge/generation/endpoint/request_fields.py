@@ -1,0 +1,49 @@
+"""The fields of a request that the judge sets, those that it may leave out, and those that a user may add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+EXACT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Sent to servers of open models, which otherwise apply the sampling that the model's makers recommend."""
+
+NEUTRAL = {"vllm": EXACT, "sglang": EXACT, "llamacpp": {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}}
+"""Fields of chat requests that turn off a server's own sampling, by the `owned_by` of its list of models."""
+
+OWN_FIELDS = {
+    "model": "--model",
+    "max_tokens": "--max-tokens",
+    "max_completion_tokens": "--max-tokens",
+    "temperature": "--temperature",
+    "top_p": "--top-p",
+    "seed": "--seed",
+    "n": "--samples",
+    "tools": "--tier tools",
+    **dict.fromkeys(
+        (
+            "messages",
+            "prompt",
+            "stop",
+            "stop_token_ids",
+            "stream",
+            "logprobs",
+            "return_token_ids",
+            "skip_special_tokens",
+        ),
+        "",
+    ),
+}
+"""Fields that a request cannot be given, with the option that sets them, if there is one."""
+DISPENSABLE = ("temperature", "top_p", "seed", "stop")
+"""Fields of the judge that are left out where an endpoint does not support them, or on request."""
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """Raise ValueError for a request field that the judge sets itself."""
+    for name in fields:
+        if name in OWN_FIELDS and not (fields[name] is None and name in DISPENSABLE):
+            option = f"use {OWN_FIELDS[name]}" if OWN_FIELDS[name] else "leave it out"
+            raise ValueError(f"the judge sets the request field {name!r} itself: {option}")
+    if not isinstance(fields.get("chat_template_kwargs", {}), Mapping):
+        raise ValueError("the request field 'chat_template_kwargs' must be a JSON object")
