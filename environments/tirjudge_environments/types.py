@@ -12,6 +12,18 @@ from tirjudge_sandbox import Execution, Status
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """Marks a field that earlier versions lack, as in `min_p: Annotated[float, Later(0.0)] = 0.1`.
+
+    A run that was recorded without the field resumes with `before`, and a hash of the settings leaves the
+    field out while it has this value. See `tirjudge.storage.run_settings`.
+    """
+
+    before: Any
+    """The value that behaves as all versions without the field did. The default may be another one."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """A native tool call, as the judge or an agent that is judged made it."""
 

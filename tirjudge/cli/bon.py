@@ -260,7 +260,12 @@ class BonRun:
         options = self.options
         weights = local_weights(options)
         with (
-            ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,
+            ResultFile(
+                self.output,
+                self._settings(weights),
+                declared_by=type(options),
+                overwrite=options.overwrite,
+            ) as results,
             Spending(
                 self._companion("calls"),
                 prices=options.prices(),

@@ -40,11 +40,12 @@ from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import FailureCount, Plan, TooManyFailures
 from tirjudge.judging.criteria import ProposedCriteria, propose_criteria
 from tirjudge.judging.judge_engine import JudgeEngine
-from tirjudge.judging.judge_model import local_weights
+from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.options import ABSTENTION
 from tirjudge.judging.questions import kind_of, truncated
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonLines, read_lines
+from tirjudge.storage.result_file import check_settings, record_settings, settings_path
 from tirjudge.storage.run_settings import refuse_foreign_file
 from tirjudge_environments.tasks import Columns, read_task
 
@@ -89,9 +90,23 @@ def criteria(
     if not options.overwrite:
         refuse_foreign_file(target, calls, "criteria")
     prices, weights = options.prices(), local_weights(options)
+    settings = {
+        **options.settings(),
+        "format": options.format or plan.kind,
+        "columns": plan.columns.model_dump(exclude_unset=True),
+        "labels": plan.labels,
+        "max_tokens": most_tokens(options),
+        "weights": weights,
+        "most": most,
+    }
     with ExitStack() as stack:
         lines = JsonLines(target, replace=options.overwrite)
         stack.callback(lines.close)
+        # Early versions recorded no settings of a file of criteria.
+        if not options.overwrite and target.stat().st_size and settings_path(target).exists():
+            check_settings(target, settings, type(options))
+        else:
+            record_settings(target, settings)
         spending = stack.enter_context(
             Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
         )

@@ -76,7 +76,7 @@ class BatchRun:
     output: Path
     """The result file, or `-`: standard output, which no run resumes."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Further settings that every verdict of the result file shares."""
+    """Further settings that every verdict of the result file shares; null where they change nothing."""
     as_json: bool = False
     """Print the summary as JSON."""
     min_accuracy: float | None = None
@@ -103,7 +103,9 @@ class BatchRun:
                 results, calls = stack.enter_context(ResultStream()), None
             else:
                 settings = self._settings()
-                results = stack.enter_context(ResultFile(self.output, settings, overwrite=options.overwrite))
+                results = stack.enter_context(
+                    ResultFile(self.output, settings, declared_by=type(options), overwrite=options.overwrite)
+                )
                 calls = self.output.with_name(self.output.name + ".calls.jsonl")
             spending = stack.enter_context(
                 Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
@@ -250,7 +252,7 @@ class BatchRun:
         """Return the settings that every verdict in the result file shares."""
         plan = self.plan
         return {
-            **self.options.settings("backend", "backend_options"),
+            **self.options.settings(),
             "format": self.options.format or plan.kind,
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from tirjudge.cli.output import one_line_errors, option
 from tirjudge.judging.options import JudgeOptions, Option
+from tirjudge.storage.run_settings import MOVABLE
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
@@ -53,35 +54,41 @@ RUNNER = ("runner", "address", "endpoint", "worker_gpus")
 
 
 class RunOptions(JudgeOptions):
-    """The options of a command that judges rows, on this machine or on several."""
+    """The options of a command that judges rows, on this machine or on several.
 
-    limit: Annotated[int | None, Field(ge=1), Option("Rows", metavar="N")] = None
+    The kind of the rows is recorded as their format, so that its options need not be compared as well.
+    """
+
+    limit: Annotated[int | None, Field(ge=1), Option("Rows", metavar="N"), MOVABLE] = None
     """Judge only the first N rows."""
-    pointwise: Annotated[bool, Option("Judging")] = False
+    pointwise: Annotated[bool, Option("Judging"), MOVABLE] = False
     """Score every response alone."""
-    pairwise: Annotated[bool, Option("Judging")] = False
+    pairwise: Annotated[bool, Option("Judging"), MOVABLE] = False
     """Choose the better of two responses."""
-    listwise: Annotated[bool, Option("Judging")] = False
+    listwise: Annotated[bool, Option("Judging"), MOVABLE] = False
     """Choose the best of three or more responses."""
-    give_up_after: Annotated[int, Field(ge=0), Option("Cost", metavar="N")] = 50
+    give_up_after: Annotated[int, Field(ge=0), Option("Cost", metavar="N"), MOVABLE] = 50
     """Abort after N consecutive model or sandbox failures; 0 never aborts."""
-    overwrite: Annotated[bool, Option("Output")] = False
+    overwrite: Annotated[bool, Option("Output"), MOVABLE] = False
     """Discard existing results and judge every row again."""
-    texts: Annotated[bool, Option("Output")] = True
+    texts: Annotated[bool, Option("Output"), MOVABLE] = True
     """Record prompts and responses in the result file, so that it can be read and reproduced alone."""
 
-    runner: Annotated[Literal["local", "ray"], Option("Cluster")] = "local"
+    runner: Annotated[Literal["local", "ray"], Option("Cluster"), MOVABLE] = "local"
     """The place where rows are judged: this process, or the nodes of a Ray cluster."""
     address: Annotated[
-        str | None, Option("Cluster", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster")
+        str | None,
+        Option("Cluster", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster"),
+        MOVABLE,
     ] = None
     """The Ray cluster, to which this machine belongs."""
-    endpoint: Annotated[list[str], Option("Cluster", metavar="URL")] = Field(default_factory=list)
+    endpoint: Annotated[list[str], Option("Cluster", metavar="URL"), MOVABLE] = Field(default_factory=list)
     """Endpoint of a node, in place of --base-url; the nodes use those given in turn. Repeatable."""
     worker_gpus: Annotated[
         int | None,
         Field(ge=0),
         Option("Cluster", metavar="N", default="1 for a model in the worker's process, else 0"),
+        MOVABLE,
     ] = None
     """GPUs that each worker reserves; a node runs as many workers as it has GPUs for."""
 

@@ -9,15 +9,18 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from tirjudge.generation.base import Generator, Sampling
+from tirjudge.storage.run_settings import hashed
 from tirjudge_environments import Completion, Context, Encoder, Finish, ToolCall, Usage
 
 CACHE_VARIABLE = "TIRJUDGE_CACHE"
 """Environment variable that names the cache file."""
+ASKED_SINCE = "0.1.0"
+"""The version since which generators ask in the same way for the same context and sampling. Completions of
+earlier versions are not reused, so that a user pays for them again: raise it only with such a change."""
 _PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
 
@@ -86,14 +89,14 @@ class CachedGenerator:
     """A generator that asks another one only for completions that `store` does not hold.
 
     The key of a completion is everything it depends on: the model (`identity`), the conversation so far as
-    token ids or texts, the sampling, its seed unless it is greedy, and this package's version. The id and
-    position of a row are not part of it.
+    token ids or texts, the sampling, its seed unless it is greedy, and `ASKED_SINCE`. The id and position of
+    a row are not part of it, nor is a field that a later version added (`Later`) and that is not used.
     """
 
     def __init__(self, inner: Generator, store: CompletionStore, identity: Mapping[str, Any]) -> None:
         """`identity` identifies the model: a name alone is not enough where its weights may change."""
         self._inner, self._store = inner, store
-        self._identity = {"tirjudge": version("tirjudge"), **identity}
+        self._identity = {"tirjudge": ASKED_SINCE, **identity}
         self.hits = 0
 
     @property
@@ -119,13 +122,13 @@ class CachedGenerator:
         self._store.close()
 
     def _key(self, context: Context, sampling: Sampling) -> bytes:
-        dialogue: dict[str, Any] = {"prompt": asdict(context.prompt)}
+        dialogue: dict[str, Any] = {"prompt": hashed(context.prompt)}
         if context.ids is not None:
             dialogue["ids"] = context.ids
         else:
-            dialogue["segments"] = [asdict(segment) for segment in context.segments]
+            dialogue["segments"] = hashed(context.segments)
         # A greedy completion does not depend on the seed.
-        drawn_with = asdict(sampling) | ({} if sampling.temperature else {"seed": None})
+        drawn_with = hashed(sampling) | ({} if sampling.temperature else {"seed": None})
         text = json.dumps([self._identity, dialogue, drawn_with], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

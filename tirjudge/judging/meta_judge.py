@@ -18,6 +18,7 @@ from tirjudge.generation.endpoint.refusals import Refused
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging.options import Option, endpoint_key
 from tirjudge.storage.json_lines import JsonLines, read_lines
+from tirjudge.storage.run_settings import MOVABLE
 from tirjudge_environments import Completion, Context, Encoder, Question, derive_seed
 
 
@@ -28,17 +29,17 @@ class AskedModel(BaseModel):
 
     model: Annotated[str, Field(min_length=1), Option("Model")]
     """Folder, hub id, or an endpoint's name of the model."""
-    base_url: Annotated[str, Option("Model", metavar="URL")] = ""
+    base_url: Annotated[str, Option("Model", metavar="URL"), MOVABLE] = ""
     """An OpenAI-compatible endpoint; without one the model runs in this process."""
     max_tokens: Annotated[int, Field(gt=0), Option("Model", metavar="N")] = 8192
     """Tokens of one answer, its reasoning included."""
-    concurrency: Annotated[int, Field(gt=0), Option("Model", metavar="N")] = 32
+    concurrency: Annotated[int, Field(gt=0), Option("Model", metavar="N"), MOVABLE] = 32
     """Maximum number of concurrent questions."""
-    patience: Annotated[float, Field(ge=0), Option("Model", metavar="SECONDS")] = 600.0
+    patience: Annotated[float, Field(ge=0), Option("Model", metavar="SECONDS"), MOVABLE] = 600.0
     """Seconds to wait for an endpoint that is down before the run stops."""
-    timeout: Annotated[float, Field(gt=0), Option("Model", metavar="SECONDS")] = TIMEOUT
+    timeout: Annotated[float, Field(gt=0), Option("Model", metavar="SECONDS"), MOVABLE] = TIMEOUT
     """Seconds that one request to the endpoint may take; it is then repeated."""
-    retries: Annotated[int, Field(ge=0), Option("Model", metavar="N")] = RETRIES
+    retries: Annotated[int, Field(ge=0), Option("Model", metavar="N"), MOVABLE] = RETRIES
     """Further attempts of a request after a temporary failure."""
 
     def generator(self) -> Generator:

@@ -21,6 +21,7 @@ from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.models import is_local_name
 from tirjudge.models.resolve import embedded_name
 from tirjudge.records.verdicts import Confidence
+from tirjudge.storage.run_settings import MOVABLE, hashed, movable
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tools.base import ToolSettings
@@ -45,20 +46,6 @@ _MODEL = {
     "request_fields",
 }
 """Options that decide which model answers."""
-_PLACE = {
-    "base_url",
-    "concurrency",
-    "timeout",
-    "retries",
-    "allow_weak_isolation",
-    "tool_authorization",
-    "price_in",
-    "price_out",
-    "price_cached",
-    "max_cost",
-    "cache",
-}
-"""Options that may differ when a run resumes: they say where it runs and what it may cost."""
 _JURY = ("jury", "vote_weights", "escalate_below")
 """Options of a jury as a whole."""
 _OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields")
@@ -104,15 +91,15 @@ class SandboxOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    backend: Annotated[str, Option("Sandbox", metavar="NAME")] = "local"
+    backend: Annotated[str, Option("Sandbox", metavar="NAME"), MOVABLE] = "local"
     """The sandbox that runs the programs."""
     backend_options: Annotated[
-        Mapping[str, Any], Option("Sandbox", name="backend-option", metavar="KEY=VALUE")
+        Mapping[str, Any], Option("Sandbox", name="backend-option", metavar="KEY=VALUE"), MOVABLE
     ] = Field(default_factory=dict)
     """An option of the sandbox. Repeatable."""
     import_policy: Annotated[bool, Option("Sandbox")] = False
     """Refuse imports that judging does not need, with a reason that the model can read."""
-    allow_weak_isolation: Annotated[bool, Option("Sandbox")] = False
+    allow_weak_isolation: Annotated[bool, Option("Sandbox"), MOVABLE] = False
     """Run programs even where this machine cannot isolate them fully."""
 
     @model_validator(mode="before")
@@ -154,7 +141,7 @@ class JudgeOptions(SandboxOptions):
     """Weight of a model's vote in a jury. Repeatable."""
     escalate_below: Annotated[float | None, Option("Judging", metavar="X")] = None
     """Ask each next model only where the verdict of the one before has a lower confidence, and no vote."""
-    base_url: Annotated[str, Option("Model", metavar="URL")] = ""
+    base_url: Annotated[str, Option("Model", metavar="URL"), MOVABLE] = ""
     """An OpenAI-compatible endpoint; without one the model runs in this process.
 
     OPENAI_BASE_URL is used for a model that is named, and neither on this machine nor run by `generator`.
@@ -186,13 +173,13 @@ class JudgeOptions(SandboxOptions):
         Mapping[str, Any], Option("Model", name="request-field", metavar="KEY=JSON")
     ] = Field(default_factory=dict)
     """A further field of every request to the endpoint, such as reasoning_effort=low. Repeatable."""
-    concurrency: Annotated[int, Field(ge=1), Option("Model", metavar="N")] = 32
+    concurrency: Annotated[int, Field(ge=1), Option("Model", metavar="N"), MOVABLE] = 32
     """Rows and requests at once. No verdict depends on it."""
     timeout: Annotated[
-        float, Field(gt=0, allow_inf_nan=False), Option("Model", metavar="SECONDS", default="600")
+        float, Field(gt=0, allow_inf_nan=False), Option("Model", metavar="SECONDS", default="600"), MOVABLE
     ] = TIMEOUT
     """Time that the endpoint may take for one answer before the request is repeated."""
-    retries: Annotated[int, Field(ge=0), Option("Model", metavar="N")] = RETRIES
+    retries: Annotated[int, Field(ge=0), Option("Model", metavar="N"), MOVABLE] = RETRIES
     """Further attempts of a request after a temporary failure; at most two before the first answer."""
 
     format: Annotated[str, Option("Judging", metavar="NAME", default="TIR-Judge's, by the row")] = ""
@@ -221,8 +208,8 @@ class JudgeOptions(SandboxOptions):
         default_factory=list
     )
     """The only tool that the judge may call besides Python. Repeatable."""
-    tool_authorization: Annotated[Mapping[str, str], Option("Judging", metavar="HOST=VARIABLE")] = Field(
-        default_factory=dict
+    tool_authorization: Annotated[Mapping[str, str], Option("Judging", metavar="HOST=VARIABLE"), MOVABLE] = (
+        Field(default_factory=dict)
     )
     """Environment variable with the header Authorization for the MCP server at a host. Repeatable."""
     tool_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), Option("Judging", metavar="SECONDS")] = (
@@ -271,23 +258,26 @@ class JudgeOptions(SandboxOptions):
         float | None,
         Field(ge=0),
         Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
+        MOVABLE,
     ] = None
     """Price of a million prompt tokens, in any currency."""
     price_out: Annotated[
         float | None,
         Field(ge=0),
         Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
+        MOVABLE,
     ] = None
     """Price of a million completion tokens."""
     price_cached: Annotated[
         float | None,
         Field(ge=0),
         Option("Cost", metavar="PRICE", default="a hosted model's, else --price-in"),
+        MOVABLE,
     ] = None
     """Price of a million prompt tokens that the endpoint counts as cached."""
-    max_cost: Annotated[float | None, Field(ge=0), Option("Cost", metavar="COST")] = None
+    max_cost: Annotated[float | None, Field(ge=0), Option("Cost", metavar="COST"), MOVABLE] = None
     """Stop before this is exceeded, in the currency of the prices."""
-    cache: Annotated[bool, Option("Cost", default="no; eval: yes")] = False
+    cache: Annotated[bool, Option("Cost", default="no; eval: yes"), MOVABLE] = False
     """Keep completions on disk and reuse them for equal questions."""
 
     @model_validator(mode="before")
@@ -343,14 +333,15 @@ class JudgeOptions(SandboxOptions):
 
     def model_identity(self, weights: str) -> dict[str, Any]:
         """Return the fields that decide which model answers; `weights` is a digest of its local files."""
-        return {**self.model_dump(include=_MODEL), "weights": weights}
+        fields = {name: value for name, value in hashed(self).items() if name in _MODEL}
+        return {**fields, "weights": weights}
 
-    def settings(self, *movable: str) -> dict[str, Any]:
-        """Return the options that the verdicts of a result file share, without `movable` ones.
+    def settings(self) -> dict[str, Any]:
+        """Return the options that the verdicts of a result file share.
 
-        Options that only say where and how patiently a judge runs may differ when a run resumes.
+        Options that only say where and how patiently a judge runs (`MOVABLE`) may differ when a run resumes.
         """
-        return self.model_dump(mode="json", include=JudgeOptions.model_fields.keys() - _PLACE - {*movable})
+        return self.model_dump(mode="json", exclude=movable(type(self)))
 
     @property
     def jurors(self) -> tuple[Self, ...]:

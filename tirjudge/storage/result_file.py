@@ -14,6 +14,8 @@ from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import BaseModel
+
 from tirjudge.storage.json_lines import JsonLines, JsonObject, encode_line, read_lines
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge.storage.run_settings import refuse_foreign_file, refuse_other_settings
@@ -27,6 +29,27 @@ _KEPT = 100
 def settings_path(results: Path) -> Path:
     """Return the file next to a result file that records the settings of its rows."""
     return results.with_name(results.name + ".settings.json")
+
+
+def record_settings(results: Path, settings: Mapping[str, Any]) -> None:
+    """Write the settings of a result file's rows next to it."""
+    record = {"tirjudge": version("tirjudge"), "settings": settings}
+    write_atomically(settings_path(results), json.dumps(record, indent=2) + "\n")
+
+
+def check_settings(results: Path, settings: Mapping[str, Any], declared_by: type[BaseModel]) -> None:
+    """Raise OtherSettings unless a result file's rows have these settings; see `refuse_other_settings`.
+
+    Raises ValueError if the recorded settings cannot be read.
+    """
+    recorded = recorded_settings(results)
+    if recorded is None:
+        raise ValueError(
+            f"{settings_path(results)} cannot be read, so the settings of {results} are unknown: "
+            "choose another --output, or --overwrite"
+        )
+    remedy = "repeat them, choose another --output, or --overwrite"
+    refuse_other_settings(results, recorded, settings, declared_by, remedy=remedy)
 
 
 def failures_path(results: Path) -> Path:
@@ -52,8 +75,19 @@ class ResultFile:
     settings and for a file that tirjudge did not write; Locked while another process writes it; OSError.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        settings: Mapping[str, Any],
+        *,
+        declared_by: type[BaseModel] = BaseModel,
+        overwrite: bool = False,
+    ) -> None:
+        """`declared_by` is the model whose fields the settings are, see `refuse_other_settings`.
+
+        A setting that no field declares is null where it changes nothing.
+        """
+        self.path, self._declared_by = path, declared_by
         # Looked up before the file is opened, which creates it.
         self._fresh = not (path.exists() and path.stat().st_size)
         self._settings = settings
@@ -87,7 +121,7 @@ class ResultFile:
         if self._replaces:
             # In this order: a kill in between leaves no rows, and never the old rows under the new settings.
             self._lines.append()
-            self._write_settings()
+            record_settings(self.path, self._settings)
             # The first failure of this run has already replaced the failures of the earlier one.
             if self._failure_lines is None:
                 self.failures_path.unlink(missing_ok=True)
@@ -123,23 +157,9 @@ class ResultFile:
 
     def _check_settings(self) -> None:
         if self.path.stat().st_size:
-            remedy = "repeat them, choose another --output, or --overwrite"
-            refuse_other_settings(self.path, self._recorded(), self._settings, remedy=remedy)
+            check_settings(self.path, self._settings, self._declared_by)
         else:
-            self._write_settings()
-
-    def _write_settings(self) -> None:
-        record = {"tirjudge": version("tirjudge"), "settings": self._settings}
-        write_atomically(self._sidecar, json.dumps(record, indent=2) + "\n")
-
-    def _recorded(self) -> Mapping[str, Any]:
-        recorded = recorded_settings(self.path)
-        if recorded is None:
-            raise ValueError(
-                f"{self._sidecar} cannot be read, so the settings of {self.path} are unknown: "
-                "choose another --output, or --overwrite"
-            )
-        return recorded
+            record_settings(self.path, self._settings)
 
 
 class ResultStream:

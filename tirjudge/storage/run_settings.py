@@ -1,13 +1,26 @@
-"""Resumed runs: a result file, a run folder or a corpus goes on only with the settings that it began with."""
+"""The settings of a run: a result file, a run folder or a corpus goes on only with those that it began with.
+
+Every field of the model that declares the settings is compared when the run resumes, unless the field is
+marked: `MOVABLE` fields may change, and `Later` ones were added after runs had been recorded without them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from tirjudge_environments.types import Later
+
+MOVABLE = "movable"
+"""Marks a field that may change when a run resumes, as in `timeout: Annotated[float, MOVABLE] = 600`: no
+result depends on it."""
 _SHOWN = 5
 """Differences that a message names."""
 
@@ -32,24 +45,85 @@ def refuse_other_settings(
     place: Path,
     recorded: Mapping[str, Any],
     wanted: Mapping[str, Any],
+    declared_by: type[BaseModel],
     *,
-    movable: Iterable[str] = (),
     remedy: str = "repeat them, or choose another --output",
 ) -> None:
     """Raise OtherSettings unless the wanted settings are the recorded ones.
 
-    Settings in `movable`, written `a.b`, may differ; `*` stands for every table, as in `a.*.b`.
+    Both are JSON or TOML values. `declared_by` is the model whose fields they are. A key that is missing in
+    the recorded settings has the value of the field's `Later`; otherwise it is the same as null.
     """
-    before, now = deepcopy(dict(recorded)), deepcopy(dict(wanted))
-    for key in movable:
-        _drop(before, key)
-        _drop(now, key)
-    found = list(_differences(before, now))
+    found = list(_differences(_compared(declared_by, recorded), _compared(declared_by, wanted)))
     if found:
         more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise OtherSettings(
             f"{place} was begun with other settings ({', '.join(found[:_SHOWN])}{more}): {remedy}"
         )
+
+
+def movable(model: type[BaseModel]) -> set[str]:
+    """Return the names of the model's own fields that may change when a run resumes."""
+    return {name for name, field in model.model_fields.items() if MOVABLE in field.metadata}
+
+
+def hashed(value: Any) -> Any:
+    """Return a value as JSON whose hash stays the same when a later version adds fields.
+
+    Fields of models and dataclasses are left out where they have the value of their `Later`.
+    """
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {key: hashed(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [hashed(one) for one in value]
+    kind: Any = type(value)
+    if isinstance(value, BaseModel):
+        names = list(kind.model_fields)
+    elif is_dataclass(value):
+        names = [field.name for field in fields(value)]
+    else:
+        return to_jsonable_python(value)
+    later = _later(kind)
+    given = {name: getattr(value, name) for name in names}
+    return {name: hashed(one) for name, one in given.items() if name not in later or one != later[name]}
+
+
+@cache
+def _later(kind: type[Any]) -> Mapping[str, Any]:
+    """Return the values of `Later` by field of a model or dataclass."""
+    if issubclass(kind, BaseModel):
+        marks = {name: field.metadata for name, field in kind.model_fields.items()}
+    elif is_dataclass(kind):
+        marks = {
+            name: list(get_args(hint)) for name, hint in get_type_hints(kind, include_extras=True).items()
+        }
+    else:
+        return {}
+    return {name: mark.before for name, found in marks.items() for mark in found if isinstance(mark, Later)}
+
+
+def _compared(kind: Any, value: Any) -> Any:
+    """Return a recorded value of a type without what may change, and with what later versions added."""
+    if not isinstance(kind, type) or not issubclass(kind, BaseModel):
+        for inner in get_args(kind):
+            if isinstance(value, list):
+                value = [_compared(inner, one) for one in value]
+            elif isinstance(value, Mapping) and get_origin(kind) in (Mapping, dict):
+                value = {key: _compared(inner, one) for key, one in value.items()}
+            else:  # a union, in which only one type is a table
+                value = _compared(inner, value)
+        return value
+    if not isinstance(value, Mapping):
+        return value
+    later = {name: to_jsonable_python(before) for name, before in _later(kind).items()}
+    kept = {key: one for key, one in {**later, **value}.items() if key not in movable(kind)}
+    fields_of = kind.model_fields
+    return {
+        key: _compared(fields_of[key].annotation, one) if key in fields_of else one
+        for key, one in kept.items()
+    }
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], table: str = "") -> Iterator[str]:
@@ -59,14 +133,3 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], table: str =
             yield from _differences(old, new, f"{table}{key}.")
         elif old != new:
             yield f"{table}{key} was {json.dumps(old)} and is now {json.dumps(new)}"
-
-
-def _drop(table: dict[str, Any], key: str) -> None:
-    """Delete the key `a.b` from a table if it is there."""
-    first, _, rest = key.partition(".")
-    if not rest:
-        table.pop(first, None)
-        return
-    for inner in table.values() if first == "*" else [table.get(first)]:
-        if isinstance(inner, dict):
-            _drop(inner, rest)

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.models.resolve import embedded_model, embedded_name
+from tirjudge.storage.run_settings import MOVABLE
 from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import recipe_file
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
@@ -148,9 +149,9 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    description: str = ""
+    description: Annotated[str, MOVABLE] = ""
     """The line about the recipe in `tirjudge train --list`."""
-    run: Literal["never"] | None = None
+    run: Annotated[Literal["never"] | None, MOVABLE] = None
     """`never` marks a recipe that nobody has run; its values are those of a paper."""
     method: Annotated[str, AfterValidator(_known_method)] = "rl"
     """`rl` is RL alone, `iterative` TIR-Judge-Zero, `distill` TIR-Judge-Distill; without any RL, `answers` is
@@ -190,7 +191,7 @@ class Recipe(BaseModel):
     """The choice among the steps of an RL stage, on rows that are not trained on."""
     heldout: HeldoutConfig = HeldoutConfig()
     """The tasks and limits of a held-out measurement, which `data.heldout` turns on."""
-    rates: Rates = Rates()
+    rates: Annotated[Rates, MOVABLE] = Rates()
     """The lengths and speeds that `--plan` assumes."""
 
     @classmethod

@@ -10,7 +10,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
 from itertools import islice
@@ -92,17 +92,17 @@ def quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> None:
+def claim_folder(folder: RunFolder, config: BaseModel) -> None:
     """Store the configuration in a new folder, or compare it with the stored one.
 
-    Keys in `movable` may change when a run is resumed, see `refuse_other_settings`, which raises
-    OtherSettings.
+    Its fields say which of them may change when a run is resumed, see `refuse_other_settings`, which raises
+    OtherSettings. TOML has no null: a `Later` of a field that may be None has to be None.
     """
     path, text = folder.path / CONFIG, to_toml(config)
     if path.exists():
         # Both sides are read from TOML, so that None and tuples compare equal.
         recorded = tomllib.loads(path.read_text(encoding="utf-8"))
-        refuse_other_settings(path, recorded, tomllib.loads(text), movable=movable)
+        refuse_other_settings(path, recorded, tomllib.loads(text), type(config))
     folder.write(CONFIG, text)
 
 

@@ -1,9 +1,9 @@
 """The completion cache: equal requests are sent once, and no different request is answered from it."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -28,6 +28,7 @@ from tirjudge_environments import (
     ToolCall,
     Usage,
 )
+from tirjudge_environments.types import Later
 
 CONTEXT = Context(Prompt(messages=(Message("user", "Which?"),), stop=("```",)))
 SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_tokens=50, seed=3)
@@ -98,7 +99,7 @@ async def test_every_input_of_a_judgment_is_part_of_the_cache_key(
     for identity in ({"model": "n"}, {"weights": "abc"}, {"base_url": "http://other"}):
         await cached(inner, path, **identity).generate(CONTEXT, SAMPLING)
     assert inner.asked == len(questions) + 3
-    monkeypatch.setattr("tirjudge.generation.cached.version", lambda name: "99")
+    monkeypatch.setattr("tirjudge.generation.cached.ASKED_SINCE", "99")
     await cached(inner, path).generate(CONTEXT, SAMPLING)
     assert inner.asked == len(questions) + 4
 
@@ -109,6 +110,22 @@ async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> No
     for seed in (1, 2):
         await generator.generate(CONTEXT, Sampling(seed=seed))
     assert inner.asked == 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSampling(Sampling):
+    """The sampling of a later version."""
+
+    min_p: Annotated[float, Later(0.0)] = 0.1
+
+
+async def test_a_later_parameter_is_part_of_the_key_only_where_it_is_used(tmp_path: Path) -> None:
+    inner = Counting()
+    generator = cached(inner, tmp_path / "cache.sqlite")
+    given = {"temperature": 1.0, "top_p": 0.9, "max_tokens": 50, "seed": 3}
+    for sampling, asked in ((SAMPLING, 1), (NewSampling(**given, min_p=0.0), 1), (NewSampling(**given), 2)):
+        await generator.generate(CONTEXT, sampling)
+        assert inner.asked == asked
 
 
 async def test_the_id_and_position_of_a_row_are_not_part_of_the_cache_key(tmp_path: Path) -> None:

@@ -172,10 +172,6 @@ def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
 
 CARD, REPORT = "README.md", "report.json"
 DATA, WORK, SHARDS = "data", "work", "shards"
-MOVABLE = tuple(
-    f"generators.*.{name}" for name in ("base_url", "concurrency", "patience", "retries", "timeout")
-)
-"""Keys that may differ when a build is resumed: they do not change which rows are made."""
 
 
 def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[str], None]) -> JsonObject:
@@ -187,7 +183,7 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
     """
     _check(config)
     with disk_full_errors(folder), RunFolder(folder) as run:
-        claim_folder(run, config, MOVABLE)
+        claim_folder(run, config)
         if not (folder / DATA).exists():
             shards = folder / WORK / SHARDS
             shards.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import AskedModel
+from tirjudge.storage.run_settings import MOVABLE
 from tirjudge_training.corpora.base import KINDS, Kind
 
 ALL: Literal["all"] = "all"
@@ -77,7 +78,7 @@ class CleaningConfig(_Frozen):
 class CorpusConfig(_Frozen):
     """A corpus: every choice that determines its rows."""
 
-    description: str = ""
+    description: Annotated[str, MOVABLE] = ""
     seed: int = 0
     scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Multiplies every count: 0.01 makes a small corpus of the same mixture."""

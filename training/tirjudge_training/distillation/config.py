@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.judging.options import KEY_VARIABLES
+from tirjudge.storage.run_settings import MOVABLE
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"
 """Environment variables of the API keys, which are read from nowhere else. The teacher's key may also be in
@@ -26,7 +27,7 @@ class EndpointConfig(BaseModel):
 
     model: str = ""
     """The model's name at the endpoint."""
-    base_url: str = ""
+    base_url: Annotated[str, MOVABLE] = ""
     """Address of the endpoint, such as Azure's with `?api-version=...`. It must contain no secret, since the
     run folder stores it."""
     tier: Tier = "tools"
@@ -74,17 +75,17 @@ class TeacherConfig(EndpointConfig):
     max_tokens: int = Field(default=8192, gt=0)
     """New tokens of one dialogue, program outputs included."""
     tool_calls: int = Field(default=3, ge=0)
-    sandbox: str = "local"
+    sandbox: Annotated[str, MOVABLE] = "local"
     """The sandbox backend, by name (ours)."""
-    concurrency: int = Field(default=32, gt=0)
+    concurrency: Annotated[int, MOVABLE] = Field(default=32, gt=0)
     """Concurrent dialogues, and concurrent requests (ours)."""
-    timeout: float = Field(default=TIMEOUT, gt=0)
+    timeout: Annotated[float, MOVABLE] = Field(default=TIMEOUT, gt=0)
     """Seconds that one request to a teacher may take; it is then repeated (ours)."""
-    retries: int = Field(default=RETRIES, ge=0)
+    retries: Annotated[int, MOVABLE] = Field(default=RETRIES, ge=0)
     """Further attempts of a request to a teacher after a temporary failure (ours)."""
-    give_up_after: int = Field(default=16, gt=0)
+    give_up_after: Annotated[int, MOVABLE] = Field(default=16, gt=0)
     """Abort after so many consecutive dialogues failed because teacher or sandbox was down (ours)."""
-    token_cap: int | None = Field(default=None, gt=0)
+    token_cap: Annotated[int | None, MOVABLE] = Field(default=None, gt=0)
     """Prompt and completion tokens of both teachers after which no dialogue is started; None: no cap (ours).
 
     Running dialogues are finished. Counted as the endpoint reports; retries, and dialogues that

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tirjudge.storage.run_settings import MOVABLE
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.health import HealthConfig
@@ -27,7 +28,7 @@ def _known_loss(name: str) -> str:
 class RlConfig(RolloutConfig):
     """The RL stage. Defaults are TIR-Judge's (§5.1) if the paper gives a number; `ours` marks the others."""
 
-    trainer: Literal["trl", "verl"] = "trl"
+    trainer: Annotated[Literal["trl", "verl"], MOVABLE] = "trl"
     """The trainer of the stage: TRL in the processes of `tirjudge train`, or verl on a Ray cluster, which
     `tirjudge launch verl` starts; may be changed when a run is resumed (ours)."""
     steps: int = Field(default=0, ge=0)
@@ -86,16 +87,16 @@ class RlConfig(RolloutConfig):
     off_policy: bool = False
     """Sample each batch while the one before is trained, with the weights from before that step. Needs
     `importance_cap`; with the transformers generator, a second copy of the model samples (ours)."""
-    rollouts_at_once: int = Field(default=256, gt=0)
+    rollouts_at_once: Annotated[int, MOVABLE] = Field(default=256, gt=0)
     """The most rollouts that a process begins together; when fewer run, it takes the next task from a queue
     that all processes share. It may be changed when a run is resumed (ours)."""
     screen: ScreenConfig | None = None
     """A pass before RL that leaves out rows; None trains on all rows."""
     resamples: int = Field(default=2, ge=0)
     """The most times that an episode is sampled again after its sandbox or generator failed (ours)."""
-    report_to: tuple[Reporter, ...] = ()
+    report_to: Annotated[tuple[Reporter, ...], MOVABLE] = ()
     """Further destinations of the metrics in `metrics.jsonl`; may be changed when a run is resumed (ours)."""
-    health: HealthConfig = HealthConfig()
+    health: Annotated[HealthConfig, MOVABLE] = HealthConfig()
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between two checkpoints (ours)."""
     keep_checkpoints: int = Field(default=2, gt=0)

@@ -12,13 +12,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.generation import Sampling
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.rollout import Rollout
+from tirjudge.storage.run_settings import MOVABLE
 from tirjudge_environments import Environment
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import ToolSettings
@@ -51,7 +52,7 @@ class RolloutConfig(BaseModel):
     """CPU time of all programs of a trajectory (ours)."""
     program_cpu_seconds: float = Field(default=10.0, gt=0)
     """CPU time of one program (ours)."""
-    sandbox: str = "local"
+    sandbox: Annotated[str, MOVABLE] = "local"
     """The sandbox backend, by name; may be changed when a run is resumed (ours)."""
     tools: ToolSettings = ToolSettings()
     """Tools besides Python; their calls count in `tool_calls` and in the reward as programs do (ours)."""
@@ -60,7 +61,7 @@ class RolloutConfig(BaseModel):
     process or in servers (ours)."""
     vllm: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
-    server: VllmServerConfig | None = None
+    server: Annotated[VllmServerConfig | None, MOVABLE] = None
     """The servers of `vllm-server`; may be changed when a run is resumed (ours)."""
 
     @model_validator(mode="after")

@@ -42,29 +42,6 @@ RESULTS = "results.md"
 ROWS = "rows.json"
 """The file of a run folder with the number of training rows per judge, and of rows that were left out."""
 
-UNCLAIMED = (
-    "teacher.base_url",
-    "teacher.concurrency",
-    "teacher.give_up_after",
-    "teacher.retries",
-    "teacher.sandbox",
-    "teacher.timeout",
-    "teacher.token_cap",
-    "rl.health",
-    "rl.report_to",
-    "rl.rollouts_at_once",
-    "rl.sandbox",
-    "rl.server",
-    # Each RL stage may have the trainer that the machines at hand can run.
-    "rl.trainer",
-    "meta_judge.base_url",
-    "meta_judge.concurrency",
-    "meta_judge.patience",
-    "meta_judge.retries",
-    "meta_judge.timeout",
-)
-"""Keys that may change when a run is resumed; no result depends on them, but for the trainer."""
-
 
 def data_of(recipe: Recipe) -> Data:
     """Open the data of a recipe; raises BadRecipe for unusable judges or rows, OSError for missing files."""
@@ -299,7 +276,7 @@ def _rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> st
 
 def claim(folder: RunFolder, recipe: Recipe) -> None:
     """Store the resolved recipe in a run folder; raises OtherSettings if the folder holds another run."""
-    claim_folder(folder, recipe, UNCLAIMED)
+    claim_folder(folder, recipe)
 
 
 def _done(stage: Stage, run: Run, place: str) -> JsonObject:
