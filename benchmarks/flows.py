@@ -23,7 +23,7 @@ from tirjudge.cli import app
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.judging.batch import Batch
+from tirjudge.judging.batch import BatchRunner
 from tirjudge_sandbox import Limits, Program, open_sandbox
 
 ROOT = Path(__file__).parent.parent
@@ -76,19 +76,19 @@ def _imports(frame: FrameType | None) -> bool:
 
 def a_row(trace: Trace, folder: Path) -> None:
     """A row to its verdict with the embedded model: from the file of rows to the line of the result file."""
-    run = Batch.run
+    run = BatchRunner.run
 
     @wraps(run)
-    async def traced(batch: Batch, rows: Any) -> int:
+    async def traced(batch: BatchRunner[Any], rows: Any) -> int:
         with trace.on():
             return await run(batch, rows)
 
-    Batch.run = traced  # type: ignore[method-assign]
+    BatchRunner.run = traced  # type: ignore[method-assign]
     try:
         rows, output = ROOT / "examples/instructions.jsonl", folder / "row.jsonl"
         done = CliRunner().invoke(app, ["judge", str(rows), "--limit=1", f"--output={output}"])
     finally:
-        Batch.run = run  # type: ignore[method-assign]
+        BatchRunner.run = run  # type: ignore[method-assign]
     assert done.exit_code == 0, done.output
 
 

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from tests.command import TIRJUDGE
-from tirjudge.judging.batch import Tally
+from tirjudge.judging.tally import Tally
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path
 

@@ -46,7 +46,7 @@ from tests.vllm_server import serving
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.local.loading import load_model
 from tirjudge.generation.vllm import SETTINGS
-from tirjudge.judging.batch import Batch, EngineRows, Plan
+from tirjudge.judging.batch import BatchRunner, EngineRows, Plan, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models import resolve_model
@@ -121,8 +121,10 @@ class Bench:
         with TemporaryDirectory() as folder, ResultFile(Path(folder) / "verdicts.jsonl", {}) as results:
             async with JudgeEngine(config) as engine:
                 started = time.perf_counter()
-                batch = Batch(EngineRows(engine), results, watcher, Plan(limit=self.rows))
-                await batch.run(RowFile(str(ROWS)))
+                runner = BatchRunner(
+                    EngineRows(engine).row, ResultSink(results, watcher), Plan(limit=self.rows)
+                )
+                await runner.run(RowFile(str(ROWS)))
                 seconds = time.perf_counter() - started
         after, tally = await reused(url), watcher.tally
         return Run(

@@ -28,7 +28,7 @@ from typing import Any
 from tests.command import TIRJUDGE
 from tirjudge.data.rows import Row
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, EngineRows, Failure
+from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.result_file import ResultFile
@@ -54,8 +54,6 @@ class Silent:
     def failed(self, failure: Failure) -> None:
         print(failure, file=sys.stderr)
 
-    def skipped(self) -> None: ...
-
 
 async def judged(path: Path, count: int, seed: int) -> None:
     """Write a result file of `count` rows with one program each."""
@@ -78,7 +76,7 @@ async def judged(path: Path, count: int, seed: int) -> None:
     engine = JudgeEngine(JudgeOptions(seed=seed), generator=ScriptedGenerator(turn))
     with ResultFile(path, {}) as results:
         async with engine:
-            await Batch(EngineRows(engine), results, Silent()).run(
+            await BatchRunner(EngineRows(engine).row, ResultSink(results, Silent())).run(
                 Row(f"rows:{n}", f"row-{n}", row) for n, row in enumerate(rows)
             )
 

@@ -23,9 +23,10 @@ from typing import Any
 
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, EngineRows, Failure, Tally
+from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
+from tirjudge.judging.tally import Tally
 from tirjudge.storage.result_file import ResultFile
 
 
@@ -41,9 +42,6 @@ class Counting:
 
     def failed(self, failure: Failure) -> None:
         raise AssertionError(failure)
-
-    def skipped(self) -> None:
-        self.known += 1
 
 
 def write_rows(path: Path, count: int) -> None:
@@ -61,7 +59,8 @@ async def judge(rows: Path, output: Path) -> Counting:
     generator = ScriptedGenerator(lambda context: "Both are long. <preference>A</preference>")
     async with JudgeEngine(JudgeOptions(tools=False), generator=generator) as judge_engine:
         with ResultFile(output, {}) as results:
-            await Batch(EngineRows(judge_engine), results, watcher).run(RowFile(str(rows)))
+            runner = BatchRunner(EngineRows(judge_engine).row, ResultSink(results, watcher))
+            watcher.known = await runner.run(RowFile(str(rows))) - watcher.tally.judged
     return watcher
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tirjudge.generation.base import GeneratorFailed, Sampling
     from tirjudge.generation.spending import CostReached
     from tirjudge.judge import Judge
-    from tirjudge.judging.batch import BatchResult, NoRowJudged
+    from tirjudge.judging.batch_result import BatchResult, NoRowJudged
     from tirjudge.judging.judgment import Judgment
     from tirjudge.judging.options import JudgeOptions
     from tirjudge.rollout import Rollout
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BatchResult": "tirjudge.judging.batch",
+    "BatchResult": "tirjudge.judging.batch_result",
     "CostReached": "tirjudge.generation.spending",
     "GeneratorFailed": "tirjudge.generation.base",
     "Judge": "tirjudge.judge",
     "JudgeOptions": "tirjudge.judging.options",
     "Judgment": "tirjudge.judging.judgment",
-    "NoRowJudged": "tirjudge.judging.batch",
+    "NoRowJudged": "tirjudge.judging.batch_result",
     "Rollout": "tirjudge.rollout",
     "Sampling": "tirjudge.generation.base",
 }

@@ -12,7 +12,8 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.batch import BatchResult, Plan, Progress, ProgressLine, judge_rows
+from tirjudge.judging.batch import Plan
+from tirjudge.judging.batch_result import BatchResult, OnProgress, ProgressLine, judge_rows
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, parameters
@@ -193,7 +194,7 @@ class Judge:
         kind: Kind | None = None,
         columns: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
-        progress: bool | Progress = False,
+        progress: bool | OnProgress = False,
     ) -> BatchResult:
         """Judge many rows concurrently; the result has one Judgment or Failure per row, in their order.
 
@@ -290,7 +291,7 @@ class Judge:
         kind: Kind | None = None,
         columns: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
-        progress: bool | Progress = False,
+        progress: bool | OnProgress = False,
     ) -> BatchResult:
         """Judge many rows concurrently, as `batch` does."""
         return await self._await(self._judge_all(rows, kind, columns, labels, progress))
@@ -380,7 +381,7 @@ class Judge:
         kind: Kind | None,
         columns: Mapping[str, str] | None,
         labels: Mapping[str, str] | None,
-        progress: bool | Progress,
+        progress: bool | OnProgress,
     ) -> BatchResult:
         if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
             raise TypeError(f"rows must be a list of mappings, not {type(rows).__name__}")
@@ -392,7 +393,7 @@ class Judge:
             truncate=self.options.truncate,
             concurrency=self.options.concurrency,
         )
-        shown = (ProgressLine() if progress else None) if isinstance(progress, bool) else progress
+        shown = progress if callable(progress) else ProgressLine() if progress else lambda done, total: None
         await self._ready()
         return await judge_rows(self._engine, list(rows), plan, shown)
 

@@ -19,7 +19,7 @@ from research.smol.summary import counts
 from tests.command import TIRJUDGE
 from tirjudge.data.sources import open_rows
 from tirjudge.generation.base import Generator
-from tirjudge.judging.batch import Batch, EngineRows, Failure, Plan
+from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, Plan, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.questions import Kind
@@ -71,15 +71,13 @@ class ChangedOutputs:
         return replace(done, stdout=self._change(done.stdout)) if done.status is Status.OK else done
 
 
-class _Quiet:
-    """Counts nothing and shows only failures."""
+class _Failures:
+    """Shows only failures."""
 
     def judged(self, row: Mapping[str, Any]) -> None: ...
 
     def failed(self, failure: Failure) -> None:
         print(f"{failure.where}: {failure.reason}", flush=True)
-
-    def skipped(self) -> None: ...
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -125,7 +123,9 @@ async def run_under(
     plan = Plan(kind=kind, limit=rows, concurrency=config.concurrency)
     with ResultFile(output, settings) as results:
         async with JudgeEngine(config, sandbox=sandbox, generator=generator) as engine:
-            await Batch(EngineRows(engine), results, _Quiet(), plan).run(open_rows(str(file)))
+            await BatchRunner(EngineRows(engine).row, ResultSink(results, _Failures()), plan).run(
+                open_rows(str(file))
+            )
 
 
 def judge_set(

@@ -10,7 +10,7 @@ from typing import Any
 
 from tirjudge.data.rows import Row
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, EngineRows, Failure
+from tirjudge.judging.batch import BatchRunner, EngineRows, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.result_file import ResultFile
@@ -19,14 +19,6 @@ from tirjudge_sandbox import open_sandbox
 
 FAST = ("--backend-option", "preload=[]")
 """Command-line options of a sandbox that starts without loading numpy and sympy."""
-
-
-class _Silent:
-    def judged(self, row: Mapping[str, Any]) -> None: ...
-
-    def failed(self, failure: Failure) -> None: ...
-
-    def skipped(self) -> None: ...
 
 
 def judge_to(
@@ -45,7 +37,7 @@ def judge_to(
         engine = JudgeEngine(config, generator=ScriptedGenerator(script), sandbox=sandbox)
         with ResultFile(path, {}) as results:
             async with engine:
-                batch = Batch(EngineRows(engine, texts=texts), results, _Silent())
+                batch = BatchRunner(EngineRows(engine, texts=texts).row, ResultSink(results))
                 await batch.run(Row(f"rows:{n}", f"row-{n}", dict(row)) for n, row in enumerate(rows))
 
     asyncio.run(judge())

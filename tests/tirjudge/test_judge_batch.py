@@ -12,7 +12,8 @@ from tirjudge import Judge, NoRowJudged
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.cached import CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Failure, JurorTally
+from tirjudge.judging.batch import Failure
+from tirjudge.judging.tally import JurorTally
 from tirjudge_environments import Completion, Context, Finish
 
 

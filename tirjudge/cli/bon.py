@@ -41,10 +41,11 @@ from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import EngineRows, Tally, TooManyFailures
+from tirjudge.judging.batch import EngineRows, TooManyFailures
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.options import ABSTENTION
+from tirjudge.judging.tally import Tally
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
 from tirjudge.selection.tournaments import BEST_OF_N

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import ExitStack, aclosing
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,17 +37,15 @@ from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import FailureCount, Plan, TooManyFailures
+from tirjudge.judging.batch import BatchRunner, Failure, Plan, TooManyFailures, Unjudged, Work
 from tirjudge.judging.criteria import ProposedCriteria, propose_criteria
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.options import ABSTENTION
-from tirjudge.judging.questions import kind_of, truncated
-from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import check_settings, record_settings, settings_path
 from tirjudge.storage.run_settings import refuse_foreign_file
-from tirjudge_environments.tasks import Columns, read_task
+from tirjudge_environments.tasks import Columns
 
 
 @examples(
@@ -84,8 +82,8 @@ def criteria(
     target = output_file(output, file, "criteria")
     options = options.model_copy(update={"order": options.order or "both"})
     options.check(plan.kind)
-    rows = open_rows(file, config=subset, split=split)
-    refuse_input(target, rows)
+    given = open_rows(file, config=subset, split=split)
+    refuse_input(target, given)
     calls = target.with_name(f"{target.name}.calls.jsonl")
     if not options.overwrite:
         refuse_foreign_file(target, calls, "criteria")
@@ -115,20 +113,21 @@ def criteria(
             done = {row["id"] for row in read_lines(target) if "id" in row}
         run = _Run(options, plan, most, lines, done)
         try:
-            completed = asyncio.run(run.over(rows, spending, weights))
+            completed = asyncio.run(run.over(given, spending, weights))
         except KeyboardInterrupt:
             stop("criteria", "interrupted; the same command resumes", INTERRUPTED)
+    rows = run.judged_rows + run.failed_rows + run.before
     print(
-        f"rows      {run.rows}, {run.with_criteria} with criteria, {run.failed} failed, {run.before} before"
+        f"rows      {rows}, {run.with_criteria} with criteria, {run.failed_rows} failed, {run.before} before"
     )
     print(f"criteria  {run.proposed} proposed, {run.kept} kept")
     print(f"written   {printable(str(target))}")
-    raise typer.Exit(0 if completed and not run.failed else SOME_FAILED)
+    raise typer.Exit(0 if completed and not run.failed_rows else SOME_FAILED)
 
 
 @dataclass(slots=True)
 class _Run:
-    """One pass over the rows."""
+    """One pass over the rows, and the sink of its runner."""
 
     options: RunOptions
     plan: Plan
@@ -136,62 +135,63 @@ class _Run:
     lines: JsonLines
     done: set[Any]
     """Ids of the rows that an earlier start wrote."""
-    rows: int = 0
     before: int = 0
-    failed: int = 0
+    judged_rows: int = 0
+    failed_rows: int = 0
     with_criteria: int = 0
     proposed: int = 0
     kept: int = 0
-    failures: FailureCount = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.failures = FailureCount(self.plan.give_up_after)
+    _given: dict[str, Row] = field(default_factory=dict)
+    """The rows that are being judged, by where they are."""
 
     async def over(self, rows: RowSource, spending: Spending, weights: str) -> bool:
         """Return True if the run reached the end of the rows."""
         async with JudgeEngine(self.options, spending=spending, weights=weights) as engine:
-            works = (self._row(engine, row) for row in islice(rows, self.plan.limit))
+
+            async def propose(work: Work) -> ProposedCriteria:
+                try:
+                    return await propose_criteria(engine, work.task, work.kind, most=self.most)
+                except GeneratorFailed as error:
+                    raise Unjudged(str(error), down=str(error), denied=engine.denied) from None
+                except ValueError as error:
+                    raise Unjudged(str(error)) from None
+
             try:
-                async with aclosing(as_finished(works, self.plan.concurrency)) as finished:
-                    async for _ in finished:
-                        pass
+                await BatchRunner(propose, self, self.plan).run(self._remembered(rows))
             except (CostReached, TooManyFailures) as error:
                 say(f"stopped: {error}; the same command resumes")
                 return False
         return True
 
-    async def _row(self, engine: JudgeEngine, row: Row | BadRow) -> None:
-        self.rows += 1
-        try:
-            if isinstance(row, BadRow):
-                raise ValueError(row.reason)
-            plan = self.plan
-            task = read_task(row.fields, default_id=row.default_id, columns=plan.columns, labels=plan.labels)
-            if task.id in self.done:
-                self.before += 1
-                return
-            kind = kind_of(task, plan.kind)
-            found = await propose_criteria(engine, truncated(task, plan.truncate), kind, most=self.most)
-        except GeneratorFailed as error:
-            self._fail(row.where, str(error))
-            self.failures.is_down(str(error), denied=engine.denied)
-            return
-        except ValueError as error:
-            self._fail(row.where, str(error))
-            return
-        self.failures.works()
-        self._write(task.id, row, found)
+    def _remembered(self, rows: Iterable[Row | BadRow]) -> Iterator[Row | BadRow]:
+        for row in rows:
+            if isinstance(row, Row):
+                self._given[row.where] = row
+            yield row
 
-    def _write(self, id: str, row: Row, found: ProposedCriteria) -> None:
-        self.with_criteria += bool(found.kept)
-        self.kept += len(found.kept)
-        self.proposed += len(found.kept) + len(found.dropped)
+    def expects(self, work: Work) -> bool:
+        if work.task.id not in self.done:
+            return True
+        self.before += 1
+        del self._given[work.where]
+        return False
+
+    def judged(self, work: Work, result: ProposedCriteria) -> None:
+        self.judged_rows += 1
+        self.with_criteria += bool(result.kept)
+        self.kept += len(result.kept)
+        self.proposed += len(result.kept) + len(result.dropped)
+        given = self._given.pop(work.where).fields
         # The row's own criteria were not judged, and an empty list of criteria is no row that can be judged.
-        fields = {name: value for name, value in row.fields.items() if name != "criteria"} | {"id": id}
-        fields |= {"criteria": list(found.kept)} if found.kept else {}
+        fields = {name: value for name, value in given.items() if name != "criteria"} | {"id": work.task.id}
+        fields |= {"criteria": list(result.kept)} if result.kept else {}
         # Parquet has dates, decimal numbers and bytes too, which JSON has only as texts.
         self.lines.append(json.loads(json.dumps(fields, default=str)))
 
-    def _fail(self, where: str, reason: str) -> None:
-        self.failed += 1
-        say(f"{where}: {reason}")
+    def failed(self, failure: Failure) -> None:
+        self.failed_rows += 1
+        self._given.pop(failure.where, None)
+        say(f"{failure.where}: {failure.reason}")
+
+    def stopped(self, work: Work, error: Exception) -> None:
+        raise error

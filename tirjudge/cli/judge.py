@@ -43,10 +43,11 @@ from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import Batch, EngineRows, Plan, RowJudge, Tally, TooManyFailures
+from tirjudge.judging.batch import BatchRunner, EngineRows, Plan, ResultSink, RowJudge, TooManyFailures
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.options import endpoint_key
+from tirjudge.judging.tally import Tally
 from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
@@ -204,7 +205,7 @@ class BatchRun:
             completed = True
             with display:
                 try:
-                    if not await Batch(judge, results, display, plan).run(self.rows):
+                    if not await BatchRunner(judge.row, ResultSink(results, display), plan).run(self.rows):
                         raise ValueError(f"{self.rows.name} has no rows")
                 except (CostReached, TooManyFailures) as error:
                     completed = False

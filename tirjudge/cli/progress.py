@@ -25,8 +25,9 @@ from rich.text import Text
 from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.batch import Failure, RowJudge, Tally
+from tirjudge.judging.batch import Failure, RowJudge
 from tirjudge.judging.options import JudgeOptions
+from tirjudge.judging.tally import Tally
 from tirjudge.records.recorded_row import RecordedRow
 from tirjudge.records.text import row_line
 from tirjudge_environments import StopReason, Usage
@@ -112,9 +113,6 @@ class Display:
             place = self._failures_file
             self.say(f"further failures are in {place}" if place else "further failures are not listed")
         self.finished()
-
-    def skipped(self) -> None:
-        """Do nothing: a row of an earlier run is not progress of this one."""
 
     def retried(self, retry: Retry) -> None:
         """Count a repeated request, and report the first one."""

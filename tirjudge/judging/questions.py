@@ -44,21 +44,25 @@ def numbered(responses: Sequence[Conversation], name: str = "responses") -> dict
 
 
 def read_question(
-    row: Mapping[str, Any], columns: Columns = DEFAULT_COLUMNS, labels: Mapping[str, str] | None = None
+    row: Mapping[str, Any],
+    columns: Columns = DEFAULT_COLUMNS,
+    labels: Mapping[str, str] | None = None,
+    *,
+    default_id: str = "",
 ) -> JudgeTask:
     """Return the task of a row; raises RowError.
 
-    Without an id its text gives it one, because the order shown and every draw depend on the id: the same
-    question gets the same answer, alone and in a batch.
+    The order shown and every draw depend on the id. A row without an id gets `default_id`, or else one from
+    its text, so that the same question gets the same answer, alone and in a batch.
     """
     if not isinstance(row, Mapping):
         raise RowError(f"a row is a mapping with a prompt and responses, not {type(row).__name__}")
-    task = read_task(row, default_id="", columns=columns, labels=labels)
+    task = read_task(row, default_id=default_id, columns=columns, labels=labels)
+    if task.id:
+        return task
     prompt = columns.find(row, "prompt")
     # A prompt that is no chat is a text, or a number that stands for its text.
     asked = [dict(message) for message in prompt] if isinstance(prompt, list) else str(prompt)
-    if task.id:
-        return task
     return replace(task, id=f"{derive_seed(repr(asked), *map(whole_text, task.candidates)):08x}")
 
 

@@ -14,7 +14,7 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, EngineRows, Failure
+from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.result_file import ResultFile
@@ -63,9 +63,6 @@ class Recording:
     def failed(self, failure: Failure) -> None:
         self.failures.append(failure)
 
-    def skipped(self) -> None:
-        raise AssertionError("nothing was judged before")
-
 
 def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recording:
     """Send JudgeBench rows through a whole run; `script` plays the model."""
@@ -76,7 +73,7 @@ def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recor
     async def judge() -> None:
         async with JudgeEngine(JudgeOptions(**config), generator=ScriptedGenerator(script)) as judging:
             with ResultFile(folder / "out.jsonl", {"benchmark": "judgebench"}) as results:
-                await Batch(EngineRows(judging), results, watcher).run(rows)
+                await BatchRunner(EngineRows(judging).row, ResultSink(results, watcher)).run(rows)
 
     asyncio.run(judge())
     return watcher

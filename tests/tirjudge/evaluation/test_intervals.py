@@ -17,7 +17,7 @@ from tests.tirjudge.judged_pairs import pair, random_pairs, sampled
 from tirjudge.evaluation.base import Cost, JudgedRow, ScoringProtocol, Vote
 from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.scoring import Estimate, score
-from tirjudge.judging.batch import Tally
+from tirjudge.judging.tally import Tally
 from tirjudge.selection.best_of_n import Picked, SolvedTally
 from tirjudge.selection.grading import CandidateSet, Grade
 from tirjudge.statistics import Proportion

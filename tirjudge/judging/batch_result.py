@@ -1,0 +1,166 @@
+"""Batches of a Python program: the judgments of many rows, in their order."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, overload
+
+from tirjudge.console_text import Interval, printable
+from tirjudge.data.rows import Row
+from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, Plan, Work
+from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.tally import Tally
+from tirjudge.records.answers import JudgedProgram
+from tirjudge.statistics import Proportion
+
+OnProgress = Callable[[int, int], None]
+"""Called after each row with the rows done and the rows in all."""
+
+
+class NoRowJudged(RuntimeError):
+    """Not a single row of a batch could be judged; the message has the most frequent reason in one line."""
+
+    def __init__(self, failures: Sequence[Failure]) -> None:
+        self.failures = tuple(failures)
+        super().__init__(f"none of {len(failures)} rows could be judged: {most_frequent(failures)}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BatchResult(Sequence[Judgment | Failure]):
+    """The judgments of a batch in the order of its rows; a row that could not be judged has its Failure."""
+
+    rows: tuple[Judgment | Failure, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> Judgment | Failure: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Judgment | Failure, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Judgment | Failure | tuple[Judgment | Failure, ...]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Judgment | Failure]:
+        return iter(self.rows)
+
+    @property
+    def judgments(self) -> tuple[Judgment, ...]:
+        """The judgments of the rows that were judged, with or without a verdict."""
+        return tuple(row for row in self.rows if isinstance(row, Judgment))
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The rows that could not be judged, each with the reason."""
+        return tuple(row for row in self.rows if isinstance(row, Failure))
+
+    @property
+    def programs(self) -> tuple[JudgedProgram, ...]:
+        """The programs of all judgments, in the order of the rows."""
+        return tuple(program for judgment in self.judgments for program in judgment.programs)
+
+    @property
+    def tally(self) -> Tally:
+        """The counts that `tirjudge judge` prints: verdicts, ties, programs, tokens, accuracy."""
+        tally = Tally(failed=len(self.failures))
+        for one in self.judgments:
+            tally.add(one.row().to_json())
+        return tally
+
+    @property
+    def accuracy(self) -> Proportion | None:
+        """The accuracy of labelled rows under the protocol `verdict`; None without labels."""
+        tally = self.tally
+        return tally.accuracy if tally.labelled else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the batch as JSON values: `judged`, the judgments' `to_dict()`, and `failed`."""
+        return {
+            "judged": [judgment.to_dict() for judgment in self.judgments],
+            "failed": [asdict(failure) for failure in self.failures],
+        }
+
+    def __repr__(self) -> str:
+        """Describe the batch in one line."""
+        tally = self.tally
+        parts = [f"{len(self.rows)} rows", f"{tally.verdicts} with a verdict"]
+        parts += [f"{tally.open} left open"] if tally.open else []
+        parts += [f"{tally.failed} failed"] if tally.failed else []
+        parts += [f"accuracy {tally.accuracy}"] if tally.labelled else []
+        return f"<BatchResult: {', '.join(parts)}>"
+
+
+def most_frequent(failures: Sequence[Failure]) -> str:
+    """Return the reason that most failures share, with their number if there are others."""
+    (reason, count), *others = Counter(failure.reason for failure in failures).most_common()
+    return f"{reason} ({count} of them)" if others else reason
+
+
+async def judge_rows(
+    engine: JudgeEngine,
+    rows: Sequence[Mapping[str, Any]],
+    plan: Plan,
+    progress: OnProgress = lambda done, total: None,
+) -> BatchResult:
+    """Judge rows with an open engine.
+
+    A row that cannot be judged is a Failure and does not stop the others. After `plan.give_up_after`
+    consecutive failures of the model or the sandbox, and once the cost limit is reached or the cache cannot
+    be used, the remaining rows fail without being tried. Raises NoRowJudged if there are rows and no row
+    could be judged.
+    """
+    sink = _Outcomes(len(rows), progress)
+    places = [f"rows[{index}]" for index in range(len(rows))]
+    given = (Row(place, "", row) for place, row in zip(places, rows, strict=True))
+    await BatchRunner(EngineRows(engine).judgment, sink, plan).run(given)
+    result = BatchResult(tuple(sink.found[place] for place in places))
+    if result.failures and not result.judgments:
+        raise NoRowJudged(result.failures)
+    return result
+
+
+@dataclass(slots=True)
+class _Outcomes:
+    """Keeps the outcome of every row, by its place. After an error the remaining rows fail."""
+
+    total: int
+    progress: OnProgress
+    found: dict[str, Judgment | Failure] = field(default_factory=dict)
+
+    def expects(self, work: Work) -> bool:
+        return True
+
+    def judged(self, work: Work, result: Judgment) -> None:
+        self._add(work.where, result)
+
+    def failed(self, failure: Failure) -> None:
+        self._add(failure.where, failure)
+
+    def stopped(self, work: Work, error: Exception) -> None:
+        """Keep what is there, and let rows that are being judged finish."""
+        if work.where not in self.found:
+            self._add(work.where, Failure(work.where, work.task.id, str(error)))
+
+    def _add(self, where: str, outcome: Judgment | Failure) -> None:
+        self.found[where] = outcome
+        self.progress(len(self.found), self.total)
+
+
+class ProgressLine:
+    """Shows the progress of a batch on standard error: a line that is rewritten, or one line now and then."""
+
+    def __init__(self) -> None:
+        self._interval = Interval()
+
+    def __call__(self, done: int, total: int) -> None:
+        text, last = printable(f"{done} of {total} rows judged"), done == total
+        if sys.stderr.isatty():
+            print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
+        elif last or self._interval.over():
+            print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,92 @@
+"""The tally of a run: counts of its judged and failed rows, and the accuracy of the labelled ones."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tirjudge.statistics import Credits, Proportion
+from tirjudge_environments import StopReason
+
+
+@dataclass(slots=True)
+class JurorTally:
+    """Counts of the rows that one model of a jury judged."""
+
+    rows: int = 0
+    deciding: int = 0
+    """Rows whose verdict is this model's."""
+    without: int = 0
+    """Rows on which it gave no verdict."""
+    credits: Credits = field(default_factory=Credits)
+
+    def add(self, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Count the verdict of the model in a row of a result file."""
+        self.rows += 1
+        self.deciding += verdict["stop"] == "verdict" and verdict["verdict"] == row["verdict"]
+        self.without += verdict["stop"] != "verdict"
+        if verdict["correct"] is not None:
+            self.credits.add(verdict["correct"], _cluster(row))
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of result rows, and of rows that failed."""
+
+    judged: int = 0
+    """Rows with a line in the result file, with or without a verdict."""
+    failed: int = 0
+    """Rows without a line: unreadable, or the model or the sandbox was down."""
+    verdicts: int = 0
+    """Rows with a choice, a tie or a score."""
+    ties: int = 0
+    open: int = 0
+    """Rows whose verdict was left open for its low confidence."""
+    credits: Credits = field(default_factory=Credits)
+    """The `verdict_credit` of each labelled row; rows with the same prompt are a cluster."""
+    sources: int = 0
+    """Rows that name the sources of their responses."""
+    programs: int = 0
+    """Programs executed, not counting refused ones."""
+    programs_failed: int = 0
+    programs_refused: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stops: Counter[str] = field(default_factory=Counter)
+    jury: dict[str, JurorTally] = field(default_factory=dict)
+    """The models of a jury, in the order in which they are asked."""
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Count a row of a result file."""
+        self.judged += 1
+        self.stops[row["stop"]] += 1
+        self.verdicts += row["stop"] == "verdict"
+        self.ties += row["verdict"] == "tie"
+        self.open += row["stop"] == StopReason.ABSTAINED
+        if row["correct"] is not None:
+            self.credits.add(row["correct"], _cluster(row))
+        for verdict in row.get("jury", ()):
+            self.jury.setdefault(verdict["model"], JurorTally()).add(verdict, row)
+        self.sources += bool(row.get("sources"))
+        self.programs += row["programs"]
+        self.programs_failed += row["programs_failed"]
+        self.programs_refused += row["programs_refused"]
+        self.prompt_tokens += row["prompt_tokens"]
+        self.completion_tokens += row["completion_tokens"]
+
+    @property
+    def accuracy(self) -> Proportion:
+        """The mean credit of labelled rows: the accuracy under the protocol `verdict`."""
+        return self.credits.mean
+
+    @property
+    def labelled(self) -> int:
+        return len(self.credits)
+
+
+def _cluster(row: Mapping[str, Any]) -> str:
+    """Return what rows that depend on each other share: the prompt."""
+    return json.dumps(row["prompt"]) if row.get("prompt") else ""
