@@ -65,7 +65,7 @@ def test_a_column_of_this_name_can_be_mapped_or_left_out() -> None:
     ("criteria", "reason"),
     [
         ([], "criteria is an empty list: leave it out, or give at least one criterion"),
-        ("be polite", "criteria must be a list of texts or objects"),
+        (5, "criteria must be a list of texts or objects"),
         (["a", 3], "criteria[1] is neither a text nor an object with text, weight, polarity, must_have"),
         ([{"text": "a", "wieght": 2}], "criteria[0] has an unknown field 'wieght': it has text, weight, "),
         (["a", {"text": "b", "polarity": "bad"}], "criteria[1]: polarity 'bad'"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge_environments.tasks.cells import RowError, text_of
+from tirjudge_environments.tasks.cells import RowError, plain, text_of
 
 _MISSING = object()
 """The value of a place that a row does not have."""
@@ -19,7 +20,8 @@ class ColumnPlaces(BaseModel):
 
     A place is the name of a column. Dots reach into nested columns, and numbers into lists:
     `messages.0.content`, `messages.-1.content`. `a+b` joins texts with an empty line, without empty texts;
-    `a,b,c` lists places. If the row has a column of exactly this name, that column is taken.
+    `a,b,c` lists places. If the row has a column of exactly this name, that column is taken, or else the only
+    column whose name differs in capitals, spaces and punctuation: `Response A` for `response_a`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,7 +51,10 @@ class ColumnPlaces(BaseModel):
         place = getattr(self, part)
         if not place and part in self.MAY_BE_LEFT_OUT:
             return None
-        value = _lookup(row, place)
+        try:
+            value = plain(_lookup(row, place))
+        except RecursionError:
+            raise RowError(f"{part} is nested too deeply") from None
         if value is _MISSING and part in self.model_fields_set:
             raise RowError(f"no column {place!r} (named as {part})")
         return None if value is _MISSING else value
@@ -76,6 +81,8 @@ class Columns(ColumnPlaces):
     rejected: str = "rejected"
     response: str = "response"
     label: str = "label"
+    """The better response, or what people think of a single response; or a list of columns, one for each
+    response and perhaps one for ties, of which one is 1: `winner_model_a,winner_model_b,winner_tie`."""
     domain: str = "domain"
     """`safety`, `helpfulness`, `math`, ...: some rewards and prompts depend on it."""
     tags: str = "tags"
@@ -100,8 +107,9 @@ DEFAULT_COLUMNS = Columns()
 
 
 def _lookup(row: Mapping[str, Any], place: str) -> Any:
-    if place in row:
-        return row[place]
+    column = column_named(row, place)
+    if column is not None:
+        return row[column]
     if "," in place:
         return _together(row, place.split(","))
     if "+" in place:
@@ -111,6 +119,21 @@ def _lookup(row: Mapping[str, Any], place: str) -> Any:
     for step in place.split("."):
         value = _step(value, step)
     return value
+
+
+def column_named(row: Iterable[str], name: str) -> str | None:
+    """Return the column of this name, or else the only column with a similar name; None without one."""
+    if name in row:
+        return name
+    wanted = similar_name(name)
+    found = [column for column in row if wanted and similar_name(column) == wanted]
+    return found[0] if len(found) == 1 else None
+
+
+@lru_cache(1 << 12)
+def similar_name(name: str) -> str:
+    """Return what names have in common that differ in capitals, spaces and punctuation."""
+    return "".join(filter(str.isalnum, str(name).casefold()))
 
 
 def _together(row: Mapping[str, Any], places: Iterable[str]) -> Any:
@@ -125,7 +148,8 @@ def _join(values: Iterable[Any], place: str) -> str:
 
 def _step(value: Any, step: str) -> Any:
     if isinstance(value, Mapping):
-        return value.get(step, _MISSING)
+        column = column_named(value, step)
+        return _MISSING if column is None else value[column]
     if isinstance(value, list) and re.fullmatch(r"-?[0-9]{1,9}", step):
         index = int(step)
         return value[index] if -len(value) <= index < len(value) else _MISSING

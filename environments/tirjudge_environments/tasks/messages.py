@@ -16,8 +16,16 @@ _ROLES: Mapping[str, Literal["system", "user", "assistant", "tool"]] = {
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
+    "function": "tool",
+    "human": "user",
+    "prompter": "user",
+    "gpt": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "ai": "assistant",
 }
-"""Role in a row to role of a message."""
+"""Role in a row, in OpenAI's or another name, to role of a message."""
+_SHOWN_ROLES = "system, developer, user, assistant, tool"
 
 
 def read_messages(value: list[Any], name: str) -> tuple[Message, ...]:
@@ -25,11 +33,24 @@ def read_messages(value: list[Any], name: str) -> tuple[Message, ...]:
     return tuple(_message(item, f"{name}, message {number}") for number, item in enumerate(value, 1))
 
 
+def role_of(message: Any) -> Literal["system", "user", "assistant", "tool"] | None:
+    """Return the role of a chat message; None for anything else."""
+    if not isinstance(message, Mapping):
+        return None
+    return _ROLES.get(str(message.get("role", message.get("from"))).lower())
+
+
+def is_conversation(value: Any) -> bool:
+    """Return True for a list of chat messages with at least one message."""
+    return is_chat(value) and all(role_of(message) is not None for message in value)
+
+
 def _message(value: Any, name: str) -> Message:
-    role = _ROLES.get(str(value.get("role"))) if isinstance(value, Mapping) else None
+    role = role_of(value)
     if role is None:
-        raise RowError(f"{name}: not a chat message with a role of {', '.join(_ROLES)} and a content")
-    content, given = value.get("content"), value.get("tool_calls")
+        raise RowError(f"{name}: not a chat message with a role of {_SHOWN_ROLES} and a content")
+    # ShareGPT names a message's fields `from` and `value`.
+    content, given = value.get("content", value.get("value")), value.get("tool_calls")
     if given and (role != "assistant" or not isinstance(given, list)):
         raise RowError(f"{name}: tool_calls must be a list in a message of the assistant")
     calls = tuple(_call(call, f"{name}, call {number}") for number, call in enumerate(given or (), 1))
@@ -82,7 +103,7 @@ def read_tools(value: Any) -> tuple[ToolSpec, ...]:
         return ()
     found = parsed(value)
     if not isinstance(found, list):
-        raise RowError("tools must be a list of tools in OpenAI's form, or empty (--columns tools=)")
+        raise RowError("tools must be a list of tools in OpenAI's form, or empty (--column tools=)")
     return tuple(_tool(tool, f"tool {number}") for number, tool in enumerate(found, 1))
 
 

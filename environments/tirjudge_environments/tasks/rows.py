@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks.cells import RowError, is_empty, is_nan, parsed, text_of
-from tirjudge_environments.tasks.columns import DEFAULT_COLUMNS, Columns
+from tirjudge_environments.tasks.columns import DEFAULT_COLUMNS, Columns, column_named
 from tirjudge_environments.tasks.criteria import read_criteria
-from tirjudge_environments.tasks.labels import gold_of, gold_scores_of, highest, label_of, label_text
-from tirjudge_environments.tasks.messages import is_chat, read_messages, read_tools, response_of
+from tirjudge_environments.tasks.labels import (
+    Label,
+    checklist_of,
+    gold_scores_of,
+    highest,
+    read_label,
+    winner_columns,
+)
+from tirjudge_environments.tasks.messages import is_chat, read_messages, read_tools, response_of, role_of
+from tirjudge_environments.tasks.turns import unfolded
 from tirjudge_environments.types import Criterion, JudgeTask, Message, Response
 
 
@@ -25,32 +33,50 @@ def read_task(
 
     The prompt is a text or a list of chat messages. A response is a text, a number, or a list of chat
     messages: a transcript if any of them calls a tool or is a tool's result, or if the first of several is
-    the assistant's. Any other list repeats the prompt, and its last message counts. A label is an index
-    counted from 0, a letter, a ranking (`A>B`), or a tie (`tie`, `A=B`: then the task has no best response).
-    The ranking of a pair and a tie also give the strength of the preference: `gold["strength"]` is 2 for
-    `A>>B`, 1 for `A>B`, 0 for a tie. `labels` translates a dataset's own values first, such as
-    {"1": "A", "2": "B", "0": "tie"}; any other value is an error. NaN, with which tables mark a missing
-    value, is an error in a prompt and in a response, and counts as absent elsewhere. Gold scores become
-    `gold["scores"]`; without a label, the response with the unique highest gold score is the label. Sources
-    are named by their column, or by the columns of the responses.
+    the assistant's. Any other list repeats the prompt, and its last message counts. Without a prompt, it is
+    what all responses begin with; see `turns.unfolded` for chats in the cells of tables.
+
+    A label of several responses is the name of a response's column or source, an index counted from 0, a
+    letter, a ranking (`A>B`), or a tie (`tie`, `A=B`: then the task has no best response). The ranking of a
+    pair and a tie also give the strength of the preference: `gold["strength"]` is 2 for `A>>B`, 1 for `A>B`,
+    and 0 for a tie. The label of a single response is people's judgement of it: `gold["rating"]` is True or
+    False for pass or fail (yes or no, true or false), or a number. `labels` translates a dataset's own values
+    first, such as {"1": "A", "2": "B", "0": "tie"}; an empty meaning leaves a value out, and any other value
+    is an error, unless all meanings are empty.
+
+    NaN, with which tables mark a missing value, is an error in a prompt and in a response, and counts as
+    absent elsewhere. Gold scores become `gold["scores"]`; without a label, the response with the unique
+    highest gold score is the label. Sources are named by their column, or by the columns of the responses.
     """
-    candidates, label, part = _candidates(row, columns)
-    said = label_text(_optional(row, columns, "label"), labels)
-    scores = gold_scores_of(_optional(row, columns, "gold_scores"), len(candidates))
-    if label is None:
-        label = label_of(said, len(candidates)) if said else highest(scores)
+    given, part = _given_responses(row, columns)
+    prompt, responses = unfolded(columns.find(row, "prompt"), given)
+    candidates = tuple(_responses(responses))
+    sources = _sources(row, columns, part, len(candidates))
+    label = _label(row, columns, labels, part, sources, len(candidates))
+    scores = gold_scores_of(_optional(row, columns, "gold_scores"), len(candidates)) or label.scores
+    best = label.best
+    if part == "chosen":
+        best = 0
+    elif best is None and label.strength is None:
+        best = highest(scores)
+    gold = {
+        "checklist": checklist_of(_optional(row, columns, "checklist")),
+        "strength": label.strength,
+        "rating": label.rating,
+        "scores": scores or None,
+    }
     domain = _optional(row, columns, "domain")
     return JudgeTask(
         id=_id(_optional(row, columns, "id"), default_id),
-        prompt=_prompt(columns.find(row, "prompt")),
+        prompt=_prompt(prompt),
         candidates=candidates,
-        label=label,
+        label=best,
         domain="" if domain is None else text_of(domain, "domain"),
-        gold=gold_of(_optional(row, columns, "checklist"), said) | ({"scores": scores} if scores else {}),
+        gold={name: value for name, value in gold.items() if value is not None},
         tags=_tags(_optional(row, columns, "tags")),
         reference=_reference(_optional(row, columns, "reference")),
         criteria=_criteria(_optional(row, columns, "criteria")),
-        sources=_sources(row, columns, part, len(candidates)),
+        sources=sources,
         tools=read_tools(_optional(row, columns, "tools")),
     )
 
@@ -86,21 +112,21 @@ def _prompt(value: Any) -> tuple[Message, ...]:
     return messages
 
 
-def _candidates(row: Mapping[str, Any], columns: Columns) -> tuple[tuple[Response, ...], int | None, str]:
-    """Return the responses, the label if their columns determine it, and the part that holds them."""
+def _given_responses(row: Mapping[str, Any], columns: Columns) -> tuple[list[Any], str]:
+    """Return the responses as the row has them, and the part that holds them."""
     for part in _response_parts(columns):
         first = columns.find(row, part)
         if first is None:
             continue
         if part == "responses":
-            return tuple(_responses(_listed(first))), None, part
+            return _listed(first), part
         if part == "response":
-            return tuple(_responses([first])), None, part
+            return [first], part
         if part == "response_a":
-            return tuple(_responses([first, columns.find(row, "response_b")])), None, part
+            return [first, columns.find(row, "response_b")], part
         rejected = columns.find(row, "rejected")
         several = isinstance(rejected, list) and not is_chat(rejected)
-        return tuple(_responses([first, *(rejected if several else [rejected])])), 0, part
+        return [first, *(rejected if several else [rejected])], part
     raise RowError(
         "no responses: a row has `responses`, `response`, `response_a` and `response_b`, or `chosen`"
     )
@@ -114,6 +140,8 @@ def _response_parts(columns: Columns) -> list[str]:
 
 def _listed(value: Any) -> list[Any]:
     value = parsed(value)
+    if isinstance(value, Mapping) and len(value) > 1 and all(isinstance(one, str) for one in value.values()):
+        return list(value.values())
     if not isinstance(value, list) or not value:
         raise RowError("responses must be a list with at least one response")
     return value
@@ -122,7 +150,29 @@ def _listed(value: Any) -> list[Any]:
 def _responses(values: Iterable[Any]) -> Iterator[Response]:
     for position, value in enumerate(values):
         name = f"response {letter(position)}"
-        yield response_of(read_messages(value, name)) if is_chat(value) else text_of(value, name)
+        messages = [value] if role_of(value) is not None else value
+        yield response_of(read_messages(messages, name)) if is_chat(messages) else text_of(value, name)
+
+
+def _label(
+    row: Mapping[str, Any],
+    columns: Columns,
+    labels: Mapping[str, str] | None,
+    part: str,
+    sources: Sequence[str],
+    count: int,
+) -> Label:
+    value = columns.find(row, "label")
+    if value is None and "label" not in columns.model_fields_set:
+        value = winner_columns(row, count)
+    names: list[set[str]] = [{source} for source in sources] or [set() for _ in range(count)]
+    pair = {"response_a": ("response_a", "response_b"), "chosen": ("chosen", "rejected")}.get(part, ())
+    for own, name in zip(names, pair, strict=False):
+        own |= {name, getattr(columns, name)}
+    places = [place.strip() for place in columns.responses.split(",")] if part == "responses" else []
+    for own, place in zip(names, places if len(places) == count else [], strict=False):
+        own.add(place)
+    return read_label(value, labels, names)
 
 
 def _sources(row: Mapping[str, Any], columns: Columns, part: str, count: int) -> tuple[str, ...]:
@@ -133,7 +183,10 @@ def _sources(row: Mapping[str, Any], columns: Columns, part: str, count: int) ->
         if not isinstance(names, list) or len(names) != count:
             raise RowError(f"sources must be a list of {count} names, one for each response")
         return tuple(text_of(name, "a source") for name in names)
-    if part == "responses" and columns.responses not in row:
+    given = columns.find(row, part) if part == "responses" else None
+    if isinstance(given := parsed(given), Mapping):
+        return tuple(map(str, given))
+    if part == "responses" and column_named(row, columns.responses) is None:
         places = [place.strip() for place in columns.responses.split(",")]
         return tuple(places) if len(places) == count > 1 else ()
     if part == "response_a" and part in columns.model_fields_set:
@@ -142,17 +195,26 @@ def _sources(row: Mapping[str, Any], columns: Columns, part: str, count: int) ->
 
 
 def _reference(value: Any) -> str:
-    """Return the reference answer, of a chat its last message; empty if there is none."""
-    if value is None:
+    """Return the reference answer, of a chat its last message, of several answers one in a line."""
+    if is_empty(value):
         return ""
-    text = read_messages(value, "reference")[-1].content if is_chat(value) else text_of(value, "reference")
+    if is_chat(value):
+        return read_messages(value, "reference")[-1].content
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        found = parsed(value)
+        value = found if isinstance(found, list) and all(isinstance(one, str) for one in found) else value
+    answers = value if isinstance(value, list) else [value]
+    text = "\n".join(text_of(one, "reference") for one in answers if not is_empty(one))
     return text if text.strip() else ""
 
 
 def _criteria(value: Any) -> tuple[Criterion, ...]:
-    if is_empty(value):
+    if is_empty(value) or (isinstance(value, str) and not value.strip()):
         return ()
+    given = parsed(value)
+    if isinstance(given, Mapping) or (isinstance(value, str) and not isinstance(given, list)):
+        given = [value if given is None else given]
     try:
-        return read_criteria(parsed(value))
+        return read_criteria(given)
     except ValueError as error:
         raise RowError(str(error)) from None

@@ -84,10 +84,10 @@ def test_other_labels_are_left_alone(tmp_path: Path, labels: tuple[object, ...],
     ("values", "labels", "found"),
     [
         (
-            ["model_a", "model_b", "model_a", "tie"],
+            ["gpt", "claude", "gpt", "tie"],
             None,
-            "3 of 4 labels name no response; the labels are 'model_a' (2), 'model_b' (1), 'tie' (1): say "
-            "what each means with --labels model_a=LETTER,model_b=LETTER,tie=tie, where LETTER is",
+            "3 of 4 labels name no response; the labels are 'gpt' (2), 'claude' (1), 'tie' (1): say "
+            "what each means with --labels gpt=LETTER,claude=LETTER,tie=tie, where LETTER is",
         ),
         (
             ["x", "y", 1],

@@ -1,0 +1,73 @@
+"""Turns of a conversation that a row holds in lists, in cells of a table, or in its responses alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tirjudge_environments.tasks.cells import parsed
+from tirjudge_environments.tasks.messages import is_conversation, role_of
+
+
+def unfolded(prompt: Any, responses: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Return the prompt and the responses, each a text or a list of chat messages.
+
+    Three kinds of rows hold them otherwise. A cell of a table is a chat as text. All columns are lists of
+    turns with the same length, as in the files of LMSYS: the first turn is the prompt, and a response goes on
+    with its own turns and the further ones of the user. Or there is no prompt, and each response is a whole
+    conversation: what all of them begin with is the prompt. Anything else is returned as it is.
+    """
+    held = _in_cell(prompt)
+    if _are_turns(held):
+        said = [_in_cell(one) for one in responses]
+        if all(_are_turns(one, missing=True) and len(one) == len(held) for one in said):
+            return held[0], [_answered(held, one) for one in said]
+        return prompt, list(responses)
+    if is_conversation(held):
+        prompt = held
+    found = [_in_cell(one) for one in responses]
+    if not all(map(is_conversation, found)):
+        return prompt, list(responses)
+    if prompt is None:
+        return _shared(found)
+    # The text of a candidate alone does not decide that it is no text.
+    repeat = all(one[0].get("content", one[0].get("value")) == prompt for one in found)
+    return prompt, found if repeat or is_conversation(held) else list(responses)
+
+
+def _in_cell(value: Any) -> Any:
+    """Return the list that a cell of a table holds as text; anything else as it is."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        found = parsed(value)
+        return found if isinstance(found, list) else value
+    return value
+
+
+def _are_turns(value: Any, *, missing: bool = False) -> bool:
+    """Return True for a list of texts; with `missing`, some may be missing."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(turn, str) or (missing and turn is None) for turn in value)
+
+
+def _answered(asked: Sequence[str], said: Sequence[str | None]) -> str | list[dict[str, str]]:
+    """Return the answer to the first turn, or the conversation that begins with it."""
+    if len(said) == 1:
+        return said[0] or ""
+    messages = [{"role": "assistant", "content": said[0] or ""}]
+    for question, answer in zip(asked[1:], said[1:], strict=True):
+        messages.append({"role": "user", "content": question})
+        messages.append({"role": "assistant", "content": answer or ""})
+    return messages
+
+
+def _shared(chats: Sequence[list[Any]]) -> tuple[Any, list[Any]]:
+    """Return the messages that all conversations begin with, up to one of the user, and the rest of each."""
+    shortest = min(map(len, chats))
+    count = next(
+        (place for place in range(shortest) if any(chat[place] != chats[0][place] for chat in chats)),
+        shortest,
+    )
+    while count and (count == shortest or role_of(chats[0][count - 1]) != "user"):
+        count -= 1
+    return chats[0][:count] or None, [chat[count:] for chat in chats]
