@@ -96,7 +96,7 @@ def test_too_few_rows_say_how_many_are_needed(tmp_path: Path, rows: list[Any], l
         ({"demonstration": {"kept": [1, 0], "of": "2"}}, "demonstration.of must be a number"),
         ({"families": 3}, "families must be a list of texts, or a text with commas"),
         ({"criteria": ["One.", "Two."]}, "2 criteria and one label: write a row for each criterion"),
-        ({"responses": ["alone"]}, "a labelled row has two responses or more"),
+        ({"responses": ["alone"], "label": 1}, "a labelled row has two responses or more"),
     ],
 )
 def test_a_row_that_cannot_be_learned_from_is_named(tmp_path: Path, bad: dict[str, Any], line: str) -> None:

@@ -318,6 +318,10 @@ class RowData:
                 if task.gold.get("strength") == 0:
                     self._ties += path == self._config.train
                     continue
+                if "rating" in task.gold:
+                    raise ValueError(
+                        f"{row.where}: a labelled row has two responses or more, no rating of one"
+                    )
                 raise ValueError(f"{row.where}: no label: it cannot be trained on")
             if task.id in ids:
                 raise ValueError(f"{row.where}: a second row with the id {task.id!r}")
