@@ -99,7 +99,8 @@ class ModelConfig(BaseModel):
     """Train a LoRA adapter in every stage; None trains all weights."""
     dtype: Literal["auto", "float32", "bfloat16"] | None = None
     """The type of the frozen weights under an adapter; the adapter and Adam's moments are float32.
-    `auto` is bfloat16 on a CPU that computes in it, else float32; None is float32."""
+    `auto` is bfloat16 on a GPU or CPU that computes in it, else float32. None is float32 on a CPU, and `auto`
+    on a GPU."""
     attn_implementation: Attention = "sdpa"
     """The attention of training (ours). `flash_attention_2` needs a GPU and the package flash-attn; with
     `rl.token_budget` it computes each packed row alone, where `sdpa` masks the others."""

@@ -17,8 +17,9 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.checkpoints import CheckpointWriter, ShardedCheckpoints
+from tirjudge_training.distributed.checkpoints import CheckpointWriter, ShardedTrainer
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, current_device, record_machine
+from tirjudge_training.distributed.fsdp import each_batch_reduced
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import PhaseTimer, memory_in_use
@@ -159,10 +160,10 @@ def train_sft(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
         # Made here because SFTTrainer is only imported here: trl takes seconds to load.
-        trainer: Any = type("FineTuner", (ShardedCheckpoints, SFTTrainer), {})(
+        trainer: Any = type("FineTuner", (ShardedTrainer, SFTTrainer), {})(
             writer=writer,
             model=model,
-            args=_arguments(config, run.path / CHECKPOINTS, seed, processes.world),
+            args=_arguments(config, run.path / CHECKPOINTS, seed, processes),
             train_dataset=_dataset(ordered(samples, config, seed, processes.world)),
             processing_class=load_tokenizer(start),
             # A model that begins with an adapter goes on with it: a second adapter would be put on top of it.
@@ -250,15 +251,15 @@ def _dataset(samples: Sequence[Sample]) -> Any:
     )
 
 
-def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> Any:
+def _arguments(config: SftConfig, output: Path, seed: int, processes: Processes) -> Any:
     from trl import SFTConfig
 
-    micro_batch = config.share(processes)
+    micro_batch = config.share(processes.world)
     return SFTConfig(
         output_dir=str(output),
         num_train_epochs=config.epochs,
         per_device_train_batch_size=micro_batch,
-        gradient_accumulation_steps=config.batch // (micro_batch * processes),
+        gradient_accumulation_steps=config.batch // (micro_batch * processes.world),
         learning_rate=config.learning_rate,
         lr_scheduler_type=config.schedule,
         warmup_steps=config.warmup_steps,
@@ -272,6 +273,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
         logging_first_step=True,
         disable_tqdm=True,
         report_to="none",
+        **each_batch_reduced(processes),
         **current_device().arguments(),
     )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import MistralConfig, MistralForCausalLM
 
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_llama, tiny_qwen3
@@ -132,6 +134,30 @@ async def test_matrix_products_use_the_requested_dtype(attention: str, make: Mak
     assert {stored.dtype for stored in generator._decoder._cache._tensors()} == {torch.bfloat16}
     with pytest.raises(ValueError, match=r"^autocast must be bfloat16 or float16, not 'float7'$"):
         make(model, autocast="float7")
+
+
+async def test_autocast_rounds_each_weight_once_for_all_steps(make: Make) -> None:
+    """In inference mode autocast keeps no rounded weights, so that each step would round all of them."""
+    model, [ids] = tiny_qwen3(), prompts(5)
+    weights = [module.weight for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    generator = make(model, autocast="bfloat16")
+    with generator._around_steps(), Casts({id(weight) for weight in weights}) as casts:
+        for _ in range(3):
+            model(input_ids=torch.tensor([ids]), use_cache=False)
+    assert sorted(casts.seen.values()) == [1] * len(weights)
+
+
+class Casts(TorchDispatchMode):
+    """Counts the conversions of some tensors, by the tensor."""
+
+    def __init__(self, tensors: set[int]) -> None:
+        super().__init__()
+        self.tensors, self.seen = tensors, Counter[int]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._to_copy.default and id(args[0]) in self.tensors:
+            self.seen[id(args[0])] += 1
+        return func(*args, **(kwargs or {}))
 
 
 async def test_long_prompts_are_prefilled_in_several_passes(

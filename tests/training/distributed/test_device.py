@@ -8,6 +8,7 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +27,7 @@ from tirjudge_training import model_folder, sft
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed import device
 from tirjudge_training.distributed.checkpoints import full_weights
-from tirjudge_training.distributed.device import Device
+from tirjudge_training.distributed.device import Device, moments_on_host, weights_dtype
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.distributed.profiling import memory_in_use
 from tirjudge_training.methods import pipeline_of
@@ -38,6 +39,7 @@ from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig, pool_options
 from tirjudge_training.rl.training_loop import train_rl
 from tirjudge_training.run import preflight
+from tirjudge_training.run import run as run_module
 from tirjudge_training.run.plan import NoRows
 from tirjudge_training.run.preflight import check
 from tirjudge_training.run.run import _done as run_stage
@@ -82,12 +84,14 @@ def products(monkeypatch: pytest.MonkeyPatch) -> set[tuple[bool, torch.dtype]]:
     return seen
 
 
-def reinforced(start: Path, folder: Path, lora: LoraConfig | None = None) -> list[dict[str, Any]]:
+def reinforced(
+    start: Path, folder: Path, lora: LoraConfig | None = None, config: RlConfig = CONFIG
+) -> list[dict[str, Any]]:
     with RunFolder(folder) as run:
         model = train_rl(
             start,
             run,
-            CONFIG,
+            config,
             lora=lora,
             environments=ENVIRONMENTS,
             source=source,
@@ -95,7 +99,8 @@ def reinforced(start: Path, folder: Path, lora: LoraConfig | None = None) -> lis
             say=lambda line: None,
         )
     # The property that says so has another name in older versions of transformers.
-    assert any(getattr(layer, "gradient_checkpointing", False) for layer in model.modules())
+    checkpointing = any(getattr(layer, "gradient_checkpointing", False) for layer in model.modules())
+    assert checkpointing == trainer.current_device().checkpointing
     model_folder.save(folder / "model", model, start=str(start))
     return list(read_lines(folder / "metrics.jsonl"))
 
@@ -146,6 +151,65 @@ def test_a_model_that_vllm_samples_stays_off_the_gpu(
     assert sizes == {4}, "the first process alone passes the weights on, and the others hold none"
     model, _ = model_folder.load(tiny_model)
     assert model.device.type == "meta"
+
+
+class OnTheGpu(torch.Tensor):
+    """A tensor that says that it lies on a GPU, and that any other device gives a copy of its values."""
+
+    device = torch.device("cuda", 0)
+
+    @staticmethod
+    def __new__(cls, values: torch.Tensor) -> OnTheGpu:
+        return values.as_subclass(cls)
+
+    def to(self, device: Any) -> torch.Tensor:  # type: ignore[override]
+        assert torch.device(device).type == "cpu"
+        return Moved(self.as_subclass(torch.Tensor).clone())
+
+
+class Moved(torch.Tensor):
+    """The copy in host memory, which goes back to the GPU alone."""
+
+    @staticmethod
+    def __new__(cls, values: torch.Tensor) -> Moved:
+        return values.as_subclass(cls)
+
+    def to(self, device: Any) -> torch.Tensor:  # type: ignore[override]
+        assert device == OnTheGpu.device
+        return OnTheGpu(self.as_subclass(torch.Tensor))
+
+
+def test_moments_leave_the_gpu_while_a_batch_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([weight])
+    weight.sum().backward()
+    optimizer.step()
+    state = optimizer.state[weight]
+    expected = {name: value.clone() for name, value in state.items()}
+    for name in ("exp_avg", "exp_avg_sq"):
+        state[name] = OnTheGpu(state[name])
+    for failure in (None, KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), moments_on_host(optimizer):
+            assert {type(state[name]) for name in ("exp_avg", "exp_avg_sq")} == {Moved}
+            if failure:
+                raise failure
+        assert {type(state[name]) for name in ("exp_avg", "exp_avg_sq")} == {OnTheGpu}
+    for name, value in expected.items():
+        assert state[name].as_subclass(torch.Tensor).equal(value), name
+    with moments_on_host(None):
+        pass
+
+
+def test_moments_in_host_memory_change_nothing_else(tiny_model: Path, tmp_path: Path) -> None:
+    plain = CONFIG.model_copy(update={"optimizer_steps": 1, "steps": 3})
+    rows = {
+        moved: [row["grad_norm"] for row in reinforced(tiny_model, tmp_path / str(moved), config=config)]
+        for moved in (False, True)
+        for config in [plain.model_copy(update={"offload_moments": moved})]
+    }
+    # The rows that decode together, which time decides, may change the last digits of a sample's logprobs.
+    assert rows[True] == pytest.approx(rows[False], rel=1e-4)
+    assert len(rows[True]) == 3
 
 
 class Cyclic(Stage):
@@ -245,6 +309,44 @@ def test_unusable_gpus_are_refused_before_the_run(
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     with pytest.raises(BadRecipe, match=message):
         recipe_checked()
+
+
+@pytest.mark.parametrize(
+    ("attention", "missing", "package"),
+    [
+        ("flash_attention_2", "flash_attn", "flash-attn"),
+        ("flash_attention_3", "flash_attn_interface", "flash-attn-3"),
+    ],
+)
+def test_each_flash_attention_is_looked_for_under_its_own_name(
+    attention: str, missing: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FlashAttention 2 in place of 3 passed, and the run ended with transformers' ImportError."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    recipe = load(Recipe, MINI, [*assignments(), f"model.attn_implementation={attention}"])
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == missing else object())
+    with pytest.raises(BadRecipe, match=f"is not installed: `pip install {package}`, or set"):
+        preflight._check_kernels(recipe)
+    monkeypatch.setattr(preflight, "find_spec", lambda name: object() if name == missing else None)
+    preflight._check_kernels(recipe)
+
+
+@pytest.mark.parametrize("stated", ["auto", None])
+def test_a_frozen_base_on_a_gpu_is_in_bfloat16(
+    stated: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Autocast would round float32 weights again in every step of decoding."""
+    for module in (device, run_module):
+        monkeypatch.setattr(module, "current_device", lambda: Device("cuda", "bfloat16", True))
+    assert weights_dtype("auto") == "bfloat16"
+    words = [*assignments(), *([f"model.dtype={stated}"] if stated else [])]
+    whole, adapted = (load(Recipe, MINI, [*words, *more]) for more in ([], ["model.lora.rank=4"]))
+    assert run_module.with_dtype(adapted, tmp_path).model.dtype == "bfloat16"
+    assert run_module.with_dtype(whole, tmp_path).model.dtype in (None, "float32"), (
+        "small updates would be lost"
+    )
+    exact = load(Recipe, MINI, [*assignments(), "model.lora.rank=4", "model.dtype=float32"])
+    assert run_module.with_dtype(exact, tmp_path).model.dtype == "float32"
 
 
 @pytest.fixture

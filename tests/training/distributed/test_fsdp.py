@@ -23,7 +23,9 @@ from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.fsdp import sharded_reference
+from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.rl import rollout_engine, training_loop
+from tirjudge_training.sft import Sample, SftConfig, train_sft
 
 RECIPES = {"whole": "tir-judge-zero-4b", "lora": "tir-judge-zero-8b"}
 """Models with and without an output layer that shares its weights with the embedding."""
@@ -38,11 +40,23 @@ PACKED = {"whole": ("--set", "rl.token_budget=4000"), "lora": ()}
 CHECKPOINT = "rl/checkpoints/checkpoint-{}"
 
 
-def main(folder: Path) -> None:
-    """Run each recipe in all launched processes, and once more from its first checkpoint."""
+ROUNDED = ("--recipe", RECIPES["lora"], "--shrink", *KEYS, "--set", "rl.beta=0.5")
+"""A recipe whose reference moves away from the policy, so that the KL divergence is not 0."""
+SAMPLES = [Sample((1, 2 + i % 9, 3 + i % 5), (-100, 2 + i % 9, 3 + i % 5)) for i in range(16)]
+
+
+def main(folder: Path, precision: str, start: Path) -> None:
+    """Run each recipe in all launched processes, and once more from its first checkpoint.
+
+    In bfloat16 one recipe is run once, and a stage of SFT.
+    """
     take_cpus_for(
         DistributedType.MULTI_GPU
     )  # the type whose model accelerate shards; torch's FSDP2 needs no GPU
+    if precision == "bfloat16":
+        typed(*ROUNDED, "--output", str(folder / "lora"))
+        fine_tuned(start, folder / "sft", Processes.launched())
+        return
     training_loop.build_trainer = partial(observed, training_loop.build_trainer, folder)
     for name, options in RUNS.items():
         typed(*options, *PACKED[name], "--output", str(folder / name))
@@ -52,6 +66,12 @@ def main(folder: Path) -> None:
             (folder / name / "rl" / "done.json").unlink()
         PartialState().wait_for_everyone()
         typed(*options, *PACKED[name], "--output", str(folder / name))
+
+
+def fine_tuned(start: Path, folder: Path, processes: Processes = ALONE) -> None:
+    config = SftConfig(batch=4, micro_batch=1, learning_rate=1e-3)
+    with processes.folder(folder) as run:
+        train_sft(start, run, config, SAMPLES, seed=1, say=lambda line: None, processes=processes)
 
 
 def observed(build: Callable[..., Any], folder: Path, model: Any, *args: Any, **options: Any) -> Any:
@@ -65,7 +85,15 @@ def observed(build: Callable[..., Any], folder: Path, model: Any, *args: Any, **
     train = trainer.train
 
     def trained(**resumed: Any) -> None:
-        train(**resumed)
+        with pytest.MonkeyPatch.context() as patch:
+            # Turned off, a process adds up whole gradients.
+            reduced = FSDPModule.set_requires_gradient_sync
+            patch.setattr(
+                FSDPModule,
+                "set_requires_gradient_sync",
+                lambda unit, on, **kw: (found.setdefault("reduced", []).append(on), reduced(unit, on, **kw)),
+            )
+            train(**resumed)
         models = {"policy": trainer.model, "reference": trainer.ref_model}
         found["units"] = {name: units(model) for name, model in models.items() if model is not None}
         name = f"{Path(trainer.args.output_dir).parts[-3]}-{PartialState().process_index}.json"
@@ -108,9 +136,48 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     for name, options in RUNS.items():
         typed(*options, "--output", str(one / name))
-    ran = launched("fsdp2.yaml", FLOAT32, __file__, str(two))
+    ran = launched("fsdp2.yaml", FLOAT32, __file__, str(two), "float32", ".")
     assert ran.returncode == 0, ran.stderr[-3000:]
     return one, two
+
+
+@pytest.fixture(scope="module")
+def rounded(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same commands in float32 in this process, and in bfloat16, as shipped, in two processes."""
+    one, two = tmp_path_factory.mktemp("exact"), tmp_path_factory.mktemp("rounded")
+    typed(*ROUNDED, "--output", str(one / "lora"))
+    fine_tuned(tiny_model, one / "sft")
+    ran = launched("fsdp2.yaml", (), __file__, str(two), "bfloat16", str(tiny_model))
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return one, two
+
+
+@pytest.mark.slow
+def test_products_are_rounded_and_logprobs_are_not(rounded: tuple[Path, Path]) -> None:
+    """Logprobs with the eight bits of bfloat16 made the KL divergence 0, and gaps of .016 to the sampler."""
+    exact, found = (list(read_lines(folder / "lora/rl/metrics.jsonl")) for folder in rounded)
+    assert exact[1]["kl"] > 1e-4
+    assert found[1]["kl"] == pytest.approx(exact[1]["kl"], rel=0.05)
+    for one, two in zip(exact, found, strict=True):
+        assert two["entropy"] == pytest.approx(one["entropy"], rel=1e-3)
+        assert torch.tensor(two["entropy"]).bfloat16().item() != two["entropy"]
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=0.01)
+        assert 1e-5 < two["sampler_gap"] < 0.01, "the sampler here is in float32, and the trainer is not"
+
+
+@pytest.mark.slow
+def test_the_loss_of_sharded_fine_tuning_is_not_rounded(rounded: tuple[Path, Path]) -> None:
+    exact, found = (list(read_lines(folder / "sft/metrics.jsonl")) for folder in rounded)
+    for one, two in zip(exact, found, strict=True):
+        assert two["loss"] == pytest.approx(one["loss"], rel=2e-3)
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=0.01)
+
+
+@pytest.mark.slow
+def test_no_process_keeps_a_whole_gradient(runs: tuple[Path, Path]) -> None:
+    for rank in (0, 1):
+        found = json.loads((runs[1] / f"lora-{rank}.json").read_text())
+        assert all(found.get("reduced", [True])), "every micro-batch is reduced"
 
 
 @pytest.mark.slow
@@ -166,4 +233,4 @@ def test_a_model_that_is_only_sampled_from_is_in_memory_once(monkeypatch: pytest
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))

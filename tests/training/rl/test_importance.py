@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.generation import Sampling
 from tirjudge_environments import Completion, Context
+from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.rl.advantages import truncated_weights
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.rollout_engine import Engine
@@ -38,6 +39,15 @@ class Underrating:
         return replace(completion, logprobs=tuple(logprob - SHIFT for logprob in completion.logprobs))
 
 
+PASSES: dict[str, dict[str, Any]] = {
+    "padded": {"length_buckets": 1},
+    "packed": {"token_budget": 400},
+    "shared prompts": {},  # on a CPU
+    "several optimizer steps": {"optimizer_steps": 2, "micro_batch": 4},
+}
+"""Forward passes of training, by the settings that choose them."""
+
+
 @pytest.fixture
 def engine(tiny_model: Path) -> Iterator[Engine]:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32", attn_implementation="sdpa")
@@ -47,26 +57,43 @@ def engine(tiny_model: Path) -> Iterator[Engine]:
         yield opened
 
 
-@pytest.mark.parametrize(("cap", "weight"), [(None, 1.0), (1.2, 1.2), (5.0, math.exp(SHIFT))])
+@pytest.mark.parametrize("settings", PASSES.values(), ids=PASSES)
+@pytest.mark.parametrize(("cap", "weight"), [(1.2, 1.2), (5.0, math.exp(SHIFT))])
 def test_a_batch_of_another_engine_is_weighted(
-    cap: float | None, weight: float, engine: Any, tiny_model: Path, tmp_path: Path
+    cap: float, weight: float, settings: dict[str, Any], engine: Any, tiny_model: Path, tmp_path: Path
 ) -> None:
-    trainer = build_trainer(
-        engine.model,
-        AutoTokenizer.from_pretrained(tiny_model),
-        CONFIG.model_copy(update={"importance_cap": cap}),
-        engine=engine,
-        source=source,
-        seed=0,
-        output=str(tmp_path),
-    )
-    output = trainer._generate_and_score_completions([])
-    own = (output["completion_mask"] * output["tool_mask"]).bool()
-    plain = torch.tensor([row.advantage for row in trainer.rows])[:, None].expand(own.shape)
-    weighted = output["advantages"].reshape(len(own), -1).expand(own.shape)
-    assert own.any()
-    assert plain[own].abs().max() > 0
-    assert torch.allclose(weighted[own], plain[own] * weight, atol=1e-4)
+    """All logprobs are too low by the same number, so that the gradient is that many times the plain one."""
+    passes = []
+
+    def gradient(importance_cap: float | None) -> torch.Tensor:
+        trainer = build_trainer(
+            engine.model,
+            AutoTokenizer.from_pretrained(tiny_model),
+            CONFIG.model_copy(update={"beta": 0.0, **settings, "importance_cap": importance_cap}),
+            engine=engine,
+            source=source,
+            seed=0,
+            output=str(tmp_path),
+        )
+        if not settings:
+            score_learned_tokens(engine.model)
+        score = trainer._get_per_token_logps_and_entropies
+        trainer._get_per_token_logps_and_entropies = lambda *rows, **kw: (
+            passes.append(cap),
+            score(*rows, **kw),
+        )[1]
+        batch = trainer._generate_and_score_completions([])
+        passes.append("sampled")
+        engine.model.zero_grad()
+        trainer._compute_loss(engine.model, batch).backward()
+        return torch.cat([p.grad.flatten() for p in engine.model.parameters()])
+
+    plain = gradient(None)
+    scored, passes = passes, []
+    weighted = gradient(cap)
+    assert plain.norm() > 1e-4
+    assert torch.allclose(weighted, plain * weight, atol=1e-5 * plain.norm())
+    assert len(passes) == len(scored), "the batch is not scored once more for its weights"
 
 
 def test_the_weight_carries_no_gradient() -> None:

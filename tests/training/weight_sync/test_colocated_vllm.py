@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from tests.training.conftest import tiny_qwen, tokenizer_of_words, train_and_save
+from tests.training.conftest import ENVIRONMENTS, tiny_qwen, tokenizer_of_words, train_and_save
 from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge.storage.json_lines import read_lines
@@ -23,6 +23,7 @@ from tirjudge_environments import Context, Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.rollout_engine import Engine
 from tirjudge_training.weight_sync.base import can_stream
 from tirjudge_training.weight_sync.colocated_vllm import VllmPolicy, own_device
 
@@ -165,6 +166,24 @@ async def test_an_engine_that_may_sleep_holds_gpu_memory_only_while_it_samples(
     first = ["empty torch's cache", *sync, "empty torch's cache", "generate", "sleep at level 2"]
     woken = [first[0], "wake weights", *sync, first[0], "wake kv_cache", "generate", "sleep at level 2"]
     assert asked == ["generate", *first, *woken, "shutdown"]
+
+
+def test_an_engine_sleeps_before_the_trainer_takes_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer moves policy and reference there when it is built, before the first batch."""
+    asked: list[str] = []
+
+    def load(path: str, **settings: object) -> VllmGenerator:
+        asked.append("load")
+        return VllmGenerator(Recorder(asked), ChatEncoder(tokenizer_of_words()), name=path)
+
+    monkeypatch.setattr(VllmGenerator, "load", load)
+    tokenizer = tokenizer_of_words()
+    config = CONFIG.model_copy(update={"vllm": {"enable_sleep_mode": True}})
+    for trained in (True, False):
+        with Engine(tiny_qwen(tokenizer, head_dim=HEAD), tokenizer, ENVIRONMENTS, config, trained=trained):
+            asked.append("build the trainer")
+    whole = ["load", "sleep at level 2", "build the trainer", "shutdown"]
+    assert asked == [*whole, *(step for step in whole if "sleep" not in step)], "a measurement has no trainer"
 
 
 @pytest.mark.parametrize(("gpus", "launched", "device"), [(8, "3", [3]), (8, None, None), (0, "3", None)])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tirjudge.storage.run_folder import RunFolder, write_atomically
+from tirjudge_training.distributed.fsdp import set_precision
 from tirjudge_training.distributed.processes import ALONE, PATIENCE, Processes, Sharding
 
 if TYPE_CHECKING:
@@ -232,15 +233,17 @@ class CheckpointWriter:
             completion.result()
 
 
-class ShardedCheckpoints(Trainer):
-    """A mixin before a transformers trainer that writes sharded checkpoints in the background.
+class ShardedTrainer(Trainer):
+    """A mixin before a transformers trainer for sharded models: their precision, and their checkpoints.
 
-    transformers itself would write them while training waits. Checkpoints of other launches are left to it.
+    Checkpoints are written in the background; transformers itself would let training wait. Launches that do
+    not shard the model are left to transformers.
     """
 
     def __init__(self, *, writer: CheckpointWriter, **trainer: Any) -> None:
         self.checkpoint_writer = writer
         super().__init__(**trainer)
+        set_precision(self.accelerator)  # the model is sharded when training begins
 
     def train(self, *args: Any, **options: Any) -> Any:
         result = super().train(*args, **options)

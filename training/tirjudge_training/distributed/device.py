@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tirjudge.models.machine import has_bfloat16
 from tirjudge.storage.run_folder import RunFolder
+from tirjudge_training.distributed.profiling import return_gpu_cache
 
 Dtype = Literal["float32", "bfloat16"]
 """The type of a model's weights."""
@@ -72,12 +74,32 @@ def current_device() -> Device:
 
 
 def weights_dtype(stated: Dtype | Literal["auto"] | None) -> Dtype:
-    """Return the type of the weights; `auto` is bfloat16 on a CPU that computes in it, else float32."""
+    """Return the type of the weights; `auto` is bfloat16 where the device computes in it, else float32."""
     if stated == "auto":
-        on_cpu = current_device().device == "cpu"
-        # Other processors emulate bfloat16, several times slower than float32.
-        return "bfloat16" if on_cpu and has_bfloat16() else "float32"
+        # Autocast would round float32 weights in every step. Other processors emulate bfloat16, several times
+        # slower than float32.
+        on_gpu = current_device().device != "cpu"
+        return "bfloat16" if on_gpu or has_bfloat16() else "float32"
     return stated or "float32"
+
+
+@contextmanager
+def moments_on_host(optimizer: Any) -> Iterator[None]:
+    """Keep the moments of an optimizer in host memory inside the block; None has no moments yet.
+
+    Counts of steps, which are single numbers, stay where they are.
+    """
+    states = optimizer.state.values() if optimizer is not None else ()
+    moments = [(state, name) for state in states for name in state if getattr(state[name], "ndim", 0)]
+    devices = [state[name].device for state, name in moments]
+    for state, name in moments:
+        state[name] = state[name].to("cpu")
+    return_gpu_cache()
+    try:
+        yield
+    finally:
+        for (state, name), device in zip(moments, devices, strict=True):
+            state[name] = state[name].to(device)
 
 
 def record_machine(

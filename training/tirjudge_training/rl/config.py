@@ -87,6 +87,9 @@ class RlConfig(RolloutConfig):
     off_policy: bool = False
     """Sample each batch while the one before is trained, with the weights from before that step. Needs
     `importance_cap`; with the transformers generator, a second copy of the model samples (ours)."""
+    offload_moments: Annotated[bool, MOVABLE] = False
+    """Keep Adam's moments in host memory while a batch is sampled, which frees 8 bytes per trained parameter
+    for the engine; may be changed when a run is resumed (ours)."""
     rollouts_at_once: Annotated[int, MOVABLE] = Field(default=256, gt=0)
     """The most rollouts that a process begins together; when fewer run, it takes the next task from a queue
     that all processes share. It may be changed when a run is resumed (ours)."""
@@ -117,6 +120,8 @@ class RlConfig(RolloutConfig):
             raise ValueError("off_policy needs importance_cap, which weights its samples: 2.0 is common")
         if self.off_policy and self.generator == "vllm" and self.vllm.get("enable_sleep_mode"):
             raise ValueError("off_policy samples while vLLM would sleep: set vllm.enable_sleep_mode = false")
+        if self.off_policy and self.offload_moments:
+            raise ValueError("off_policy samples while Adam's moments are in use: leave out offload_moments")
         if self.final_learning_rate and not (self.decay and self.final_learning_rate < self.learning_rate):
             raise ValueError("final_learning_rate needs decay = true and must be smaller than learning_rate")
         if bool(self.steps) == (self.epochs is not None):

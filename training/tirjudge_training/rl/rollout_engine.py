@@ -150,6 +150,7 @@ class Engine:
         self.environments = environments
         # The sandbox is opened in `__enter__`, since its workers belong to the event loop.
         self._reward_questions = reward_questions
+        self._trained = trained
         self._ahead: tuple[Future[Any], asyncio.Task[Any]] | None = None
 
     @classmethod
@@ -202,6 +203,9 @@ class Engine:
             self._tools = self.run(tools.enter_async_context(open_tools(self._config.tools, self._sandbox)))
             stack.callback(lambda: self.run(tools.aclose()))
             stack.callback(lambda: self.run(self._policy.close()))
+            if self._trained:
+                # The trainer moves policy and reference to the GPU before the first `refresh`.
+                self.run(self._policy.rest())
             if self._reward_questions is not None:
                 reward_questions = self._reward_questions
                 stack.callback(lambda: self.run(reward_questions.close()))

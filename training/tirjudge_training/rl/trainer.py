@@ -6,6 +6,7 @@ Forward passes and loss are TRL's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.types import derive_seed
 from tirjudge_training.cpu_forward import IGNORED, shares_prompts
-from tirjudge_training.distributed.checkpoints import CheckpointWriter, ShardedCheckpoints
-from tirjudge_training.distributed.device import current_device
-from tirjudge_training.distributed.fsdp import sharded_reference
+from tirjudge_training.distributed.checkpoints import CheckpointWriter, ShardedTrainer
+from tirjudge_training.distributed.device import current_device, moments_on_host
+from tirjudge_training.distributed.fsdp import each_batch_reduced, sharded_reference
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import (
     PhaseTimer,
@@ -142,10 +143,9 @@ class JudgeBatches(GRPOTrainer):
         with quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         advantages = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
-        if self.config.importance_cap is not None and not self._weighted_in_passing:
-            sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
-            # The weight multiplies each token's term of the objective, as its advantage does.
-            advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
+        # With one optimizer step, the pass that trains gives the importance weights, see `_weigh`.
+        if self.config.importance_cap is not None and self.config.optimizer_steps > 1:
+            advantages = self._weighted(advantages, output["old_per_token_logps"], output)
         output["advantages"] = advantages  # replaces TRL's, which count fillers and unscored rollouts
         # Over the whole batch and not this process's rows, because it is the denominator in all processes.
         responses = sum(any(row.mask) for row in self._batch)
@@ -245,9 +245,10 @@ class JudgeBatches(GRPOTrainer):
                     entropies=compute_entropy,
                 )
             own = slice(-logits_to_keep, None)
+            self._weigh(logprobs[:, own])
             return logprobs[:, own], entropies[:, own] if compute_entropy else None, None
         if compute_aux_loss or not shares:
-            return super()._get_per_token_logps_and_entropies(
+            found = super()._get_per_token_logps_and_entropies(
                 model,
                 input_ids,
                 attention_mask,
@@ -257,6 +258,8 @@ class JudgeBatches(GRPOTrainer):
                 compute_aux_loss,
                 **images,
             )
+            self._weigh(found[0])
+            return found
         labels = input_ids.masked_fill(attention_mask == 0, IGNORED)
         labels[:, :-logits_to_keep] = IGNORED
         labels[:, -logits_to_keep:].masked_fill_(self._written_tokens(logits_to_keep) == 0, IGNORED)
@@ -279,20 +282,27 @@ class JudgeBatches(GRPOTrainer):
             self._written if self._written is not None else written_tokens(self.rows, width, self.args.device)
         )
 
-    @property
-    def _weighted_in_passing(self) -> bool:
-        """True if the pass that trains also gives the importance weights, since no step came before it."""
-        shares = shares_prompts(self.accelerator.unwrap_model(self.model))
-        return shares and self.config.optimizer_steps == 1
-
     def _weigh(self, logprobs: Any) -> None:
-        """Multiply the advantages of the part under training by its truncated importance weights."""
-        part, cap = self._part, self.config.importance_cap
-        if part is None or cap is None or not self._weighted_in_passing or part["advantages"].dim() > 1:
+        """Multiply the advantages of the part under training by its truncated importance weights.
+
+        `logprobs` are those of the pass that trains: before the only optimizer step of a batch they are the
+        logprobs that the weights need, so that no pass is made for the weights alone.
+        """
+        part = self._part
+        if part is None or self.config.importance_cap is None or self.config.optimizer_steps > 1:
             return
-        weights = truncated_weights(logprobs, part["sampling_per_token_logps"], cap)
         # TRL reads the advantages after it has computed the logprobs.
-        part["advantages"] = part["advantages"][:, None] * weights
+        part["advantages"] = self._weighted(part["advantages"], logprobs, part)
+
+    def _weighted(self, advantages: Any, logprobs: Any, rows: Mapping[str, Any]) -> Any:
+        """Return the advantages `[rows, completion tokens]`, times the importance weight of each token.
+
+        The weight multiplies each token's term of the objective, as its advantage `[rows]` does.
+        """
+        cap = self.config.importance_cap
+        assert cap is not None
+        weights = truncated_weights(logprobs, rows["sampling_per_token_logps"], cap)
+        return advantages[:, None] * weights
 
     def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
         """Return the loss of one part, weighted by its share of the batch.
@@ -329,7 +339,10 @@ class JudgeBatches(GRPOTrainer):
         """Return the batch of a step and start its measurements."""
         self._timer = PhaseTimer()
         forget_peak()
-        generation = self.sampling.batch(step, self._timer)
+        # Before the first step there is no optimizer.
+        offloaded = moments_on_host(self.optimizer) if self.config.offload_moments else nullcontext()
+        with offloaded:
+            generation = self.sampling.batch(step, self._timer)
         self._measured = {**generation.seconds, **gpu_peak("rollout")}
         return generation
 
@@ -449,7 +462,7 @@ def build_trainer(
     adapted = lora is not None or hasattr(model, "peft_config")
     with quiet():
         # Made here because GRPOTrainer is only imported here: trl takes seconds to load.
-        trainer: Any = type("JudgeTrainer", (JudgeBatches, ShardedCheckpoints, GRPOTrainer), {})(
+        trainer: Any = type("JudgeTrainer", (JudgeBatches, ShardedTrainer, GRPOTrainer), {})(
             engine=engine,
             source=source,
             config=config,
@@ -497,6 +510,7 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
         **open_loss(config.loss).arguments(),
+        **each_batch_reduced(processes),
         "scale_rewards": "none",  # advantages arrive normalised, see `advantages`
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,

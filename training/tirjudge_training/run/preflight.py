@@ -37,6 +37,11 @@ from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, WeightS
 LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
 LOCAL = "local"
 """The sandbox that every machine has."""
+FLASH = {
+    "flash_attention_2": ("FlashAttention", "flash_attn", "flash-attn"),
+    "flash_attention_3": ("FlashAttention 3", "flash_attn_interface", "flash-attn-3"),
+}
+"""The kernels that are no part of torch, by transformers' name: name, module and package."""
 FSDP = {
     "FSDP_VERSION": ("2",),
     STATE_DICT_TYPE: (SHARDED,),
@@ -155,14 +160,13 @@ def _check_kernels(recipe: Recipe) -> None:
     """Refuse kernels that this machine cannot run."""
     import torch
 
-    flash = recipe.model.attn_implementation.startswith("flash_attention")
-    wanted = {
-        "model.liger": ("Liger", "liger_kernel", "liger-kernel", recipe.model.liger, "= false"),
-        "model.attn_implementation": ("FlashAttention", "flash_attn", "flash-attn", flash, '= "sdpa"'),
-    }
-    for key, (name, module, package, used, instead) in wanted.items():
-        if not used:
-            continue
+    attention, sdpa = recipe.model.attn_implementation, '= "sdpa"'
+    wanted = []
+    if recipe.model.liger:
+        wanted.append(("model.liger", "Liger", "liger_kernel", "liger-kernel", "= false"))
+    if attention in FLASH:
+        wanted.append(("model.attn_implementation", *FLASH[attention], sdpa))
+    for key, name, module, package, instead in wanted:
         if not torch.cuda.is_available():
             raise BadRecipe(f"{key}: {name} needs a GPU, and there is none: set {key} {instead}")
         if find_spec(module) is None:

@@ -24,7 +24,7 @@ from tirjudge_training import model_folder
 from tirjudge_training.data.base import TRAIN, WITHOUT_TOOLS, Data, demonstrated
 from tirjudge_training.data.rows import JUDGES, RowData, require_rows
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import Kernels, weights_dtype
+from tirjudge_training.distributed.device import Kernels, current_device, weights_dtype
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import release
@@ -82,16 +82,18 @@ def counted(recipe: Recipe, data: Data) -> Recipe:
 def with_dtype(recipe: Recipe, folder: Path) -> Recipe:
     """Return the recipe with the type of the weights that `model.dtype = "auto"` stands for in this folder.
 
-    A run that another machine began goes on with the type that it began with.
+    A run that another machine began goes on with the type that it began with. Where nothing is stated, an
+    adapter on a GPU has `auto`.
     """
-    if recipe.model.dtype != "auto":
+    adapted, stated = recipe.model.lora is not None, recipe.model.dtype
+    if stated != "auto" and (stated or not adapted or current_device().device == "cpu"):
         return recipe
     config = folder / CONFIG
     begun = tomllib.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
     dtype = begun.get("model", {}).get("dtype")
     if dtype is None:
         # Rounded weights lose small updates, unless an adapter takes them.
-        dtype = weights_dtype("auto") if recipe.model.lora is not None else "float32"
+        dtype = weights_dtype("auto") if adapted else "float32"
     return recipe.model_copy(update={"model": recipe.model.model_copy(update={"dtype": dtype})})
 
 
