@@ -1,13 +1,10 @@
-"""Text for the terminal: escaped and one-line texts, throttled progress lines, tables and durations."""
+"""Text for people: escaped and one-line texts, tables for the terminal and in Markdown, durations."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
-SECONDS = 10.0
-"""Time between two progress lines."""
 _LONGEST_ESCAPE = len(r"\U0010ffff")
 _LONGEST_TEXT = 50_000
 _TABLE_COLUMNS = 10_000
@@ -53,21 +50,6 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-class Interval:
-    """A throttle for progress lines: `over` is true once per SECONDS, counted from the start."""
-
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-
-    def over(self) -> bool:
-        """Return True if SECONDS have passed since the last True; the next interval then begins."""
-        now = time.monotonic()
-        if now - self._begun < SECONDS:
-            return False
-        self._begun = now
-        return True
-
-
 def table(rows: Sequence[Sequence[str]], *, words: int = 1) -> Iterator[str]:
     """Yield aligned lines: the first `words` columns to the left, the others (numbers) to the right."""
     from rich.console import Console
@@ -82,6 +64,21 @@ def table(rows: Sequence[Sequence[str]], *, words: int = 1) -> Iterator[str]:
     lines = StringIO()
     Console(file=lines, width=_TABLE_COLUMNS, color_system=None).print(grid)
     yield from (line.rstrip() for line in lines.getvalue().splitlines())
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    for cells in (head, ["---"] * len(head), *rows):
+        # A bar inside a cell would split it.
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def duration(seconds: float) -> str:
+    """Format a number of seconds, such as `45 s`, `3 min` or `2 h 05 min`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
 def span(least: float, most: float) -> str:

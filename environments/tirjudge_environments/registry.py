@@ -113,16 +113,6 @@ def judge_cards(package: str = "") -> dict[str, JudgeCard]:
     return cards
 
 
-def judge_table(package: str = "") -> str:
-    """Return the cards as the Markdown table of docs/judges.md."""
-    head = ["judge", "sees", "answers", "reward", "source"]
-    rows = [
-        [f"`{name}`", card.views, card.answer, card.reward, card.source]
-        for name, card in judge_cards(package).items()
-    ]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
-
-
 def first_fault(error: ValidationError, whole: str = "") -> str:
     """Return pydantic's first error in one line, `field.inner: what is wrong with it`.
 

@@ -25,7 +25,7 @@ from examples.miniature.scripted_teacher import (
     program,
 )
 from examples.miniature.synthesis import train_task
-from tirjudge.console_text import Interval
+from tirjudge.progress import ProgressReporter
 from tirjudge_environments import (
     ChatEncoder,
     Completion,
@@ -131,7 +131,7 @@ async def dialogues(
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Trajectory]:
     """Return the teacher's dialogues, each on one view of a task of their own training stream."""
-    interval, done = Interval(), 0
+    progress = ProgressReporter(say, unit="dialogues written", total=config.dialogues)
     encoder = ChatEncoder(tokenizer)
     tools, text = (
         {format: open_environment(format, **ENVIRONMENT, tools=with_tools) for format in SHOWN}
@@ -139,7 +139,6 @@ async def dialogues(
     )
 
     async def dialogue(index: int) -> Trajectory:
-        nonlocal done
         rng = Random(derive_seed("warm-up dialogue", seed, index))
         formatted = train_task(index, derive_seed("warm-up", seed), families=WEIGHTED)
         environment = (text if rng.random() < config.text_only else tools)[formatted.format]
@@ -150,9 +149,7 @@ async def dialogues(
         held = await _hold_dialogue(
             session, teacher, SHOWN[formatted.format], encoder, tokenizer.eos_token_id
         )
-        done += 1
-        if interval.over():
-            say(f"{done} of {config.dialogues} dialogues written")
+        progress.count(index)
         return held
 
     return await asyncio.gather(*(dialogue(index) for index in range(config.dialogues)))

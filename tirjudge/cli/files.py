@@ -30,7 +30,7 @@ from tirjudge.cli.output import (
     say,
     stop,
 )
-from tirjudge.console_text import Interval, printable, table
+from tirjudge.console_text import printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
 from tirjudge.judging.reproduction import (
@@ -44,6 +44,7 @@ from tirjudge.judging.reproduction import (
     reproductions,
     verdicts,
 )
+from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.rows import Texts
@@ -392,15 +393,16 @@ class _Result:
 async def _reproduce(
     file: Path, options: SandboxOptions, limits: Limits, most: int | None, result: _Result
 ) -> None:
-    due = Interval()
+    progress = ProgressReporter(
+        say, unit="programs", detail=lambda: f"{len(result.others)} of them not the same"
+    )
     async with options.closed_sandbox() as sandbox:
         programs = islice(recorded_programs(file), most)
         weak = options.allow_weak_isolation
         async with aclosing(reproductions(programs, sandbox, limits, allow_weak_isolation=weak)) as finished:
             async for one in finished:
                 result.add(one)
-                if due.over():
-                    say(f"{result.programs} programs, {len(result.others)} of them not the same")
+                progress.count(one)
 
 
 def _verdict_record(one: ChangedVerdict) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from tirjudge.cli.output import (
 from tirjudge.cli.progress import Display, Summary, introduction
 from tirjudge.cluster.dispatch import ClusterRows
 from tirjudge.cluster.worker import Assignment
-from tirjudge.console_text import printable
+from tirjudge.console_text import markdown_table, printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
@@ -50,7 +50,7 @@ from tirjudge.judging.options import endpoint_key
 from tirjudge.judging.tally import Tally
 from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard
-from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
+from tirjudge_environments.registry import environment_names, environment_options, judge_cards
 from tirjudge_environments.tasks import Columns
 
 if TYPE_CHECKING:
@@ -349,7 +349,12 @@ def formats(
 ) -> None:
     """List the judge formats that `--format` accepts."""
     if markdown:
-        print(judge_table(_BUILT_IN))
+        head = ["judge", "sees", "answers", "reward", "source"]
+        rows = (
+            [f"`{name}`", card.views, card.answer, card.reward, card.source]
+            for name, card in judge_cards(_BUILT_IN).items()
+        )
+        print("\n".join(markdown_table(head, rows)))
         return
     cards = judge_cards()
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
@@ -22,12 +21,13 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from tirjudge.console_text import printable
+from tirjudge.console_text import duration, printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, RowJudge
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.tally import Tally
+from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import RecordedRow
 from tirjudge.records.text import row_line
 from tirjudge_environments import StopReason, Usage
@@ -67,14 +67,13 @@ class Display:
         `row_lines` prints a line for each judged row, on a terminal.
         """
         self._row_lines = row_lines
-        self._tally, self._total, self._failures_file = tally, total, failures_file
+        self._tally, self._failures_file = tally, failures_file
+        self._reporter = ProgressReporter(self._print_line, total=total, detail=self._facts)
         self.spending = spending
         """The ledger whose cost and unanswered calls are shown; it may be set after the construction."""
-        self._done = 0
         self.retries = 0
         """Requests to the endpoint that were repeated in this run."""
         self._last_retry = ""
-        self._started = time.monotonic()
         self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
         rows = "? rows" if total is None else f"{total} rows"
         self._progress = Progress(
@@ -102,8 +101,8 @@ class Display:
 
     def finished(self) -> None:
         """Count a row that is not a line of a result file."""
-        self._done += 1
-        self._progress.update(self._bar, completed=self._done)
+        self._reporter.done += 1
+        self._progress.update(self._bar, completed=self._reporter.done)
 
     def failed(self, failure: Failure) -> None:
         self._tally.failed += 1
@@ -127,13 +126,17 @@ class Display:
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self._started
+        return self._reporter.seconds
 
     @property
     def status(self) -> str:
-        """The counts so far: rate, failures, retries, accuracy, cost, and requests that take long."""
-        tally, spending = self._tally, self.spending
-        parts = [f"{self._done / max(self.seconds, 1e-9):.2f} rows/s"]
+        """The rate and the counts so far."""
+        facts = self._facts()
+        return f"{self._reporter.rate:.2f} per second" + (f", {facts}" if facts else "")
+
+    def _facts(self) -> str:
+        """Return failures, retries, accuracy, cost, and requests that take long."""
+        tally, spending, parts = self._tally, self.spending, list[str]()
         if tally.failed:
             parts.append(f"{tally.failed} failed")
         if self.retries:
@@ -149,7 +152,7 @@ class Display:
 
     def __enter__(self) -> Self:
         """Start the clock here: loading a model is not judging."""
-        self._started = time.monotonic()
+        self._reporter.restart()
         self._progress.start()
         if not self._console.is_terminal:
             self._ticker.start()
@@ -163,15 +166,10 @@ class Display:
 
     def _tick(self) -> None:
         while not self._ended.wait(SECONDS):
-            self._console.print(self._plain_line())
+            self._reporter.report()
 
-    def _plain_line(self) -> str:
-        if self._total is None:
-            return f"{self._done} rows, {self.status}"
-        line = f"{self._done} of {self._total} rows, {self.status}"
-        if not self._done:
-            return line
-        return f"{line}, {duration((self._total - self._done) * self.seconds / self._done)} left"
+    def _print_line(self, line: str) -> None:
+        self._console.print(line)
 
 
 class _Status(ProgressColumn):
@@ -386,11 +384,3 @@ def _without(tally: Tally) -> str:
 def _programs(tally: Tally) -> str:
     each = f"{tally.programs / tally.judged:.2f} a row" if tally.judged else "none"
     return f"{tally.programs} run ({each}), {tally.programs_failed} failed, {tally.programs_refused} refused"
-
-
-def duration(seconds: float) -> str:
-    """Format a number of seconds, such as `45 s`, `3 min` or `2 h 05 min`."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"

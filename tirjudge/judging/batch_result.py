@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, overload
 
-from tirjudge.console_text import Interval, printable
 from tirjudge.data.rows import Row
 from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, Plan, Work
 from tirjudge.judging.judge_engine import JudgeEngine
@@ -150,17 +148,3 @@ class _Outcomes:
     def _add(self, where: str, outcome: Judgment | Failure) -> None:
         self.found[where] = outcome
         self.progress(len(self.found), self.total)
-
-
-class ProgressLine:
-    """Shows the progress of a batch on standard error: a line that is rewritten, or one line now and then."""
-
-    def __init__(self) -> None:
-        self._interval = Interval()
-
-    def __call__(self, done: int, total: int) -> None:
-        text, last = printable(f"{done} of {total} rows judged"), done == total
-        if sys.stderr.isatty():
-            print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
-        elif last or self._interval.over():
-            print(text, file=sys.stderr, flush=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.console_text import Interval
 from tirjudge.judging.meta_judge import RewardQuestions
+from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import failed
 from tirjudge.statistics import Proportion
 from tirjudge.storage.run_folder import RunFolder
@@ -134,16 +134,15 @@ def measure(
     if answers and left:
         say(f"resumes after {len(answers)} of {len(tasks)} answers")
     mine = processes.share(left)
-    interval = Interval()
+    unit = "tasks answered" + (" by this process or before" if processes.world > 1 else "")
+    progress = ProgressReporter(say, unit=unit, total=len(tasks), done=len(answers))
 
     async def ask(engine: Engine) -> None:
         async for index, rollouts in score_tasks(mine, engine.rollouts(0), size=1):
             answers[index] = answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0])
             if rows is not None:
                 rows.append({"index": index, **asdict(answers[index])})
-            if interval.over():
-                elsewhere = " by this process or before" if processes.world > 1 else ""
-                say(f"{len(answers)} of {len(tasks)} tasks answered{elsewhere}")
+            progress.count(index)
 
     if left:
         # Greedy, so that the accuracy has no sampling noise.

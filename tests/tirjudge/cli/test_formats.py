@@ -13,7 +13,6 @@ from tirjudge import Judge
 from tirjudge.cli import app
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_environments import Context, environment_names
-from tirjudge_environments.registry import judge_table
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -111,5 +110,5 @@ def test_the_formats_are_listed_with_descriptions() -> None:
 def test_the_documented_table_is_up_to_date() -> None:
     """If this fails, copy the output of `tirjudge formats --markdown` into docs/judges.md."""
     table = CliRunner().invoke(app, ["formats", "--markdown"]).stdout.strip()
-    assert table == judge_table("tirjudge_environments.")
+    assert table.startswith("| judge |")
     assert table in (DOCS / "judges.md").read_text()

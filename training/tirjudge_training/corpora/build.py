@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from tirjudge.progress import ProgressReporter
 from tirjudge.storage.json_lines import JsonObject, encode_line, read_lines
 from tirjudge.storage.run_folder import RunFolder, complete_file, disk_full_errors, write_atomically
 from tirjudge_environments import Message
@@ -21,7 +22,7 @@ from tirjudge_training.corpora.base import Kind, Skipped, Source, SourceItem, op
 from tirjudge_training.corpora.composition import Composer, QuestionSample, distinct
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.corpora.decontamination import Overlap, OverlapIndex, benchmark_texts
-from tirjudge_training.corpora.output import CorpusCard, Progress, ShardWriter, hub_rows
+from tirjudge_training.corpora.output import CorpusCard, ShardWriter, hub_rows
 from tirjudge_training.recipe_file import claim_folder
 
 UNFINISHED = "questions.unfinished.jsonl"
@@ -76,7 +77,7 @@ class SourceBuild:
         counts = list(self.wanted.values())
         n = None if None in counts else self._prompts(sum(count or 0 for count in counts))
         overlaps: dict[str, JsonObject] = {}
-        progress = Progress(f"{self.name}: reading", "rows", None, self.say)
+        progress = ProgressReporter(self.say, f"{self.name}: reading")
         sample = QuestionSample(
             (progress.count(question) for question in self._questions()),
             n,
@@ -117,7 +118,9 @@ class SourceBuild:
             self.name, card.domain, self.wanted, config.judges, seed=config.seed, repeats=card.repeats
         )
         known = [count for count in self.wanted.values() if count]
-        progress = Progress(self.name, "rows", None if None in self.wanted.values() else sum(known), self.say)
+        progress = ProgressReporter(
+            self.say, self.name, total=None if None in self.wanted.values() else sum(known)
+        )
         async with AsyncExitStack() as stack:
             sampler = Generators(
                 tuple(config.generators.values()), config.sampling, self.folder, say=self.say

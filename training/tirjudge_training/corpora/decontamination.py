@@ -18,10 +18,10 @@ from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import HubRows, RowSource, open_rows
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import BenchmarkRows
+from tirjudge.progress import ProgressReporter
 from tirjudge.storage.json_lines import encode_line
 from tirjudge.storage.run_folder import complete_file
 from tirjudge_training.corpora.config import WORDS
-from tirjudge_training.corpora.output import Progress
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 """A run of letters and digits; each Chinese or Japanese character is a word, since they write no blanks."""
@@ -189,7 +189,7 @@ def decontaminate(
     Both files appear when they are complete. Raises BadRows for a row that cannot be read, has no prompt in
     `column`, or holds what JSON cannot; OSError.
     """
-    tally, progress = Tally(), Progress("decontaminating", "rows", rows.count(), say)
+    tally, progress = Tally(), ProgressReporter(say, "decontaminating", total=rows.count())
     with ExitStack() as stack:
         kept, dropped = (stack.enter_context(complete_file(path)) for path in (output, dropped_path(output)))
         for row in rows:

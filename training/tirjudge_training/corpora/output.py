@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +11,7 @@ from typing import Any, Self, TypeVar
 from pydantic import ValidationError
 
 from tirjudge import __version__
-from tirjudge.console_text import Interval, first_line
+from tirjudge.console_text import first_line, markdown_table
 from tirjudge.data.sources import datasets_library, mirrored
 from tirjudge.storage.run_folder import complete_file
 from tirjudge_training.corpora.base import KINDS, Columns, SourceCard, open_source
@@ -165,29 +164,6 @@ def schema() -> Any:
     )
 
 
-class Progress:
-    """Report count, rate and remaining minutes from time to time; `total` is None if it is not known."""
-
-    def __init__(self, what: str, unit: str, total: int | None, say: Callable[[str], None]) -> None:
-        self._what, self._unit, self._total, self._say = what, unit, total, say
-        self._count = 0
-        self._begun, self._interval = time.monotonic(), Interval()
-
-    def count(self, item: T) -> T:
-        """Count one item and return it, so that a stream can be counted while it passes."""
-        self._count += 1
-        if self._interval.over():
-            self._say(self._line(self._count / (time.monotonic() - self._begun)))
-        return item
-
-    def _line(self, rate: float) -> str:
-        if self._total is None:
-            return f"{self._what}: {self._count:,} {self._unit}, {rate:,.1f} per second"
-        left = max(0, self._total - self._count) / rate
-        done = f"{self._count:,} of {self._total:,} {self._unit}"
-        return f"{self._what}: {done}, {rate:,.1f} per second, {left / 60:,.0f} min left"
-
-
 HEAD = ("source", *KINDS, "total", "wanted")
 
 
@@ -233,15 +209,15 @@ class CorpusCard:
         yield from ("---", "configs:", "- config_name: default", "  data_files:", "  - split: train")
         yield from ("    path: data/*.parquet", "---", "", f"# {self.config.description or 'A corpus'}", "")
         yield f"Made by tirjudge {__version__}: `{self.command}`. One row is one judge task."
-        yield from ("", *_markdown(HEAD, self.table()), "")
+        yield from ("", *markdown_table(HEAD, self.table()), "")
         yield "## Sources"
-        yield from ("", *_markdown(("source", "dataset", "licence", "content"), self._sources()), "")
+        yield from ("", *markdown_table(("source", "dataset", "licence", "content"), self._sources()), "")
         if self.config.generators:
             yield from self._sampled()
         yield "## Left out"
         yield ""
         yield from self._cleaned()
-        yield from ("", *_markdown(("source", "reason", "rows"), self._left_out()))
+        yield from ("", *markdown_table(("source", "reason", "rows"), self._left_out()))
 
     def _sources(self) -> Iterator[tuple[str, ...]]:
         for name in self.report:
@@ -266,9 +242,3 @@ class CorpusCard:
     def _left_out(self) -> Iterator[tuple[str, ...]]:
         for name, found in self.report.items():
             yield from ((name, reason, f"{count:,}") for reason, count in found["left_out"].items())
-
-
-def _markdown(head: tuple[str, ...], rows: Any) -> Iterator[str]:
-    for cells in (head, ("---",) * len(head), *rows):
-        # A bar inside a cell would split it.
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
@@ -10,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.console_text import Interval, printable
+from tirjudge.console_text import printable
 from tirjudge.generation import Generator, Sampling
+from tirjudge.progress import ProgressReporter
 from tirjudge.records.episodes import read_trajectory, trajectory_record
 from tirjudge.rollout import Rollout, as_finished
 from tirjudge.storage.result_file import digest
@@ -110,7 +110,14 @@ class TeacherDialogues:
         was down is not stored, so that a resumed run requests it again. Raises TeacherUnavailable, OSError.
         """
         missing = [task for task in tasks if task.key not in self.dialogues]
-        pace = _Pace(done=len(tasks) - len(missing), total=len(tasks))
+        progress = ProgressReporter(
+            self._say,
+            Path(self._file).stem,
+            "dialogues",
+            len(tasks),
+            done=len(tasks) - len(missing),
+            detail=lambda: self._spent(describe_results()),
+        )
 
         async def collect(task: TeacherTask) -> tuple[TeacherTask, Trajectory]:
             config = self._config
@@ -137,13 +144,12 @@ class TeacherDialogues:
                 self.usage += trajectory.usage
                 if trajectory.stop in DOWN:
                     self._fail(task, trajectory)
-                else:
-                    self._keep(task, trajectory)
-                    await on_dialogue(task, trajectory)
-                if pace.due(finished=trajectory.stop not in DOWN):
-                    self._report(pace, describe_results())
+                    continue
+                self._keep(task, trajectory)
+                await on_dialogue(task, trajectory)
+                progress.count(task)
         if missing:
-            self._report(pace, describe_results())
+            progress.report()
 
     def _keep(self, task: TeacherTask, trajectory: Trajectory) -> None:
         self._consecutive_failures = 0  # one success shows that teacher and sandbox work
@@ -165,42 +171,16 @@ class TeacherDialogues:
                 f"{len(self.dialogues)} dialogues in {self._run.path / self._file}"
             )
 
-    def _report(self, pace: _Pace, results: str) -> None:
-        tokens = (
-            f"{self.usage.prompt_tokens:,} prompt tokens, {self.usage.completion_tokens:,} completion tokens"
-        )
+    def _spent(self, results: str) -> str:
+        """Return the results so far, the failures and the tokens, for the progress line."""
         failures = f"{self.failed} failed" if self.failed else ""
-        parts = (
-            f"{Path(self._file).stem} {pace.done}/{pace.total}",
-            pace.rate,
-            results,
-            failures,
-            tokens,
-        )
-        self._say("  ".join(part for part in parts if part))
+        tokens = f"{self.usage.prompt_tokens:,} prompt tokens"
+        parts = (results, failures, tokens, f"{self.usage.completion_tokens:,} completion tokens")
+        return ", ".join(part for part in parts if part)
 
 
 def _key(row: dict[str, Any]) -> Key:
     return row["format"], row["id"], row["digest"], row["view"], row["sample"]
-
-
-class _Pace:
-    """Progress of a collection: count, rate, and when to report it."""
-
-    def __init__(self, *, done: int, total: int) -> None:
-        self.done, self.total = done, total
-        self._first = done
-        self._started, self._interval = time.monotonic(), Interval()
-
-    def due(self, *, finished: bool) -> bool:
-        self.done += finished
-        return self._interval.over()
-
-    @property
-    def rate(self) -> str:
-        each = (time.monotonic() - self._started) / max(1, self.done - self._first)
-        left = each * (self.total - self.done)
-        return f"{1 / max(each, 1e-9):.2f}/s  {left / 60:.1f} min left"
 
 
 _UNBOUNDED = 1 << 30

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tirjudge.console_text import Interval
+from tirjudge.progress import ProgressReporter
 from tirjudge.records.episodes import episode_record
 from tirjudge.records.recorded_row import failed
 from tirjudge.storage.json_lines import encode_line
@@ -50,7 +50,7 @@ class MetricsLog:
     def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None], health: Health) -> None:
         self._run, self._steps, self._say, self._health = run, steps, say, health
         self._step = self._next = 0
-        self._interval = Interval()
+        self._sampling = self._of_step()
         self._began: tuple[int, float] | None = None
 
     def resume(self, step: int) -> None:
@@ -81,8 +81,10 @@ class MetricsLog:
 
     def sampled(self, done: int, tasks: int) -> None:
         """Report the tasks of the batch in progress that are sampled, from time to time."""
-        if self._interval.over():
-            self._say(f"rl {self._next + 1}/{self._steps}: {done} of {tasks} tasks sampled")
+        self._sampling.show(done, tasks)
+
+    def _of_step(self) -> ProgressReporter:
+        return ProgressReporter(self._say, f"rl {self._next + 1}/{self._steps}", "tasks sampled")
 
     def generation(self, generation: GenerationBatch) -> dict[str, float]:
         """Write the episodes of a batch; return its metrics."""
@@ -103,7 +105,7 @@ class MetricsLog:
         # Written before the checks, so that the folder has the numbers that stopped the run.
         self._run.append(METRICS, row)
         self._say(self._progress(row))
-        self._interval = Interval()
+        self._sampling = self._of_step()
         with self._recorded(row["step"]):
             self._health.trained(row)
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tirjudge.console_text import markdown_table
 from tirjudge_training.data.base import TRAIN
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.heldout import percentage
@@ -43,15 +44,16 @@ def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
         yield from (f"- `{name}/{pipeline.result}/{MODEL}`" for name, pipeline in pipelines.items())
         return
     domains = sorted({domain for _, found in rows for domain in found["domains"]})
-    yield from _line(["arm", "model", "judge", "all", *domains, "calls per verdict"])
-    yield from _line(["---"] * (len(domains) + 5))
-    for names, found in rows:
-        parts = [found["domains"].get(domain) for domain in domains]
-        cells = ["-" if part is None else percentage(part["accuracy"]) for part in parts]
-        calls = found["calls_per_verdict"]
-        yield from _line(
-            [*names, percentage(found["accuracy"]), *cells, "-" if calls is None else f"{calls:.2f}"]
-        )
+    head = ["arm", "model", "judge", "all", *domains, "calls per verdict"]
+    yield from markdown_table(head, ([*names, *_cells(found, domains)] for names, found in rows))
+
+
+def _cells(found: Mapping[str, Any], domains: Sequence[str]) -> Iterator[str]:
+    yield percentage(found["accuracy"])
+    for part in map(found["domains"].get, domains):
+        yield "-" if part is None else percentage(part["accuracy"])
+    calls = found["calls_per_verdict"]
+    yield "-" if calls is None else f"{calls:.2f}"
 
 
 def _as_run(recipe: Recipe) -> Recipe:
@@ -64,10 +66,6 @@ def _rows(arm: str, pipeline: Pipeline, folder: Path) -> Iterator[tuple[Sequence
         found = json.loads((folder / f"{HELDOUT}{model}" / DONE).read_text(encoding="utf-8"))
         for judge, one in found.items():
             yield (arm, model, judge), one
-
-
-def _line(cells: Sequence[str]) -> Iterator[str]:
-    yield f"| {' | '.join(cells)} |"
 
 
 def _named(say: Say, arm: str) -> Say:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tirjudge.cli.output import log
+from tirjudge.console_text import markdown_table
 from tirjudge.models.resolve import read_note
 from tirjudge.statistics import paired_difference
 from tirjudge.storage.json_lines import JsonObject, read_lines
@@ -148,11 +149,10 @@ def table(pipeline: Pipeline, results: Mapping[str, Any]) -> str:
     """Return Markdown: one row per measured model, one column per judge, with 95 % intervals."""
     rows = {name: results[HELDOUT + name] for name in pipeline.models}
     judges = list(next(iter(rows.values()), {}))
-    lines = [f"| model | {' | '.join(judges)} |", f"|---|{'---|' * len(judges)}"]
-    for name, results_of_model in rows.items():
-        cells = (percentage(results_of_model[judge]["accuracy"]) for judge in judges)
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    cells = (
+        [name, *(percentage(found[judge]["accuracy"]) for judge in judges)] for name, found in rows.items()
+    )
+    return "\n".join(markdown_table(["model", *judges], cells)) + "\n"
 
 
 def _say_gain(pipeline: Pipeline, folder: Path, say: Say) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.console_text import printable
+from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import failed
 from tirjudge.rollout import as_finished
 from tirjudge.storage.json_lines import JsonObject
@@ -58,7 +59,6 @@ from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
 AT_ONCE = 32
 """Rows whose programs run or wait at the same time."""
-REPORT_EVERY = 500
 COUNT = re.compile(r"(\d+)(?: of \d+)?")
 """The constraints that a response keeps, in the output of a program: `2`, or `2 of 3`."""
 OF = re.compile(r"^[A-Z]+ \d+ of (\d+)$", re.MULTILINE)
@@ -142,7 +142,7 @@ class Demonstrations(Stage):
     ) -> None:
         tokenizer = load_tokenizer(run.model(self.start))
         encoder = ChatEncoder(tokenizer, enable_thinking=run.enable_thinking)
-        finished = total - len(left)
+        progress = ProgressReporter(run.say, total=total, done=total - len(left))
 
         async def hold(index: int, formatted: FormattedTask) -> JsonObject:
             judge = with_tools(run.data.environments[formatted.format], tools)
@@ -172,9 +172,9 @@ class Demonstrations(Stage):
         ):
             async for row in as_finished((hold(*one) for one in left), AT_ONCE):
                 folder.append(SAMPLES, row)
-                finished += 1
-                if finished % REPORT_EVERY == 0 or finished == total:
-                    run.say(f"{finished}/{total} rows")
+                progress.count(row)
+        if left:
+            progress.report()
 
     async def _hold(
         self,

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.progress import ProgressReporter
 from tirjudge.records.episodes import episode_record
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_folder import RunFolder
@@ -17,9 +18,6 @@ from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts,
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
-
-REPORT_EVERY = 100
-"""Prompts between two lines of progress."""
 
 
 class RejectionConfig(BaseModel):
@@ -82,12 +80,12 @@ class Rejection(Stage):
         mine, share = run.processes.share(left), ""
         if run.processes.world > 1:
             total, share = len(mine), f" of the first of {run.processes.world} processes"
-        finished = total - len(mine)
+        progress = ProgressReporter(run.say, unit=f"prompts{share}", total=total, done=total - len(mine))
         async for index, rollouts in score_tasks(mine, engine.rollouts(self.seed), size=self.config.samples):
             rows.append(row(index, rollouts, self.config))
-            finished += 1
-            if finished % REPORT_EVERY == 0 or finished == total:
-                run.say(f"{finished}/{total} prompts{share}")
+            progress.count(index)
+        if mine:
+            progress.report()
 
 
 def row(index: int, rollouts: ScoredRollouts, config: RejectionConfig) -> JsonObject:

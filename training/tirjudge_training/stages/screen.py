@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tirjudge.progress import ProgressReporter
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
@@ -20,9 +21,6 @@ from tirjudge_training.rl.screening import (
     teaching_rows,
 )
 from tirjudge_training.stages.base import Run, Size, Stage
-
-REPORT_EVERY = 50
-"""Rows between two lines of progress."""
 
 
 class Screen(Stage):
@@ -76,12 +74,12 @@ class Screen(Stage):
         run: Run,
     ) -> None:
         mine = run.processes.share(left)
-        finished = 0
+        progress = ProgressReporter(run.say, unit=f"rows screened, {total} in all", total=len(mine))
         async for index, rollouts in score_tasks(mine, engine.rollouts(self.seed), size=self.config.samples):
             rows.append({"index": index, **screened(rollouts)})
-            finished += 1
-            if finished % REPORT_EVERY == 0 or finished == len(mine):
-                run.say(f"{finished}/{len(mine)} rows screened, of {total} in all")
+            progress.count(index)
+        if mine:
+            progress.report()
 
     def _take_over(self, folder: RunFolder, tasks: Sequence[FormattedTask]) -> None:
         """Copy the pass of another run; raises BadRecipe if it lacks a row."""

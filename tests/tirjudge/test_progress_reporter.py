@@ -1,0 +1,52 @@
+"""The progress reporter: its lines, when they come, and what predicts the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tirjudge import progress
+from tirjudge.progress import ProgressReporter
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that the reporter reads: tests move them."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_line_has_the_count_the_rate_and_the_time_left(clock: list[float]) -> None:
+    said: list[str] = []
+    reporter = ProgressReporter(said.append, "source", "rows", 1000, detail=lambda: "2 failed")
+    for _ in range(20):
+        clock[0] += 1
+        reporter.count("row")
+    # Ten rows in ten seconds, then twenty in twenty: 980 rows at one a second are left.
+    assert said == [
+        "source: 10 of 1,000 rows, 1.00 per second, 2 failed, 16 min left",
+        "source: 20 of 1,000 rows, 1.00 per second, 2 failed, 16 min left",
+    ]
+
+
+def test_work_of_an_earlier_run_does_not_count_as_speed(clock: list[float]) -> None:
+    said: list[str] = []
+    reporter = ProgressReporter(said.append, unit="dialogues", total=110, done=100)
+    clock[0] += 10
+    reporter.count("dialogue")
+    assert said == ["101 of 110 dialogues, 0.10 per second, 2 min left"]
+
+
+def test_a_stream_without_a_known_end_is_counted_while_it_passes(clock: list[float]) -> None:
+    said: list[str] = []
+    reporter = ProgressReporter(said.append, unit="rows")
+
+    def rows() -> Iterator[int]:
+        for number in range(3):
+            clock[0] += 5
+            yield number
+
+    assert [reporter.count(row) for row in rows()] == [0, 1, 2]
+    assert said == ["2 rows, 0.20 per second"]

@@ -1,0 +1,103 @@
+"""Progress of long work: one line from time to time with the count, the rate and the time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tirjudge.console_text import duration
+
+T = TypeVar("T")
+
+SECONDS = 10.0
+"""Time between two lines of progress."""
+
+
+class ProgressReporter:
+    """Counts finished pieces of work, and says so at most once in SECONDS.
+
+    A line reads `NAME: 120 of 1,000 rows, 2.40 per second, DETAIL, 6 min left`, without the parts that are
+    not known.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        name: str = "",
+        unit: str = "rows",
+        total: int | None = None,
+        *,
+        done: int = 0,
+        detail: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`say` receives the lines. `total` pieces are counted to, if known, and `done` of them are done.
+
+        `detail` describes the results so far, and is called when a line is due.
+        """
+        self._say, self._name, self._unit, self._detail = say, name, unit, detail
+        self.total, self.done = total, done
+        self._first = done
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the clock now: loading a model, for example, says nothing about the rate."""
+        self._begun = self._said = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._begun
+
+    @property
+    def rate(self) -> float:
+        """Pieces of work done in one second since the start."""
+        return (self.done - self._first) / max(self.seconds, 1e-9)
+
+    def count(self, item: T) -> T:
+        """Count one piece of work and return it, so that a stream can be counted while it passes."""
+        self.show(self.done + 1, self.total)
+        return item
+
+    def show(self, done: int, total: int | None) -> None:
+        """Take over a count, and report it if a line is due."""
+        self.done, self.total = done, total
+        if time.monotonic() - self._said >= SECONDS:
+            self.report()
+
+    def report(self) -> None:
+        """Say the line now."""
+        self._said = time.monotonic()
+        self._say(self.line)
+
+    @property
+    def line(self) -> str:
+        """The line of progress."""
+        of = "" if self.total is None else f" of {self.total:,}"
+        parts = [f"{self.done:,}{of} {self._unit}"]
+        worked = self.done > self._first
+        parts += [f"{self.rate:,.2f} per second"] if worked else []
+        parts += [detail] if (detail := self._detail()) else []
+        if worked and self.total is not None:
+            parts.append(f"{duration(max(0, self.total - self.done) / self.rate)} left")
+        return (f"{self._name}: " if self._name else "") + ", ".join(parts)
+
+
+class ProgressLine:
+    """Shows rows done and rows in all on standard error, on a terminal in one line that is rewritten."""
+
+    def __init__(self) -> None:
+        self._reporter = ProgressReporter(self._print, unit="rows judged")
+
+    def __call__(self, done: int, total: int) -> None:
+        text, last = f"{done} of {total} rows judged", done == total
+        if sys.stderr.isatty():
+            print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
+        elif last:
+            self._print(text)
+        else:
+            self._reporter.show(done, total)
+
+    def _print(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
