@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from examples.miniature import TRAINED
 from tests.training.hub import Hub
+from tests.training.one_batch import ONE_BATCH
 from tests.training.rl.test_loss import batch, trainer_of
 from tirjudge.attacks import ATTACKS
 from tirjudge.cli import app
@@ -32,6 +33,7 @@ from tirjudge.generation.base import GENERATORS
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge import Judge
 from tirjudge_environments import Context, JudgeTask, Message, open_environment
+from tirjudge_environments.formats.rewards import REWARD_TERMS
 from tirjudge_environments.registry import ENVIRONMENTS
 from tirjudge_environments.testing import check_environment
 from tirjudge_sandbox import Program, open_sandbox
@@ -50,6 +52,7 @@ FAMILIES = (
     LOSSES,
     METHODS,
     PROTOCOLS,
+    REWARD_TERMS,
     SANDBOXES,
     SOURCES,
     STORED_OUTPUTS,
@@ -143,7 +146,7 @@ def test_the_table_counts_the_files_and_entry_points_of_each_extension() -> None
     assert {
         (title, anchor, int(files), int(entries), group) for title, anchor, files, entries, group in rows
     } == (counted)
-    assert len(rows) == len(PARTS) == 10
+    assert len(rows) == len(PARTS) == 11
 
 
 def test_every_entry_point_group_is_on_the_page() -> None:
@@ -276,6 +279,24 @@ async def test_the_sandbox_runs_a_program_after_its_prelude() -> None:
     async with open_sandbox("prelude", prelude="import math", capacity=1, preload=()) as box:
         execution = await box.run(Program(source="print(math.factorial(5))"))
     assert (execution.status, execution.stdout) == ("ok", "120\n")
+
+
+def test_the_reward_term_reaches_the_metrics_of_training(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n}?", "responses": ["a", "b"], "label": 0} for n in range(4)]
+    data = write_lines(tmp_path / "rows.jsonl", *rows)
+    words = ["train", "--recipe", "rm-r1-distilled-7b", "--model", TRAINED, "--data", data]
+    settings = [
+        *ONE_BATCH,
+        "model.enable_thinking=false",
+        "environments.rm-r1.options.reward_terms.brevity=0.2",
+    ]
+    for setting in settings:
+        words += ["--set", setting]
+    tirjudge(*words, "--output", tmp_path / "run")
+    for row in map(json.loads, (tmp_path / "run" / "rl" / "metrics.jsonl").read_text().splitlines()):
+        # A few tokens are brief and no verdict, for which RM-R1 pays -1.
+        assert (row["reward/right"], row["reward/brevity"]) == (0.0, 1.0)
+        assert row["reward"] == pytest.approx(-0.8)
 
 
 def test_the_loss_is_computed_by_the_trainer(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
         Group(
             view,
             tuple(trajectory(number, one) for number, one in enumerate(group)),
-            tuple(Reward(one.reward, {"correct": one.reward}) for one in group),
+            tuple(Reward(one.reward, {}, right=one.reward > 0, teaches=one.reward > 0) for one in group),
         )
         for group in rollouts_of(workload)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -30,6 +30,14 @@ ENVIRONMENTS = Plugins(
     },
 )
 """Each member is called with the options of `open_environment` and returns an `Environment`."""
+
+_REWARD_ONLY = "reward only"
+Value = TypeVar("Value")
+RewardOnly = Annotated[Value, _REWARD_ONLY]
+"""The type of an option that only the reward uses, as in `consistency: RewardOnly[bool] = False`.
+
+No prompt and no verdict depends on it, so that the note of a trained model leaves it out.
+"""
 
 _MEMBERS = ("linked", "views", "prompt", "read", "questions", "score")
 
@@ -68,6 +76,12 @@ def environment_options(name: str) -> frozenset[str]:
     """
     entry = ENVIRONMENTS.load(name)
     return frozenset(entry.model_fields) if _is_model(entry) else frozenset()
+
+
+def reward_options(environment: Environment) -> frozenset[str]:
+    """Return the options of a format that are declared as `RewardOnly`."""
+    fields = getattr(type(environment), "model_fields", {})
+    return frozenset(name for name, field in fields.items() if _REWARD_ONLY in field.metadata)
 
 
 def with_options(environment: Environment, **options: Any) -> Environment:

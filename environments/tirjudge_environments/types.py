@@ -419,10 +419,29 @@ class Reward:
 
     total: float
     parts: Mapping[str, float]
+    right: bool = field(kw_only=True)
+    """True if the verdict is right by the label alone."""
+    teaches: bool = field(kw_only=True)
+    """True if the verdict is rewarded as right: by the label and, where the format asks for them, by evidence
+    and by the other order. The group filter compares it, and held-out accuracy counts it."""
     settled: bool = False
     """True if no verdict could have changed it after the trajectory's programs. If no further program was
     allowed either, a trainer may leave the verdict out of the loss, which does not change the expected
     gradient and removes noise from it. Otherwise the turn could have been another program."""
+    core: float | None = None
+    """The total without the terms that a recipe adds to a format's own; None if it adds none."""
+
+    def full(self, least: float) -> bool:
+        """Return True if the verdict teaches and the format's own terms give at least this reward.
+
+        Supervised training learns from such trajectories, whatever terms a recipe adds.
+        """
+        return self.teaches and (self.total if self.core is None else self.core) >= least
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The parts, and `right` and `teaches` as 0 or 1, for whatever records numbers by name."""
+        return {"right": float(self.right), "teaches": float(self.teaches), **self.parts}
 
 
 @dataclass(frozen=True, slots=True)

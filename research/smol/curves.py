@@ -24,7 +24,7 @@ TITLES: Mapping[str, str] = {
     "loss": "loss",
     "mean_token_accuracy": "token accuracy",
     "reward": "reward",
-    "reward/correct": "share of right verdicts",
+    "reward/teaches": "share of right verdicts",
     "correct/tir-pairwise": "right, pairs",
     "correct/tir-listwise": "right, lists",
     "correct/tir-pointwise": "right, single responses",

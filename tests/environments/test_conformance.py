@@ -177,7 +177,11 @@ async def test_the_conformance_suite_finds_broken_environments(broken: str) -> N
             return super().read(task, view, completion) if broken != "read" else None
 
         def score(self, group, answers):
-            return super().score(group, answers) if broken != "score" else [(Reward(0.0, {}),) for _ in group]
+            return (
+                super().score(group, answers)
+                if broken != "score"
+                else [(Reward(0.0, {}, right=False, teaches=False),) for _ in group]
+            )
 
     with pytest.raises(AssertionError):
         await check_environment(Broken(), TASKS["pair"])

@@ -127,7 +127,7 @@ def _stage(stage: Path, run: Path) -> dict[str, Any]:
         "tokens_per_second": (generated + trained) / seconds if seconds and generated + trained else None,
         "peak_gib": max(memory) if memory else None,
         "checkpoints": checkpoints,
-        "last": {name: _number(rows[-1].get(name)) for name in ("reward", "reward/correct", "loss") if rows},
+        "last": {name: _number(rows[-1].get(name)) for name in ("reward", "reward/teaches", "loss") if rows},
         "events": events,
         "marks": sorted([*marks, *events], key=lambda mark: mark["step"]),
         "charts": _charts(rows, offset),

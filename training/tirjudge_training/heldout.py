@@ -19,7 +19,7 @@ from tirjudge_environments import Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.distributed.processes import ALONE, Processes, SharedRows
-from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, score_tasks
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 
 ANSWERS = "answers.jsonl"
@@ -69,7 +69,8 @@ class Answer:
     family: str
     domain: str
     correct: bool | None
-    """TIR-Judge's Rc; None if the sandbox or the generator failed, which says nothing about the model."""
+    """True if the reward counts the verdicts of all views as right; None if the sandbox or the generator
+    failed, which says nothing about the model."""
     reward: float | None
     verdicts: int
     """Views that ended in a verdict, out of `views`."""
@@ -92,7 +93,7 @@ def answer(formatted: FormattedTask, episode: Episode, scores: Sequence[Score]) 
         format=formatted.format,
         family=str(formatted.task.gold.get("family", "")),
         domain=formatted.task.domain,
-        correct=all(reward.parts[CORRECT] == 1.0 for reward in rewards) if scored else None,
+        correct=all(reward.teaches for reward in rewards) if scored else None,
         reward=sum(reward.total for reward in rewards) / len(rewards) if scored else None,
         verdicts=sum(trajectory.verdict is not None for trajectory in episode.trajectories),
         views=len(episode.trajectories),

@@ -34,7 +34,7 @@ class JudgeObservation(Observation):
     stop: list[str] = Field(default_factory=list)
     """Strings at which sampling must stop; set after a reset."""
     parts: dict[str, float] = Field(default_factory=dict)
-    """The named parts of the reward."""
+    """The named parts of the reward, and `right` and `teaches` as 0 or 1."""
     unscored: str = ""
     """The reason why there is no reward."""
     ended: StopReason | None = None
@@ -130,7 +130,7 @@ def _observation(reply: Reply) -> JudgeObservation:
             messages=[],
             done=True,
             reward=reply.score.total,
-            parts=dict(reply.score.parts),
+            parts=reply.score.metrics,
             ended=reply.stop,
         )
     return JudgeObservation(messages=[], done=True, unscored=reply.score.reason, ended=reply.stop)

@@ -42,10 +42,10 @@ class JudgeEnv(BaseTextEnv):
             shown = [{"role": "user", "content": reply.text}] if reply.text else []
             return BaseTextEnvStepOutput(observations=shown, reward=0.0, done=False, metadata={})
         reward = reward_of(reply.score, self._dialogue.task)
-        self._parts = reward.parts
-        metadata = {"parts": dict(reward.parts), "stop": str(reply.stop)}
+        self._parts = reward.metrics
+        metadata = {"parts": reward.metrics, "stop": str(reply.stop)}
         return BaseTextEnvStepOutput(observations=[], reward=reward.total, done=True, metadata=metadata)
 
     def get_metrics(self) -> dict[str, float]:
-        """Return the named parts of the reward."""
+        """Return the named parts of the reward, and `right` and `teaches` as 0 or 1."""
         return dict(self._parts)

@@ -75,13 +75,14 @@ def judge_reward(
 ) -> list[float | None]:
     """The reward function of JudgeEnv: one total per rollout, None for an unscored one.
 
-    TRL excludes a None from the group's baseline. The means of the parts of the reward are logged.
+    TRL excludes a None from the group's baseline. The means of the parts of the reward, and of `right` and
+    `teaches`, are logged.
     """
     scores = [
         environment._finish(messages) for environment, messages in zip(environments, completions, strict=True)
     ]
     rewards = [score for score in scores if isinstance(score, Reward)]
     if log_metric is not None and rewards:
-        for part in rewards[0].parts:
-            log_metric(f"judge/{part}", fmean(reward.parts[part] for reward in rewards))
+        for name in rewards[0].metrics:
+            log_metric(f"judge/{name}", fmean(reward.metrics[name] for reward in rewards))
     return [score.total if isinstance(score, Reward) else None for score in scores]

@@ -86,7 +86,7 @@ class JudgeTask(vf.Task[JudgeData, JudgeState]):
         executions = _EXECUTIONS.validate_json(trace.state.executions)
         dialogue = self.data.dialogue
         reward = reward_of(await dialogue.score(messages, executions), dialogue.task)
-        trace.record_metrics(reward.parts)
+        trace.record_metrics(reward.metrics)
         return reward.total
 
 

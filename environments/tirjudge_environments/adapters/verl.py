@@ -113,7 +113,7 @@ class JudgeLoop(AgentLoopBase):
             num_turns=len(trajectory.segments) + 1,
             metrics=AgentLoopMetrics(**timings),
             extra_fields={
-                "reward_extra_info": dict(reward.parts),
+                "reward_extra_info": reward.metrics,
                 "turn_scores": [],
                 "tool_rewards": [],
                 **versions,

@@ -9,17 +9,24 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.rewards import failed, incomparable, label_scores_highest
+from tirjudge_environments.formats.rewards import (
+    Scored,
+    Term,
+    correct,
+    failed,
+    incomparable,
+    label_scores_highest,
+    together,
+)
 from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.parsing import behind, behind_thinking, elements, tag_count
+from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import (
     Episode,
     JudgeTask,
     Malformed,
-    Reward,
-    Score,
-    Trajectory,
+    Unscored,
     Verdict,
     View,
 )
@@ -30,9 +37,9 @@ _TENTHS = re.compile(r"10(\.0{1,9})?|[0-9](\.[0-9]0{0,8})?", re.ASCII)
 class J1(TextOnly):
     """The base class of J1's judges: a reward of 1 if right and 0 if wrong, plus two optional terms."""
 
-    negative_reward: float = Field(default=0.0, le=0.0)
+    negative_reward: RewardOnly[float] = Field(default=0.0, le=0.0)
     """The reward of a wrong answer instead of 0 (J1 Table 4). The paper does not print its size."""
-    format_reward: float = Field(default=0.0, ge=0.0)
+    format_reward: RewardOnly[float] = Field(default=0.0, ge=0.0)
     """Added if the thinking is in its tags, once (J1 section 2.3, Table 4). The paper prints no size."""
 
     def right(self, episode: Episode) -> tuple[bool, ...]:
@@ -41,25 +48,24 @@ class J1(TextOnly):
         verdicts = (trajectory.verdict for trajectory in episode.trajectories)
         return tuple(verdict is not None and verdict.choice == label for verdict in verdicts)
 
-    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        return [self._score(episode) for episode in group]
+    @property
+    def own_terms(self) -> Mapping[str, Term]:
+        return {
+            "correct": Term(correct),
+            "format": Term(
+                lambda seen: float(thought(written(seen.trajectory), self.steps)), weight=self.format_reward
+            ),
+        }
 
-    def _score(self, episode: Episode) -> tuple[Score, ...]:
-        unscored = incomparable(episode)
-        if unscored is not None:
-            return tuple(unscored for _ in episode.trajectories)
-        down = [failed(trajectory) for trajectory in episode.trajectories]
-        if self.linked:
-            # One failed view leaves the reward of the other views unknown.
-            down = [next(filter(None, down), None) for _ in down]
-        views = zip(episode.trajectories, down, self.right(episode), strict=True)
-        return tuple(reason or self._reward(one, right) for one, reason, right in views)
+    def equation(self, parts: Mapping[str, float]) -> float:
+        return super().equation(parts) + self.negative_reward * (1.0 - parts["correct"])
 
-    def _reward(self, trajectory: Trajectory, right: bool) -> Reward:
-        formed = thought(written(trajectory), self.steps)
-        parts = {"correct": float(right), "format": float(formed)}
-        total = (1.0 if right else self.negative_reward) + self.format_reward * formed
-        return Reward(total=total, parts=parts)
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
+        views = [
+            incomparable(episode) or failed(one) or Scored(episode.task, one, right, right)
+            for one, right in zip(episode.trajectories, self.right(episode), strict=True)
+        ]
+        return together(views) if self.linked else views
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -106,7 +112,7 @@ class J1Pairwise(J1, TextPair):
     """The base class of J1's pairwise judges: both orders are views, each with its own baseline."""
 
     order: Order = "both"
-    consistency: bool = False
+    consistency: RewardOnly[bool] = False
     """The verdict consistency reward: a view is right only if the other order is right too."""
 
     @model_validator(mode="after")
@@ -118,10 +124,6 @@ class J1Pairwise(J1, TextPair):
     @property
     def linked(self) -> bool:
         return self.consistency
-
-    def right(self, episode: Episode) -> tuple[bool, ...]:
-        each = super().right(episode)
-        return tuple(all(each) for _ in each) if self.consistency else each
 
 
 def preferred(view: View, text: str, steps: tuple[str, ...]) -> int | Malformed:

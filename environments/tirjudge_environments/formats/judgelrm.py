@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.rewards import failed
+from tirjudge_environments.formats.rewards import Scored, Term, failed, length_reward
 from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.parsing import behind_thinking, elements
+from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import (
     THINK,
-    By,
     Episode,
     JudgeTask,
     Malformed,
-    Reward,
-    Score,
-    StopReason,
     Trajectory,
     Unscored,
     Verdict,
@@ -76,8 +74,6 @@ FAILED = -2.0
 """The content of a format failure under the `released` rules."""
 NEAR = 2
 """The largest sum of both scores' distances at which they count as near the gold scores."""
-LONG = 120
-"""The number of tokens above which Eq. 9 rewards the reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,25 +95,28 @@ CONTENT: dict[Terms, Content] = {
 }
 
 
-def judgelrm_reward(text: str, gold: tuple[float, float], *, terms: Terms, rules: Rules) -> Reward:
-    """Return the reward of Eq. 5 (JudgeLRM section 3.2, Eq. 1 to 5).
+def judgelrm_parts(text: str, gold: tuple[float, float], *, terms: Terms, rules: Rules) -> dict[str, float]:
+    """Return the terms of Eq. 5, whose sum is the reward (JudgeLRM section 3.2, Eq. 1 to 5).
 
-    `text` is what the judge wrote, prefill included; `gold` are the gold scores in the order shown. The parts
-    are `format`, `relation`, `absolute` and `confidence`, whose sum is the total, and `correct`, which is 1
-    if the relation matched. Eq. 3 and 4 depend on the match itself, not on the number 2 of Eq. 2.
+    `text` is what the judge wrote, prefill included; `gold` are the gold scores in the order shown. The
+    terms are `format`, `relation`, `absolute` and `confidence`. Eq. 3 and 4 depend on the match of the
+    relation, not on the number 2 of Eq. 2.
     """
     form = format_reward(text, lowest=0 if rules == "released" else 1)
     scores = read_scores(text, 2)
     relation, absolute, confidence = CONTENT[terms].mismatch, 0.0, 0.0
-    matched = not isinstance(scores, Malformed) and _relation(scores, rules) == _relation(gold, rules)
-    if not isinstance(scores, Malformed) and matched:
+    if not isinstance(scores, Malformed) and matches(scores, gold, rules):
         relation = CONTENT[terms].match
         absolute = _absolute(scores, gold, CONTENT[terms])
         confidence = CONTENT[terms].confident * (_margin(scores) >= _margin(gold))
     if form < 0 and rules != "paper":
         relation, absolute, confidence = (FAILED if rules == "released" else 0.0), 0.0, 0.0
-    parts = {"format": form, "relation": relation, "absolute": absolute, "confidence": confidence}
-    return Reward(total=sum(parts.values()), parts={"correct": float(matched), **parts})
+    return {"format": form, "relation": relation, "absolute": absolute, "confidence": confidence}
+
+
+def matches(scores: tuple[float, ...] | Malformed, gold: tuple[float, ...], rules: Rules) -> bool:
+    """Return True if scores stand to each other as the gold scores do."""
+    return not isinstance(scores, Malformed) and _relation(scores, rules) == _relation(gold, rules)
 
 
 def format_reward(text: str, *, lowest: int = 1) -> float:
@@ -125,13 +124,6 @@ def format_reward(text: str, *, lowest: int = 1) -> float:
     if not tags_in_order(text):
         return -1.0
     return 1.0 if whole_numbers(text, lowest, 10) else -0.5
-
-
-def length_reward(tokens: int, *, cut: bool) -> float:
-    """Return Eq. 9: -1.0 if the token limit was reached, else 0.2 above 120 tokens, else 0."""
-    if cut:
-        return -1.0
-    return 0.2 if tokens > LONG else 0.0
 
 
 def _relation(scores: tuple[float, ...], rules: Rules) -> int:
@@ -167,13 +159,13 @@ class JudgeLrmPair(TextPair):
     )
 
     order: Order = "given"
-    terms: Terms = "paper"
+    terms: RewardOnly[Terms] = "paper"
     """Sizes of the content terms; `relation-only` also works with labels instead of gold scores."""
-    rules: Rules = "paper"
+    rules: RewardOnly[Rules] = "paper"
     """The content after a format failure, and the meaning of a tie."""
-    length: bool = False
+    length: RewardOnly[bool] = False
     """True adds the length reward of Eq. 9."""
-    max_tokens: int = Field(default=2048, ge=1)
+    max_tokens: RewardOnly[int] = Field(default=2048, ge=1)
     """The paper's limit at which Eq. 9 treats a dialogue as cut."""
 
     @property
@@ -189,27 +181,38 @@ class JudgeLrmPair(TextPair):
         tie = scores[0] == scores[1]
         return Verdict(choice=None if tie else best, scores=named, tie=tie)
 
-    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        return [tuple(self._score(episode, one) for one in episode.trajectories) for episode in group]
+    @property
+    def own_terms(self) -> Mapping[str, Term]:
+        """The terms of Eq. 5, and that of Eq. 9 with the option `length`."""
+        sizes = CONTENT[self.terms]
+        ranges = {
+            "format": (-1.0, 1.0),
+            "relation": (min(sizes.mismatch, FAILED), sizes.match),
+            "absolute": (0.0, sizes.exact),
+            "confidence": (0.0, sizes.confident),
+        }
+        named = {name: Term(partial(self._part, name), low, high) for name, (low, high) in ranges.items()}
+        if self.length:
+            named["length"] = Term(lambda seen: length_reward(seen.trajectory, self.max_tokens), -1.0, 0.2)
+        return named
 
-    def _score(self, episode: Episode, trajectory: Trajectory) -> Score:
-        gold, down = self._gold(episode.task), failed(trajectory)
-        if down is not None:
-            return down
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
+        return [failed(one) or self._scored(episode.task, one) for one in episode.trajectories]
+
+    def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored | Unscored:
+        gold = self._gold(task)
         if isinstance(gold, Unscored):
             return gold
-        first, second = trajectory.view.order
-        reward = judgelrm_reward(
-            written(trajectory), (gold[first], gold[second]), terms=self.terms, rules=self.rules
-        )
-        if not self.length:
-            return reward
-        tokens = _tokens(trajectory)
-        if tokens is None:
-            return Unscored("the length reward needs the number of tokens, which the endpoint did not return")
-        cut = trajectory.stop is StopReason.TOKEN_BUDGET or tokens >= self.max_tokens
-        extra = length_reward(tokens, cut=cut)
-        return replace(reward, total=reward.total + extra, parts={**reward.parts, "length": extra})
+        shown = tuple(gold[index] for index in trajectory.view.order)
+        right = matches(read_scores(written(trajectory), 2), shown, self.rules)
+        return Scored(task, trajectory, right, right)
+
+    def _part(self, name: str, seen: Scored) -> float:
+        gold = self._gold(seen.task)
+        assert not isinstance(gold, Unscored)  # see `_scored`
+        first, second = seen.trajectory.view.order
+        shown = (gold[first], gold[second])
+        return judgelrm_parts(written(seen.trajectory), shown, terms=self.terms, rules=self.rules)[name]
 
     def _gold(self, task: JudgeTask) -> Sequence[float] | Unscored:
         """Return gold scores by candidate; for a reward of the relation alone, a label replaces them."""
@@ -219,14 +222,6 @@ class JudgeLrmPair(TextPair):
         if self.terms == "relation-only" and task.label is not None:
             return [float(index == task.label) for index in range(len(task.candidates))]
         return Unscored("the task has no gold scores, one for each response")
-
-
-def _tokens(trajectory: Trajectory) -> int | None:
-    """Count the judge's tokens, answer included, as the authors' code does; None if unknown."""
-    ids = [segment.ids for segment in trajectory.segments if segment.by is By.MODEL]
-    if any(one is None for one in ids):
-        return trajectory.usage.completion_tokens or None
-    return sum(len(one or ()) for one in ids)
 
 
 class JudgeLrmSingle(TextOnly):
@@ -254,6 +249,6 @@ class JudgeLrmSingle(TextOnly):
         scores = read_scores(text, 1)
         return scores if isinstance(scores, Malformed) else Verdict(scores={view.order[0]: scores[0]})
 
-    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
         reason = Unscored("JudgeLRM has no reward for a single response; train on pairs")
-        return [tuple(reason for _ in episode.trajectories) for episode in group]
+        return [reason for _ in episode.trajectories]

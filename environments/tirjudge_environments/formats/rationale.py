@@ -9,18 +9,17 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.rewards import failed
+from tirjudge_environments.formats.rewards import Scored, Term, correct, failed
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.orders import letter
 from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.rationales import Matching, matching_ask, read_assessment, read_matching
+from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import (
     Episode,
     JudgeTask,
     Malformed,
     Question,
-    Reward,
-    Score,
     Trajectory,
     Unscored,
     Verdict,
@@ -50,12 +49,12 @@ class Rationale(TextPair):
     )
     wording: ClassVar[Wording] = Wording("rationale")
 
-    reward: Literal["hybrid", "outcome", "rationale"] = "hybrid"
+    reward: RewardOnly[Literal["hybrid", "outcome", "rationale"]] = "hybrid"
     """AP times the outcome (Eq. 4), or one of the factors alone as a control. `outcome` asks no MetaJudge."""
-    exact: bool = False
+    exact: RewardOnly[bool] = False
     """Require the exact verdict of the five; otherwise only its direction is compared. The default is our
     reading: the paper says that the prediction matches the label."""
-    top: int | None = Field(default=None, ge=1)
+    top: RewardOnly[int | None] = Field(default=None, ge=1)
     """Match only the first `top` reasons; None: all. The paper evaluates 5 and trains on all."""
 
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
@@ -79,15 +78,30 @@ class Rationale(TextPair):
         )
         return tuple({question.key: question for question in asked if question is not None}.values())
 
-    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        """Score a group. The parts are `correct` (the outcome, 0 or 1), `rationale` (AP) and `consistency`
-        (soft recall).
+    @property
+    def own_terms(self) -> Mapping[str, Term]:
+        """The outcome, AP and soft recall.
 
         Without a readable answer of the MetaJudge a trajectory is Unscored, and never 0.
         """
+        if self.reward == "outcome":
+            return {"correct": Term(correct)}
+        return {
+            "correct": Term(correct),
+            "rationale": Term(lambda seen: self._matched(seen, "average_precision")),
+            "consistency": Term(lambda seen: self._matched(seen, "recall")),
+        }
+
+    def equation(self, parts: Mapping[str, float]) -> float:
+        """Return AP times the outcome (Eq. 4), or one of these factors."""
+        if self.reward == "outcome":
+            return parts["correct"]
+        return parts["rationale"] * (parts["correct"] if self.reward == "hybrid" else 1.0)
+
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
         return [
-            tuple(self._score(episode.task, trajectory, answers) for trajectory in episode.trajectories)
-            for episode in group
+            failed(one) or self._unlabelled(episode.task) or self._scored(episode.task, one)
+            for one in episode.trajectories
         ]
 
     def matching(
@@ -107,19 +121,13 @@ class Rationale(TextPair):
             return Unscored(f"the MetaJudge's answer cannot be read: {read.reason}")
         return read
 
-    def _score(self, task: JudgeTask, trajectory: Trajectory, answers: Mapping[str, str]) -> Score:
-        unscored = failed(trajectory) or self._unlabelled(task)
-        if unscored is not None:
-            return unscored
-        outcome = float(self._right(task, trajectory.verdict))
-        if self.reward == "outcome":
-            return Reward(outcome, {"correct": outcome})
-        matching = self.matching(task, trajectory, answers)
-        if isinstance(matching, Unscored):
-            return matching
-        rationale = matching.average_precision
-        parts = {"correct": outcome, "rationale": rationale, "consistency": matching.recall}
-        return Reward(rationale * (outcome if self.reward == "hybrid" else 1.0), parts)
+    def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored:
+        right = self._right(task, trajectory.verdict)
+        return Scored(task, trajectory, right, right)
+
+    def _matched(self, seen: Scored, measure: str) -> float | Unscored:
+        found = self.matching(seen.task, seen.trajectory, seen.answers)
+        return found if isinstance(found, Unscored) else float(getattr(found, measure))
 
     def _unlabelled(self, task: JudgeTask) -> Unscored | None:
         """Return the reason if the task has no label; a known tie has none and can be scored."""

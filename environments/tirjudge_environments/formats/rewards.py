@@ -1,18 +1,42 @@
-"""The reward of TIR-Judge (TIR section 4.2, Eq. 3 and 4), and checks that every reward needs."""
+"""Rewards of judge formats: named terms, the terms that a recipe adds, and TIR-Judge's reward.
+
+A format names the terms of its paper in `own_terms` and adds them up in `equation`. A recipe adds terms of
+the table `REWARD_TERMS` with `options.reward_terms.NAME = WEIGHT`. Every term is a part of the reward under
+its name, and with that a metric `reward/NAME` of training, a curve in reports and a value in the rollouts'
+files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PrivateAttr, model_validator
+
+from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import (
+    By,
     Episode,
     JudgeTask,
     Reward,
+    Score,
+    StopReason,
     Trajectory,
     Unscored,
     Verdict,
 )
 from tirjudge_sandbox import Execution, Status
+from tirjudge_sandbox.registry import Plugins
+
+REWARD_TERMS = Plugins(
+    "tirjudge.reward_terms",
+    "reward term",
+    "tirjudge_environments.formats",
+    {"length": "rewards:length"},
+)
+"""The terms that a recipe can add to the reward of any format. Each member is a `Term`."""
 
 MAX_CALLS = 3
 """Programs that a trajectory may request without losing the tool part of the reward."""
@@ -20,13 +44,119 @@ MAX_CALLS = 3
 NO_TOOL_DOMAINS = frozenset({"safety", "helpfulness"})
 """Domains in which the format part requires a verdict without any tool call."""
 
+LONG = 120
+"""The number of tokens above which JudgeLRM's Eq. 9 rewards the reasoning."""
 
-def tir_reward(*, correct: bool, well_formed: bool, tools_in_order: bool) -> Reward:
-    """Return R = Rc * (0.1 + 0.9 * [Rt and Rf]), from 0 to 1, with its parts."""
-    return Reward(
-        total=correct * (0.1 + 0.9 * (well_formed and tools_in_order)),
-        parts={"correct": float(correct), "format": float(well_formed), "tool": float(tools_in_order)},
-    )
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A trajectory that can be scored, as the functions of terms see it."""
+
+    task: JudgeTask
+    trajectory: Trajectory
+    right: bool
+    """True if the verdict is right by the label alone."""
+    teaches: bool
+    """True if the verdict is rewarded as right, see `Reward.teaches`."""
+    settled: bool = False
+    """True if no verdict could change the reward, see `Reward.settled`."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """The answers to the format's `questions`, by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of a reward: a function of a trajectory, with the range of its values and its weight."""
+
+    value: Callable[[Scored], float | Unscored]
+    """Unscored leaves the whole trajectory without a reward."""
+    low: float = 0.0
+    high: float = 1.0
+    weight: float = 1.0
+    """The factor of the value in the total; the recipe's for a term that a recipe adds."""
+
+
+def term(*, low: float, high: float) -> Callable[[Callable[[Scored], float | Unscored]], Term]:
+    """Return a decorator that makes a function a `Term` of this range, for the table `REWARD_TERMS`."""
+    return lambda value: Term(value, low, high)
+
+
+@term(low=-1.0, high=0.2)
+def length(seen: Scored) -> float | Unscored:
+    """JudgeLRM's Eq. 9 for any judge: -1.0 at the token limit, else 0.2 above 120 tokens."""
+    return length_reward(seen.trajectory)
+
+
+class Rewarded(BaseModel):
+    """The base class of formats whose reward is made of terms."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    reward_terms: RewardOnly[Mapping[str, FiniteFloat]] = Field(default_factory=dict)
+    """Weights of terms that are added to the reward, by their names in `REWARD_TERMS`. Our own option."""
+    _added: Mapping[str, Term] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _load_terms(self) -> Self:
+        for name in self.reward_terms.keys() & self.own_terms.keys():
+            raise ValueError(f"reward_terms: this reward has a term {name!r} of its own")
+        terms = self.reward_terms.items()
+        self._added = {name: replace(REWARD_TERMS.load(name), weight=weight) for name, weight in terms}
+        return self
+
+    @property
+    def own_terms(self) -> Mapping[str, Term]:
+        """The terms of the paper's reward by name, under the options of this format."""
+        return {}
+
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
+        """Return for each trajectory what its terms see, or the reason why it cannot be scored."""
+        return [Unscored("this judge has no reward") for _ in episode.trajectories]
+
+    def equation(self, parts: Mapping[str, float]) -> float:
+        """Return the paper's reward from the values of `own_terms`: their weighted sum."""
+        return sum(one.weight * parts[name] for name, one in self.own_terms.items())
+
+    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
+        return [tuple(self._score(one, answers) for one in self.scored(episode)) for episode in group]
+
+    def _score(self, seen: Scored | Unscored, answers: Mapping[str, str]) -> Score:
+        if isinstance(seen, Unscored):
+            return seen
+        seen = replace(seen, answers=answers)
+        parts: dict[str, float] = {}
+        for name, one in {**self.own_terms, **self._added}.items():
+            value = one.value(seen)
+            if isinstance(value, Unscored):
+                return value
+            if not one.low <= value <= one.high:
+                raise ValueError(
+                    f"the reward term {name!r} is {value}, outside its range {one.low} to {one.high}"
+                )
+            parts[name] = value
+        core = self.equation(parts)
+        return Reward(
+            total=core + sum(one.weight * parts[name] for name, one in self._added.items()),
+            parts=parts,
+            right=seen.right,
+            teaches=seen.teaches,
+            settled=seen.settled,
+            core=core if self._added else None,
+        )
+
+
+def together(views: Sequence[Scored | Unscored]) -> list[Scored | Unscored]:
+    """Link the views of an episode: they teach if all of them do, and none is scored if one is not."""
+    for one in views:
+        if isinstance(one, Unscored):
+            return [one] * len(views)
+    teaches = all(isinstance(one, Scored) and one.teaches for one in views)
+    return [replace(one, teaches=teaches) if isinstance(one, Scored) else one for one in views]
+
+
+def correct(seen: Scored) -> float:
+    """The verdict's own term, 1 if the verdict is rewarded as right and 0 otherwise."""
+    return float(seen.teaches)
 
 
 def tools_in_order(trajectory: Trajectory) -> bool:
@@ -35,6 +165,21 @@ def tools_in_order(trajectory: Trajectory) -> bool:
         isinstance(call.outcome, Execution) and call.outcome.status is Status.OK for call in trajectory.calls
     )
     return ran and len(trajectory.calls) <= MAX_CALLS
+
+
+def length_reward(trajectory: Trajectory, most: float = math.inf) -> float | Unscored:
+    """Return JudgeLRM's Eq. 9: -1.0 if the token limit was reached, else 0.2 above 120 tokens, else 0.
+
+    The limit is that of the dialogue, or `most` tokens, answer included as in the authors' code.
+    """
+    ids = [segment.ids for segment in trajectory.segments if segment.by is By.MODEL]
+    known = all(one is not None for one in ids)
+    tokens = sum(len(one or ()) for one in ids) if known else trajectory.usage.completion_tokens
+    if not known and not tokens:
+        return Unscored("the length reward needs the number of tokens, which the endpoint did not return")
+    if trajectory.stop is StopReason.TOKEN_BUDGET or tokens >= most:
+        return -1.0
+    return 0.2 if tokens > LONG else 0.0
 
 
 def unlabelled(episode: Episode) -> Unscored | None:

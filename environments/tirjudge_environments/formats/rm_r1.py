@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.rewards import failed, unlabelled
+from tirjudge_environments.formats.rewards import Scored, Term, correct, failed, unlabelled
 from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
 from tirjudge_environments.formats.text_only import TextPair, Wording, written
 from tirjudge_environments.messages import is_transcript, response_text
 from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.quoting import quote_lines, starts_with
+from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.types import (
     Episode,
@@ -20,9 +21,8 @@ from tirjudge_environments.types import (
     Malformed,
     Message,
     Prompt,
-    Reward,
-    Score,
     Trajectory,
+    Unscored,
     Verdict,
     View,
 )
@@ -49,7 +49,7 @@ class RmR1(TextPair):
     variant: Literal["released", "paper"] = "released"
     """The system message of the authors' code, which their checkpoints know, or of the figure. They
     differ for `instruct` and `no-categories` only."""
-    reward: Literal["correct", "cold-start", "released"] = "correct"
+    reward: RewardOnly[Literal["correct", "cold-start", "released"]] = "correct"
     """`correct` is Eq. 8, `cold-start` Eq. 11, and `released` Eq. 8 as the authors' code computes it from the
     last characters of the text."""
 
@@ -110,19 +110,26 @@ class RmR1(TextPair):
             case _:
                 return chain.ends_with_answer()
 
-    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        return [tuple(self._score(episode, one) for one in episode.trajectories) for episode in group]
-
-    def _score(self, episode: Episode, trajectory: Trajectory) -> Score:
-        unscored = unlabelled(episode) or failed(trajectory)
-        if unscored is not None:
-            return unscored
-        text = written(trajectory)
-        correct = self._choice(trajectory, text) == episode.task.label
+    @property
+    def own_terms(self) -> Mapping[str, Term]:
         if self.reward != "cold-start":
-            return Reward(1.0 if correct else -1.0, {"correct": float(correct)})
-        form = self.well_formed(text)
-        return Reward(float(correct + form), {"correct": float(correct), "format": float(form)})
+            return {"correct": Term(correct)}
+        form = Term(lambda seen: float(self.well_formed(written(seen.trajectory))))
+        return {"correct": Term(correct), "format": form}
+
+    def equation(self, parts: Mapping[str, float]) -> float:
+        """Return Eq. 11, or Eq. 8: 1 for a right verdict and -1 for any other."""
+        return super().equation(parts) if self.reward == "cold-start" else 2.0 * parts["correct"] - 1.0
+
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
+        return [
+            unlabelled(episode) or failed(trajectory) or self._scored(episode.task, trajectory)
+            for trajectory in episode.trajectories
+        ]
+
+    def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored:
+        right = self._choice(trajectory, written(trajectory)) == task.label
+        return Scored(task, trajectory, right, right)
 
     def _choice(self, trajectory: Trajectory, text: str) -> int | None:
         if self.reward != "released":

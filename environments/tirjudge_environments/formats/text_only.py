@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
+from tirjudge_environments.formats.rewards import Rewarded
 from tirjudge_environments.messages import response_text
 from tirjudge_environments.orders import Order, ordered_views, require_pair
 from tirjudge_environments.templates import Template, load_template, question_text
@@ -42,14 +41,12 @@ class Wording:
     """The start of the answer, written for the model; it is part of the text that is read."""
 
 
-class TextOnly(BaseModel, ABC):
+class TextOnly(Rewarded, ABC):
     """A judge that answers from the text alone and runs no program.
 
     A format defines its prompt, its views, how an answer is read and its reward: `wording`, `views`,
-    `verdict` and `score`. Everything that these depend on is an option.
+    `verdict`, `own_terms` and `scored`. Everything that these depend on is an option.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     def model_post_init(self, context: Any) -> None:
         """Load the prompts now, so that a missing one fails before a run begins."""

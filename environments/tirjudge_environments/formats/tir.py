@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS
+from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS, Rewarded, Term, correct, tools_in_order
 from tirjudge_environments.messages import (
     conversation_data,
     is_transcript,
@@ -63,10 +63,8 @@ _TOOLS = "tir-tools"
 """The prompt file that describes the tools besides Python, under the `fence` protocol."""
 
 
-class TirFormat(BaseModel, ABC):
-    """A TIR-Judge format (TIR App. A for the prompts, section 4.2 for the dialogue)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class TirFormat(Rewarded, ABC):
+    """A TIR-Judge format (TIR App. A for the prompts, section 4.2 for the dialogue and the reward)."""
 
     kind: ClassVar[str]
     """The middle part of the names of the prompt files."""
@@ -118,6 +116,19 @@ class TirFormat(BaseModel, ABC):
     @abstractmethod
     def verdict(self, view: View, answer: str) -> Verdict | None:
         """Parse the text inside the answer tag; None if it is not a valid answer for this view."""
+
+    @property
+    def own_terms(self) -> Mapping[str, Term]:
+        """Rc, Rf and Rt of TIR section 4.2."""
+        return {
+            "correct": Term(correct),
+            "format": Term(lambda seen: float(self.well_formed(seen.task, seen.trajectory))),
+            "tool": Term(lambda seen: float(tools_in_order(seen.trajectory))),
+        }
+
+    def equation(self, parts: Mapping[str, float]) -> float:
+        """Return R = Rc * (0.1 + 0.9 * [Rt and Rf]), from 0 to 1 (TIR Eq. 4)."""
+        return parts["correct"] * (0.1 + 0.9 * bool(parts["format"] and parts["tool"]))
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         with_tools = self.uses_tools(task)

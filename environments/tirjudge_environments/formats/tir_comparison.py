@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -11,28 +11,23 @@ from pydantic import model_validator
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.rewards import (
     NO_TOOL_DOMAINS,
+    Scored,
     failed,
-    tir_reward,
-    tools_in_order,
+    together,
     unlabelled,
 )
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import Order, letters, ordered_views, require_pair
+from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import (
     Episode,
     Evidence,
     JudgeTask,
-    Reward,
-    Score,
     Trajectory,
     Unscored,
     Verdict,
     View,
 )
-
-RIGHT = "right"
-"""The part of the reward that tells whether the verdict is right by the label alone; present if `consistency`
-or `evidence` asks more of a reward."""
 
 
 class TirChoice(TirFormat):
@@ -44,10 +39,10 @@ class TirChoice(TirFormat):
     """Order of the responses: one permutation drawn from (seed, task id); as given; or as given and
     reversed."""
     seed: int = 0
-    consistency: bool = False
+    consistency: RewardOnly[bool] = False
     """Reward a view only if the verdict of the other order is right too, as J1's consistency reward does (J1
     section 2.3). Our own option for TIR's formats; it needs `order = both`."""
-    evidence: Literal["off", "recorded", "required"] = "off"
+    evidence: RewardOnly[Literal["off", "recorded", "required"]] = "off"
     """Run every successful program a second time with the responses exchanged, which takes as long as the
     first run. `recorded` only stores whether the output changes, see `Trajectory.evidence`; `required` also
     rewards a right verdict only if it does. The rows of domains without tools need no evidence. Our own
@@ -69,43 +64,21 @@ class TirChoice(TirFormat):
         shown = dict(zip(letters(len(view.order)), view.order, strict=True))
         return Verdict(choice=shown[answer]) if answer in shown else None
 
-    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        return [self._score(episode) for episode in group]
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
+        views = [
+            unlabelled(episode) or failed(trajectory) or self._scored(episode.task, trajectory)
+            for trajectory in episode.trajectories
+        ]
+        return together(views) if self.consistency else views
 
-    def _score(self, episode: Episode) -> tuple[Score, ...]:
-        scores = [self._score_alone(episode, trajectory) for trajectory in episode.trajectories]
-        if not self.consistency:
-            return tuple(scores)
-        rewards = [score for score in scores if isinstance(score, Reward)]
-        if len(rewards) < len(scores):
-            # The reward of each view depends on the other view, so one without a score leaves both without.
-            unscored = next(score for score in scores if isinstance(score, Unscored))
-            return tuple(unscored for _ in scores)
-        if all(reward.parts["correct"] for reward in rewards):
-            return tuple(rewards)
-        return tuple(replace(reward, total=0.0, parts={**reward.parts, "correct": 0.0}) for reward in rewards)
-
-    def _score_alone(self, episode: Episode, trajectory: Trajectory) -> Score:
-        """Return the score of one view, without the other order."""
-        task = episode.task
-        unscored = unlabelled(episode) or failed(trajectory)
-        if unscored is not None:
-            return unscored
+    def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored:
         verdict = self.replay(trajectory)
         right = verdict is not None and verdict.choice == task.label
         needed, evidence = self._needs_evidence(task), trajectory.evidence
-        shown = not needed or evidence is Evidence.SEPARATES
-        reward = tir_reward(
-            correct=right and shown,
-            well_formed=self.well_formed(task, trajectory),
-            tools_in_order=tools_in_order(trajectory),
-        )
-        if not (self.consistency or self.evidence == "required"):
-            return reward
-        # `correct` decides which groups teach; this part keeps the plain accuracy visible.
         # MISSING settles nothing: in place of the verdict the judge could have written a program.
         settled = needed and evidence in (Evidence.TIE, Evidence.FAILED)
-        return replace(reward, parts={**reward.parts, RIGHT: float(right)}, settled=settled)
+        teaches = right and (not needed or evidence is Evidence.SEPARATES)
+        return Scored(task, trajectory, right, teaches, settled)
 
     def _needs_evidence(self, task: JudgeTask) -> bool:
         return self.evidence == "required" and self.uses_tools(task) and task.domain not in NO_TOOL_DOMAINS

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.rewards import (
+    Scored,
     failed,
     incomparable,
     label_scores_highest,
-    tir_reward,
-    tools_in_order,
+    together,
 )
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import single_views
-from tirjudge_environments.types import Episode, JudgeTask, Score, Unscored, Verdict, View
+from tirjudge_environments.types import Episode, JudgeTask, Unscored, Verdict, View
 
 _NUMBER = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
 
@@ -49,26 +49,13 @@ class TirPointwise(TirFormat):
             return None
         return Verdict(scores={view.order[0]: float(answer)})
 
-    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        return [self._score(episode) for episode in group]
-
-    def _score(self, episode: Episode) -> tuple[Score, ...]:
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
         """Score all views together, since the labelled response must score highest (TIR Eq. 3)."""
-        unscored = _unscored(episode)
-        if unscored is not None:
-            return tuple(unscored for _ in episode.trajectories)
         verdicts = [self.replay(trajectory) for trajectory in episode.trajectories]
-        correct = label_scores_highest(episode.task, verdicts)
-        return tuple(
-            tir_reward(
-                correct=correct,
-                well_formed=self.well_formed(episode.task, trajectory),
-                tools_in_order=tools_in_order(trajectory),
-            )
-            for trajectory in episode.trajectories
+        right = label_scores_highest(episode.task, verdicts)
+        return together(
+            [
+                incomparable(episode) or failed(one) or Scored(episode.task, one, right, right)
+                for one in episode.trajectories
+            ]
         )
-
-
-def _unscored(episode: Episode) -> Unscored | None:
-    down = (failed(trajectory) for trajectory in episode.trajectories)
-    return incomparable(episode) or next((reason for reason in down if reason is not None), None)

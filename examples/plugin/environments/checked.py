@@ -105,4 +105,4 @@ def _score(task: JudgeTask, trajectory: Trajectory) -> Score:
         return Unscored("the task has no label")
     (index,) = trajectory.view.order
     right = trajectory.verdict is not None and trajectory.verdict.scores[index] == float(index == task.label)
-    return Reward(float(right), {"right": float(right)})
+    return Reward(float(right), {}, right=right, teaches=right)

@@ -147,7 +147,7 @@ def outcome(script: Script, settings: JudgeSettings, trajectory: Trajectory) -> 
         "".join(segment.text for segment in trajectory.segments if segment.by is By.MODEL),
         tuple(segment.text for segment in trajectory.segments if segment.by is By.SANDBOX),
         score.total,
-        score.parts,
+        score.metrics,
     )
 
 

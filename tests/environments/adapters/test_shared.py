@@ -123,7 +123,7 @@ async def test_the_last_turn_of_the_budget_runs_no_program() -> None:
     score = await dialogue.score(messages, dialogue.executions)
     expected = outcome(script, limited, await ours(script, limited))
     assert isinstance(score, Reward)
-    assert (score.total, score.parts) == (expected.total, expected.parts)
+    assert (score.total, score.metrics) == (expected.total, expected.parts)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ async def test_evidence_is_found_by_frameworks_that_show_the_messages_at_the_end
     assert len(dialogue.executions) == 2
     score = await dialogue.score(messages, dialogue.executions)
     assert isinstance(score, Reward)
-    assert (score.total, score.parts["right"]) == (total, 1.0)
+    assert (score.total, score.right, score.teaches) == (total, True, total == 1.0)
 
 
 async def test_a_framework_offers_tests_beside_python() -> None:

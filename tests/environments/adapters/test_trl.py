@@ -139,7 +139,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome],
             grpo.processing_class.decode(ids[counts & by_model]),
             tuple(m["content"] for m in seen.messages[2 * number] if m["role"] == "tool"),
             seen.scores[2 * number].total,
-            seen.scores[2 * number].parts,
+            seen.scores[2 * number].metrics,
         )
         masked[script.name] = grpo.processing_class.decode(ids[counts & ~by_model])
     return outcomes, masked

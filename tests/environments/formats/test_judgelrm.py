@@ -26,9 +26,9 @@ from tirjudge_environments.formats.judgelrm import (
     JudgeLrmPair,
     JudgeLrmSingle,
     format_reward,
-    judgelrm_reward,
-    length_reward,
+    judgelrm_parts,
 )
+from tirjudge_environments.formats.rewards import length_reward
 
 AB, BA = View("AB", (0, 1)), View("BA", (1, 0))
 
@@ -62,11 +62,10 @@ def answered(first: object, second: object) -> str:
     ],
 )
 def test_equations_1_to_5(scores, gold, parts) -> None:
-    reward = judgelrm_reward(answered(*scores), gold, terms="paper", rules="paper")
+    found = judgelrm_parts(answered(*scores), gold, terms="paper", rules="paper")
     names = ("format", "relation", "absolute", "confidence")
-    assert tuple(reward.parts[name] for name in names) == parts
-    assert reward.total == pytest.approx(sum(parts))
-    assert reward.parts["correct"] == float(parts[1] == 2.0)
+    assert tuple(found[name] for name in names) == parts
+    assert JudgeLrmPair().equation(found) == pytest.approx(sum(parts))
 
 
 @pytest.mark.parametrize(
@@ -88,9 +87,9 @@ def test_equations_1_to_5(scores, gold, parts) -> None:
 def test_a_malformed_answer_loses_the_form_and_the_unreadable_terms(
     text: str, form: float, content: float
 ) -> None:
-    reward = judgelrm_reward(text, (8, 3), terms="paper", rules="paper")
+    found = judgelrm_parts(text, (8, 3), terms="paper", rules="paper")
     assert format_reward(text) == form
-    assert reward.total == pytest.approx(form + content)
+    assert sum(found.values()) == pytest.approx(form + content)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,8 @@ def test_a_malformed_answer_loses_the_form_and_the_unreadable_terms(
     ],
 )
 def test_the_other_rules_for_a_format_failure(rules, text: str, gold, total: float) -> None:
-    assert judgelrm_reward(text, gold, terms="paper", rules=rules).total == pytest.approx(total)
+    found = judgelrm_parts(text, gold, terms="paper", rules=rules)
+    assert sum(found.values()) == pytest.approx(total)
 
 
 @pytest.mark.parametrize(
@@ -125,17 +125,21 @@ def test_the_other_rules_for_a_format_failure(rules, text: str, gold, total: flo
 def test_the_sizes_of_the_terms(terms, exact: float, near: float, decided: float, wrong: float) -> None:
     """The other terms depend on the match of the relation, whatever its reward is."""
     said = [(8, 3), (7, 2), (10, 1), (3, 8)]
-    totals = [judgelrm_reward(answered(*pair), (8, 3), terms=terms, rules="paper").total for pair in said]
+    totals = [
+        sum(judgelrm_parts(answered(*pair), (8, 3), terms=terms, rules="paper").values()) for pair in said
+    ]
     assert totals == pytest.approx([exact, near, decided, wrong])
     assert set(CONTENT) == {"paper", "relation-only", "modified", "changed"}
 
 
 @pytest.mark.parametrize(
     ("tokens", "cut", "reward"),
-    [(0, False, 0.0), (120, False, 0.0), (121, False, 0.2), (121, True, -1.0), (5, True, -1.0)],
+    [(1, False, 0.0), (120, False, 0.0), (121, False, 0.2), (121, True, -1.0), (5, True, -1.0)],
 )
-def test_equation_9(tokens: int, cut: bool, reward: float) -> None:
-    assert length_reward(tokens, cut=cut) == reward
+async def test_equation_9(make_task, play, tokens: int, cut: bool, reward: float) -> None:
+    said = await play(JudgeLrmPair(), make_task(), ["why"])
+    stop = StopReason.TOKEN_BUDGET if cut else StopReason.VERDICT
+    assert length_reward(replace(said, stop=stop, usage=Usage(9, tokens))) == reward
 
 
 def total(environment: JudgeLrmPair, task, *trajectories) -> list[float | str]:
@@ -150,6 +154,8 @@ async def test_gold_scores_follow_the_order_shown(make_task, play) -> None:
     assert total(judge, task, first, second) == pytest.approx([4.2, 4.2])
     assert first.verdict == Verdict(choice=0, scores={0: 8.0, 1: 3.0})
     assert second.verdict == Verdict(choice=0, scores={0: 8.0, 1: 3.0})
+    [scores] = judge.score([Episode(task, 0, (first, replace(second, view=first.view)))], {})
+    assert [(score.right, score.teaches) for score in scores] == [(True, True), (False, False)]
 
 
 async def test_the_length_reward_counts_tokens_and_the_limit(make_task, play) -> None:

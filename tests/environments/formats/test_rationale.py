@@ -84,6 +84,8 @@ async def test_the_reward_is_ap_times_the_outcome(options, box, answer, total, p
     assert score == Reward(
         pytest.approx(total),
         {name: pytest.approx(value) for name, value in zip(PARTS, parts, strict=True)},
+        right=bool(parts[0]),
+        teaches=bool(parts[0]),
     )
 
 
@@ -92,7 +94,9 @@ async def test_the_outcome_alone_needs_no_metajudge() -> None:
     for box, total in (("B>A", 1.0), ("A>B", 0.0), ("A=B", 0.0)):
         trajectory = await judged(judge, task, box)
         assert judge.questions([Episode(task, 0, (trajectory,))]) == ()
-        assert scored(judge, task, trajectory, None) == Reward(total, {"correct": total})
+        assert scored(judge, task, trajectory, None) == Reward(
+            total, {"correct": total}, right=total > 0, teaches=total > 0
+        )
 
 
 async def test_a_tie_is_right_if_the_label_is_a_tie() -> None:
@@ -130,9 +134,11 @@ async def test_without_verdict_or_reasons_the_reward_is_zero_and_nothing_is_aske
     malformed = await judged(judge, task, "B>C")
     assert malformed.stop is StopReason.MALFORMED
     nothing = {"correct": 0, "rationale": 0, "consistency": 0}
-    assert scored(judge, task, malformed, None) == Reward(0.0, nothing)
+    assert scored(judge, task, malformed, None) == Reward(0.0, nothing, right=False, teaches=False)
     silent = await judged(judge, task, "B>A", reasons=0)
-    assert scored(judge, task, silent, None) == Reward(0.0, nothing | {"correct": 1})
+    assert scored(judge, task, silent, None) == Reward(
+        0.0, nothing | {"correct": 1}, right=True, teaches=True
+    )
 
 
 async def test_the_metajudge_sees_both_lists_under_the_letters_of_the_view() -> None:

@@ -258,6 +258,7 @@ async def test_the_label_earns_one_and_anything_else_minus_one(
 ) -> None:
     score = await reward(play, text, view=view)
     assert (score.total, score.parts) == (total, {"correct": float(total > 0)})
+    assert score.right is score.teaches is (total > 0)
 
 
 async def test_a_truncated_turn_is_wrong(play) -> None:

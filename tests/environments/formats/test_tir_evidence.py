@@ -95,7 +95,7 @@ async def test_a_wrong_verdict_is_not_paid_whatever_its_program_shows(make_task,
     task, environment = make_task("right", "wrong answer"), TirPairwise(order="given", evidence="required")
     trajectory = await dialogue(environment, task, sandbox, turns(LENGTHS, verdict="B"))
     [(reward,)] = environment.score([Episode(task, 0, (trajectory,))], {})
-    assert (reward.total, reward.parts["correct"], reward.parts["right"]) == (0.0, 0.0, 0.0)
+    assert (reward.total, reward.right, reward.teaches) == (0.0, False, False)
 
 
 @pytest.mark.parametrize(("programs", "evidence", "total"), CASES.values(), ids=CASES)

@@ -20,7 +20,6 @@ from tirjudge_environments import (
     ToolCall,
     Unscored,
 )
-from tirjudge_environments.formats.rewards import tir_reward
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import Execution, Status
 
@@ -101,7 +100,7 @@ async def test_the_reward_of_a_pair(make_task, play, case) -> None:
     trajectory = await play(environment, task, turns, executions=executions or [OK])
     [(reward,)] = environment.score([Episode(task, 0, (trajectory,))], {})
     assert reward.parts == {"correct": correct, "format": well_formed, "tool": in_order}
-    assert reward.total == total
+    assert (reward.total, reward.right, reward.teaches) == (total, bool(correct), bool(correct))
 
 
 async def test_a_program_from_a_judge_without_tools(make_task, play) -> None:
@@ -117,7 +116,7 @@ async def test_three_calls_are_the_paper_s_whatever_the_budget_allows(make_task,
     task, environment = make_task(), TirPairwise(order="given")
     trajectory = await play(environment, task, [CALL] * 4 + [RIGHT], budget=Budget(tool_calls=9))
     [(reward,)] = environment.score([Episode(task, 0, (trajectory,))], {})
-    assert reward == Reward(0.1, {"correct": 1, "format": 1, "tool": 0})
+    assert reward == Reward(0.1, {"correct": 1, "format": 1, "tool": 0}, right=True, teaches=True)
 
 
 @pytest.mark.parametrize(("domain", "total"), [("math", 1.0), ("safety", 0.1)])
@@ -150,7 +149,7 @@ async def test_a_dialogue_ended_by_its_budget_earns_nothing(make_task, play) -> 
     trajectory = await play(environment, task, ["A is better because"], last=Finish.LENGTH)
     assert trajectory.stop is StopReason.TOKEN_BUDGET
     [(reward,)] = environment.score([Episode(task, 0, (trajectory,))], {})
-    assert reward == Reward(0.0, {"correct": 0, "format": 0, "tool": 1})
+    assert reward == Reward(0.0, {"correct": 0, "format": 0, "tool": 1}, right=False, teaches=False)
 
 
 @pytest.mark.parametrize(("label", "total"), [(3, 1.0), (0, 0.0)])
@@ -224,7 +223,7 @@ async def test_a_score_is_replayed_from_the_texts_alone(make_task, play) -> None
 
 def test_the_total_equals_equation_4() -> None:
     totals = {
-        (correct, form, tool): tir_reward(correct=correct, well_formed=form, tools_in_order=tool).total
+        (correct, form, tool): TirPairwise().equation({"correct": correct, "format": form, "tool": tool})
         for correct in (False, True)
         for form in (False, True)
         for tool in (False, True)

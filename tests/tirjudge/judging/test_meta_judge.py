@@ -180,7 +180,7 @@ async def test_a_rollout_asks_its_questions_before_scoring(server: EndpointServe
     rollout = rationale(reward_questions)
     group = await rollout.group(TASK, 3)
     parts = {"correct": 1.0, "rationale": 1.0, "consistency": 1.0}
-    assert await rollout.score(group) == [(Reward(1.0, parts),)] * 3
+    assert await rollout.score(group) == [(Reward(1.0, parts, right=True, teaches=True),)] * 3
     assert len(server.asked) == 1
     assert "R1: Response B is bad" in server.bodies[0]["messages"][0]["content"]
     await reward_questions.close()

@@ -67,7 +67,7 @@ def test_tir_judges_values_reach_verl(tmp_path: Path) -> None:
     assert (actor["use_kl_loss"], actor["kl_loss_coef"], actor["loss_agg_mode"]) == (True, 0.01, "token-mean")
     assert (rollout["n"], rollout["max_model_len"]) == (8, 4096 + 8192)
     assert (config["data"]["max_prompt_length"], config["data"]["max_response_length"]) == (4096, 8192)
-    assert config["algorithm"]["filter_groups"] == {"enable": True, "metric": "correct"}
+    assert config["algorithm"]["filter_groups"] == {"enable": True, "metric": "teaches"}
     assert config["algorithm"]["rollout_correction"] == {"rollout_is": "token", "rollout_is_threshold": 2.0}
     assert (config["trainer"]["nnodes"], config["trainer"]["n_gpus_per_node"]) == (2, 8)
     assert config["ray_kwargs"]["ray_init"]["address"] == "head:6379"

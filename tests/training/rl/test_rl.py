@@ -133,7 +133,7 @@ def test_accuracy_by_domain_follows_from_the_rollout_log(whole: Path) -> None:
 
 
 def right(rollout: dict[str, Any]) -> float:
-    return next(part["value"] for part in rollout["parts"] if part["name"] == "correct")
+    return next(part["value"] for part in rollout["parts"] if part["name"] == "right")
 
 
 def test_the_policy_changes_and_samples_with_its_current_weights(whole: Path, tiny_model: Path) -> None:
@@ -224,7 +224,7 @@ def test_the_rollout_log_has_the_dialogues_of_the_run_with_their_tokens(
             "only the sandbox's tokens are masked"
         )
         assert row["prompt_ids"]
-        assert {part["name"] for part in row["parts"]} >= {"correct", "format", "tool"}
+        assert {part["name"] for part in row["parts"]} >= {"right", "teaches", "format", "tool"}
 
 
 def test_data_inspect_reads_the_rollout_log(whole: Path, logged: list[dict[str, Any]]) -> None:

@@ -90,7 +90,7 @@ def test_a_run_stops_without_its_metajudge_and_resumes_when_it_is_back(tmp_path:
     (metrics,) = read_lines(tmp_path / "run" / "rl" / "metrics.jsonl")
     assert metrics["reward/rationale"] == 1.0
     assert metrics["reward/consistency"] == 0.75
-    assert 0 < metrics["reward/correct"] < 1
-    assert metrics["reward"] == metrics["reward/correct"], "the reward is AP times the outcome"
+    assert 0 < metrics["reward/teaches"] < 1
+    assert metrics["reward"] == metrics["reward/teaches"], "the reward is AP times the outcome"
     (asked,) = read_lines(tmp_path / "run" / "rl" / "asked.jsonl")
     assert asked["model"] == "meta"

@@ -109,6 +109,15 @@ def test_the_embedded_judge_has_the_note_of_its_recipe() -> None:
     assert {key: embedded[key] for key in note} == note
 
 
+def test_a_note_leaves_out_the_options_of_the_reward(tmp_path: Path) -> None:
+    """JudgeLRM's options other than the order are the reward's."""
+    terms = "environments.judgelrm.options.terms=relation-only"
+    recipe = load(Recipe, "judgelrm-7b", [f"data.train={rows(tmp_path)}", "data.max_prompt_tokens=", terms])
+    recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update={"base": embedded_model()})})
+    note = context(recipe, RowData(recipe.data, recipe.environments), Path(), print).note
+    assert note["formats"] == {"judgelrm-pair": {}}
+
+
 def test_a_note_names_the_tools_of_the_training() -> None:
     recipe = load(Recipe, "smol")
     tools = recipe.rl.model_copy(update={"tools": ToolSettings(servers=("tests",))})

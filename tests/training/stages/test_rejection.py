@@ -209,7 +209,10 @@ def scored_rollouts(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
     return ScoredRollouts(
         FormattedTask("pairs", task),
         tuple(Episode(task, i, (trajectory(n, calls),)) for i, (n, calls, _) in enumerate(episodes)),
-        tuple((Unscored("down") if r is None else Reward(r, {"correct": 1.0}),) for *_, r in episodes),
+        tuple(
+            (Unscored("down") if r is None else Reward(r, {}, right=True, teaches=True),)
+            for *_, r in episodes
+        ),
         0,
     )
 

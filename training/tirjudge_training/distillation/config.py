@@ -12,6 +12,7 @@ from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.judging.options import KEY_VARIABLES
 from tirjudge.storage.run_settings import MOVABLE
+from tirjudge_training.rl.dynamic_sampling import Keep
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"
 """Environment variables of the API keys, which are read from nowhere else. The teacher's key may also be in
@@ -66,10 +67,11 @@ class TeacherConfig(EndpointConfig):
     about 10,000. Running dialogues are finished."""
     samples: int = Field(default=1, gt=0)
     """Dialogues per prompt (ours)."""
-    keep: Literal["shortest", "fewest_calls"] = "shortest"
+    keep: Keep = "shortest"
     """Which dialogues with the full reward to prefer: by length, or by tool calls and then length (ours)."""
     reward: float = 1.0
-    """The full reward: R = 1, for a dialogue that is right, well formed and without an error."""
+    """The full reward, without the terms of `reward_terms`: R = 1, for a dialogue that is right, well formed
+    and without an error."""
     temperature: float = Field(default=1.0, ge=0)
     """0 is greedy decoding (ours)."""
     max_tokens: int = Field(default=8192, gt=0)

@@ -23,7 +23,6 @@ from tirjudge_environments import (
     Question,
     Reading,
     Refused,
-    Reward,
     RunCode,
     Score,
     StopReason,
@@ -42,7 +41,7 @@ from tirjudge_training.distillation.teacher_dialogues import (
     TeacherTask,
     convert_dialogue,
 )
-from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, cheapest, full
 from tirjudge_training.sft import Sample
 
 REQUEST = """\
@@ -155,14 +154,12 @@ class TrajectoryFilter:
     def best(self, formatted: FormattedTask, view: View) -> Trajectory | None:
         """Return the dialogue of a prompt to keep; None if none has the full reward."""
         right = self._right.get((formatted.format, formatted.task.id, view.name), [])
-
-        def cost(trajectory: Trajectory) -> tuple[int, int, int]:
-            # In characters, since a converted dialogue has no token ids.
-            length, calls = len(written(trajectory)), len(trajectory.calls)
-            costs = (length, calls) if self._config.keep == "shortest" else (calls, length)
-            return (*costs, trajectory.sample)  # the sample number makes the order unique
-
-        return min(right, key=cost, default=None)
+        # Dialogues arrive in any order, and the first among equals is kept.
+        right = sorted(right, key=lambda trajectory: trajectory.sample)
+        # In characters, since a converted dialogue has no token ids.
+        costs = [(len(written(trajectory)), len(trajectory.calls)) for trajectory in right]
+        best = cheapest(costs, self._config.keep)
+        return None if best is None else right[best]
 
     @property
     def prompts(self) -> int:
@@ -187,9 +184,7 @@ class TrajectoryFilter:
         # Scored without answers of a meta-judge.
         (scores,) = environment.score([episode], {})
         return [
-            view.name
-            for view, score in zip(views, scores, strict=True)
-            if isinstance(score, Reward) and score.total >= self._config.reward
+            view.name for view, score in zip(views, scores, strict=True) if full([score], self._config.reward)
         ]
 
 

@@ -108,7 +108,7 @@ def verl_config(
         "val_files": [str(folder / (VALIDATION if validated else TRAIN))],
     }
     template = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
-    rewarded = "reward" if config.filter == "reward" else "correct"
+    rewarded = "reward" if config.filter == "reward" else "teaches"
     return {
         "hydra": {
             "searchpath": ["pkg://verl.trainer.config"],

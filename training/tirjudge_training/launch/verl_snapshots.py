@@ -16,7 +16,6 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, best_steps
 from tirjudge_training.launch.verl_config import CHECKPOINTS, VALIDATED, Backend
 from tirjudge_training.recipe_file import CONFIG
-from tirjudge_training.rl.dynamic_sampling import CORRECT
 
 STEP = "global_step_"
 _LAST = "latest_checkpointed_iteration.txt"
@@ -74,7 +73,7 @@ def _right(path: Path) -> tuple[int, int]:
     for row in read_lines(path):
         # A rollout's name is TASK_SAMPLE_OUTPUT, or TASK_VIEW_SAMPLE_OUTPUT of a judge with linked views.
         task = str(row["uid"]).partition("_")[0]
-        tasks[task] = tasks.get(task, True) and row[CORRECT] == 1.0
+        tasks[task] = tasks.get(task, True) and row["teaches"] == 1.0
     return sum(tasks.values()), len(tasks)
 
 

@@ -42,7 +42,7 @@ def advantages(
     return [None if reward is None else (reward - mean) / scale for reward in rewards]
 
 
-def teaches(correct: Sequence[float], rewards: Sequence[float], by: Filter) -> bool:
+def teaches(right: Sequence[bool], rewards: Sequence[float], by: Filter) -> bool:
     """Return True if dynamic sampling keeps a group; both sequences contain its scored rollouts only.
 
     `correctness` is the paper's rule, 0 < #(Rc = 1) < G: it compares verdicts, not rewards, so a group that
@@ -50,7 +50,7 @@ def teaches(correct: Sequence[float], rewards: Sequence[float], by: Filter) -> b
     """
     match by:
         case "correctness":
-            return 0 < sum(value == 1.0 for value in correct) < len(correct)
+            return 0 < sum(right) < len(right)
         case "reward":
             return len(set(rewards)) > 1
         case "none":

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from tirjudge.rollout import all_or_none, as_finished
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
@@ -14,9 +14,6 @@ from tirjudge_environments.session import Transcript
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.task_queue import take_turns
 from tirjudge_training.rl.advantages import Filter, teaches
-
-CORRECT = "correct"
-"""The reward part that dynamic sampling uses: TIR-Judge's Rc, 0 or 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class Group:
     def teaches(self, by: Filter) -> bool:
         """True if dynamic sampling keeps the group."""
         scored = [score for score in self.scores if isinstance(score, Reward)]
-        return teaches([s.parts[CORRECT] for s in scored], [s.total for s in scored], by)
+        return teaches([score.teaches for score in scored], [score.total for score in scored], by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +258,21 @@ async def score_task(
         # All are scored again, since some rewards compare the episodes of a group.
         scores = await rollout.score(episodes)
     return ScoredRollouts(formatted, tuple(episodes), tuple(scores), resampled)
+
+
+Keep = Literal["shortest", "fewest_calls"]
+"""The right answer that supervised training learns from: by length, or by calls and then length."""
+
+
+def cheapest(costs: Sequence[tuple[int, int]], keep: Keep) -> int | None:
+    """Return the index of the right answer to keep by its (length, calls), the first among equals."""
+    keys = [(length,) if keep == "shortest" else (calls, length) for length, calls in costs]
+    return min(range(len(keys)), key=keys.__getitem__, default=None)
+
+
+def full(scores: Iterable[Score], least: float) -> bool:
+    """Return True if every view of an episode has the full reward, `least`, see `Reward.full`."""
+    return all(isinstance(score, Reward) and score.full(least) for score in scores)
 
 
 def _require_a_score(scored: Sequence[ScoredRollouts]) -> None:

@@ -22,7 +22,7 @@ from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.outputs import most_counted
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
-from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, RoundTimes, ScoredRollouts
+from tirjudge_training.rl.dynamic_sampling import Batch, RoundTimes, ScoredRollouts
 from tirjudge_training.rl.health import FIRST_SHOWN, Health, Unhealthy
 from tirjudge_training.rl.sampling import GenerationBatch
 from tirjudge_training.rl.stream import STREAM
@@ -128,7 +128,7 @@ class MetricsLog:
         left = each * (self._steps - row["step"] - 1)
         return (
             f"rl {row['step'] + 1}/{self._steps}"
-            f"  reward {row['reward']:.3f}  correct {row['reward/correct']:.3f}"
+            f"  reward {row['reward']:.3f}  right {row['reward/teaches']:.3f}"
             f"  entropy {row.get('entropy', float('nan')):.3f}  dropped {row['groups/dropped']:.2f}"
             f"  tool errors {row['tools/error_rate']:.3f}  {each:.1f} s/step  {left / 60:.1f} min left"
         )
@@ -187,17 +187,17 @@ def _waiting(times: RoundTimes) -> dict[str, float]:
 
 
 def _rewards(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
-    """Return the means of the reward and its parts, and of correctness in each format and each domain."""
+    """Return the means of the reward and its parts, and the shares of right verdicts by format and domain."""
     values: dict[str, list[float]] = {}
     for rollouts in scored:
         domain = rollouts.formatted.task.domain
         for score in (score for row in rollouts.scores for score in row if isinstance(score, Reward)):
             values.setdefault("reward", []).append(score.total)
-            values.setdefault(f"correct/{rollouts.formatted.format}", []).append(score.parts[CORRECT])
+            values.setdefault(f"correct/{rollouts.formatted.format}", []).append(score.teaches)
             if domain:
-                values.setdefault(f"domain/{domain}", []).append(score.parts[CORRECT])
-            for part, value in score.parts.items():
-                values.setdefault(f"reward/{part}", []).append(value)
+                values.setdefault(f"domain/{domain}", []).append(score.teaches)
+            for name, value in score.metrics.items():
+                values.setdefault(f"reward/{name}", []).append(value)
     return {name: fmean(found) for name, found in sorted(values.items())}
 
 
@@ -408,7 +408,7 @@ def _reward(score: Score) -> dict[str, Any]:
     if not isinstance(score, Reward):
         return {"reward": None, "parts": [], "unscored": _utf8(score.reason)}
     # A list of pairs, since formats have different parts and a Parquet struct has fixed fields.
-    parts = [{"name": name, "value": value} for name, value in score.parts.items()]
+    parts = [{"name": name, "value": value} for name, value in score.metrics.items()]
     return {"reward": score.total, "parts": parts, "unscored": None}
 
 

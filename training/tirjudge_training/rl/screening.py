@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge_environments import Reward, derive_seed
 from tirjudge_training.recipe_file import BadRecipe
-from tirjudge_training.rl.dynamic_sampling import CORRECT, ScoredRollouts
+from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
 SCREENED = "screened.jsonl"
 """The file of a pass: for each row its id, its scored `samples`, and how many were `right` in all views."""
@@ -34,9 +34,7 @@ class ScreenConfig(BaseModel):
 def screened(rollouts: ScoredRollouts) -> JsonObject:
     """Return how many scored samples of a row are right in all of their views."""
     scored = [scores for scores in rollouts.scores if all(isinstance(one, Reward) for one in scores)]
-    right = sum(
-        all(isinstance(one, Reward) and one.parts[CORRECT] == 1.0 for one in scores) for scores in scored
-    )
+    right = sum(all(isinstance(one, Reward) and one.teaches for one in scores) for scores in scored)
     return {"id": rollouts.formatted.task.id, "samples": len(scored), "right": right}
 
 

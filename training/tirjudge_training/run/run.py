@@ -20,6 +20,7 @@ from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder, disk_full_errors
 from tirjudge_environments import ChatEncoder
 from tirjudge_environments.formats.tir import TirFormat
+from tirjudge_environments.registry import reward_options
 from tirjudge_environments.types import THINK
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import TRAIN, WITHOUT_TOOLS, Data, demonstrated
@@ -245,10 +246,9 @@ def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
     return note | ({"tools": tools} if tools else {})
 
 
-_REWARDS = {"consistency", "evidence", "reward", "negative_reward", "format_reward"}
-_NOT_NOTED = {"order", "seed", "further_tools", "per_criterion", *_REWARDS}
-"""Options of formats that a note leaves out: the order of a row's responses and its reward, which the judge
-does not see, the tools besides Python, which the note has apart, and what each run asks for itself."""
+_NOT_NOTED = {"order", "seed", "further_tools", "per_criterion"}
+"""Options of formats that a note leaves out besides those of the reward: the order of a row's responses,
+which the judge does not see, the tools besides Python, which the note has apart, and what a run asks for."""
 
 
 def _formats(recipe: Recipe, data: Data) -> dict[str, dict[str, Any]]:
@@ -257,7 +257,7 @@ def _formats(recipe: Recipe, data: Data) -> dict[str, dict[str, Any]]:
     formats: dict[str, dict[str, Any]] = {}
     for name, judge in data.environments.items():
         if isinstance(judge, BaseModel):
-            options = judge.model_dump(mode="json", exclude=_NOT_NOTED)
+            options = judge.model_dump(mode="json", exclude=_NOT_NOTED | reward_options(judge))
             format = (judges.get(name) or judges[name.removesuffix(WITHOUT_TOOLS)]).name
             known = formats.setdefault(format, options)
             formats[format] = {key: value for key, value in known.items() if options.get(key) == value}

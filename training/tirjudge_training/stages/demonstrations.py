@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -35,7 +36,6 @@ from tirjudge_environments import (
     Finish,
     JudgeSession,
     JudgeTask,
-    Reward,
     StopReason,
     Trajectory,
     View,
@@ -52,7 +52,7 @@ from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.data.rows import DEMONSTRATION
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.recipe_file import BadRecipe
-from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, full
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
@@ -63,20 +63,24 @@ COUNT = re.compile(r"(\d+)(?: of \d+)?")
 """The constraints that a response keeps, in the output of a program: `2`, or `2 of 3`."""
 OF = re.compile(r"^[A-Z]+ \d+ of (\d+)$", re.MULTILINE)
 """The number of constraints, in the output of a program."""
-FAILED = "failed"
-UNREAD = "printed no count of each response"
-MISMATCH = "printed other counts than the row says"
-TIED = "did not tell the responses apart"
-WRONG = "contradicted the label"
-DOWN = "could not be run"
-FORBIDDEN = "belong to a domain in which no program may run"
-"""The last of seven reasons for which a row's program is not learned."""
 LEFT_OUT, DETAIL = "left_out", "detail"
-"""The keys of a sample's reason and of the words about it."""
+"""The keys of a sample's `Fault` and of the words about it."""
 SCORE = "score"
 """The tag of a judge that sees one response alone; others name a letter."""
 GOOD, BAD = 8, 3
 """Scores of the labelled and of another response where nothing is counted."""
+
+
+class Fault(StrEnum):
+    """The reason for which a row's program or call is not learned, in the words of the report about them."""
+
+    FAILED = "failed"
+    UNREAD = "printed no count of each response"
+    MISMATCH = "printed other counts than the row says"
+    TIED = "did not tell the responses apart"
+    WRONG = "contradicted the label"
+    DOWN = "could not be run"
+    FORBIDDEN = "belong to a domain in which no program may run"
 
 
 class DemonstrationsConfig(BaseModel):
@@ -146,12 +150,13 @@ class Demonstrations(Stage):
 
         async def hold(index: int, formatted: FormattedTask) -> JsonObject:
             judge = with_tools(run.data.environments[formatted.format], tools)
-            trajectories = [
+            held = [
                 await self._hold(judge, formatted.task, view, encoder, tokenizer.eos_token_id, sandbox, tools)
                 for view in judge.views(formatted.task)
             ]
-            (scores,) = judge.score([Episode(formatted.task, 0, tuple(trajectories))], {})
-            right = all(isinstance(score, Reward) and score.total == 1.0 for score in scores)
+            trajectories = tuple(trajectory for trajectory, _ in held)
+            (scores,) = judge.score([Episode(formatted.task, 0, trajectories)], {})
+            right = full(scores, 1.0)
             samples = [Sample.of(trajectory) for trajectory in trajectories] if right else []
             shown = _demonstration(formatted.task)
             kind = "call" if shown.get("tool") is not None else "program"
@@ -163,7 +168,7 @@ class Demonstrations(Stage):
                 "format": formatted.format,
                 "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in samples],
                 **({kind: True} if requested else {}),
-                **(left_out(trajectories, formatted.task.domain) if requested and not right else {}),
+                **(left_out(held, formatted.task.domain) if requested and not right else {}),
             }
 
         async with (
@@ -185,8 +190,11 @@ class Demonstrations(Stage):
         end: int,
         sandbox: Sandbox,
         tools: Sequence[Tool],
-    ) -> Trajectory:
-        """Hold one dialogue: the program or call, if the judge may make it, then the verdict."""
+    ) -> tuple[Trajectory, Fault | None]:
+        """Hold one dialogue: the program or call, if the judge may make it, then the verdict.
+
+        Returns the fault of a program whose output no verdict may follow.
+        """
         session = JudgeSession(
             judge,
             task,
@@ -208,19 +216,17 @@ class Demonstrations(Stage):
             ids = tuple(encoder.text(request))
             await session.step(Completion(text=request, finish=Finish.STOP, token_ids=ids))
             if session.done:
-                return session.trajectory
+                return session.trajectory, None
         if request and program is not None:
             output = session.context.segments[-1].text
             if not kept:
                 found, of = _printed(output, len(view.order))
                 if found is None or (len(found) > 1 and found.count(max(found)) > 1):
-                    session.fail(StopReason.MALFORMED, UNREAD if found is None else TIED)
-                    return session.trajectory
+                    return _without_verdict(session, Fault.UNREAD if found is None else Fault.TIED)
                 counts = found
             # The verdict must follow what was printed, and not what the row promises.
             elif [int(count) for count in COUNT.findall(output)] != counts:
-                session.fail(StopReason.MALFORMED, MISMATCH)
-                return session.trajectory
+                return _without_verdict(session, Fault.MISMATCH)
             text = verdict_from_counts(judge.tag, counts, of)
         elif self.config.reasoning and counts:
             text = counted_verdict(judge.tag, counts, of)
@@ -228,7 +234,12 @@ class Demonstrations(Stage):
             text = bare_verdict(judge.tag, task, view, counts, of)
         ids = (*encoder.text(text), end)
         await session.step(Completion(text=text, finish=Finish.END, token_ids=ids))
-        return session.trajectory
+        return session.trajectory, None
+
+
+def _without_verdict(session: JudgeSession, fault: Fault) -> tuple[Trajectory, Fault]:
+    session.fail(StopReason.MALFORMED, fault)
+    return session.trajectory, fault
 
 
 def _demonstration(task: JudgeTask) -> Mapping[str, Any]:
@@ -253,19 +264,19 @@ def _printed(output: str, responses: int) -> tuple[list[int] | None, int | None]
     return [int(count) for count in found], int(totals.pop()) if len(totals) == 1 else None
 
 
-def left_out(trajectories: Iterable[Trajectory], domain: str) -> JsonObject:
-    """Return why the dialogues of a row with a program are not learned."""
-    for one in trajectories:
+def left_out(held: Iterable[tuple[Trajectory, Fault | None]], domain: str) -> JsonObject:
+    """Return why the dialogues of a row with a program, and their own faults if any, are not learned."""
+    for one, fault in held:
         for call in one.calls:
             if failed(call) and isinstance(call.outcome, Execution):
-                return {LEFT_OUT: FAILED, DETAIL: output_text(call.outcome, 200)}
+                return {LEFT_OUT: Fault.FAILED, DETAIL: output_text(call.outcome, 200)}
         if one.stop.unscored:
-            return {LEFT_OUT: DOWN, DETAIL: one.detail}
-        if one.detail in (UNREAD, TIED, MISMATCH):
-            return {LEFT_OUT: one.detail}
-        if one.evidence is Evidence.TIE:
-            return {LEFT_OUT: TIED}
-    return {LEFT_OUT: FORBIDDEN if domain in NO_TOOL_DOMAINS else WRONG}
+            return {LEFT_OUT: Fault.DOWN, DETAIL: one.detail}
+        if fault is None and one.evidence is Evidence.TIE:
+            fault = Fault.TIED
+        if fault is not None:
+            return {LEFT_OUT: fault}
+    return {LEFT_OUT: Fault.FORBIDDEN if domain in NO_TOOL_DOMAINS else Fault.WRONG}
 
 
 def learned_line(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,10 +11,17 @@ from tirjudge.progress import ProgressReporter
 from tirjudge.records.episodes import episode_record
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import Reward, Transcript
+from tirjudge_environments import Episode, Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows
-from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts, score_tasks
+from tirjudge_training.rl.dynamic_sampling import (
+    FormattedTask,
+    Keep,
+    ScoredRollouts,
+    cheapest,
+    full,
+    score_tasks,
+)
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
@@ -32,10 +39,11 @@ class RejectionConfig(BaseModel):
     rounds: int = Field(default=1, gt=0)
     """Rounds of the method `rejection`, each of which samples with the model of the round before and trains
     it further (RAFT, arXiv 2304.06767)."""
-    keep: Literal["shortest", "fewest_calls"] = "shortest"
+    keep: Keep = "shortest"
     """The rollout that is kept of those with the full reward: by tokens of the model, or by calls first."""
     reward: float = 1.0
-    """The full reward, which every view must reach: R = 1 is right, well formed and without an error."""
+    """The full reward, which every view must reach with a right verdict, without the terms of `reward_terms`:
+    R = 1 is right, well formed and without an error."""
 
 
 class Rejection(Stage):
@@ -105,12 +113,9 @@ def row(index: int, rollouts: ScoredRollouts, config: RejectionConfig) -> JsonOb
 
 def chosen(rollouts: ScoredRollouts, config: RejectionConfig) -> int | None:
     """Return the index of the episode to keep, the first among equals; None if none has the full reward."""
-    full = [
-        i
-        for i, scores in enumerate(rollouts.scores)
-        if all(isinstance(score, Reward) and score.total >= config.reward for score in scores)
-    ]
-    return min(full, key=lambda i: _cost(rollouts, i, config.keep), default=None)
+    right = [i for i, scores in enumerate(rollouts.scores) if full(scores, config.reward)]
+    best = cheapest([_cost(rollouts.episodes[i]) for i in right], config.keep)
+    return None if best is None else right[best]
 
 
 def summary(folder: RunFolder) -> JsonObject:
@@ -123,11 +128,10 @@ def summary(folder: RunFolder) -> JsonObject:
     return {name: found[name] for name in sorted(found)}
 
 
-def _cost(rollouts: ScoredRollouts, index: int, keep: str) -> tuple[int, ...]:
-    trajectories = rollouts.episodes[index].trajectories
-    tokens = sum(sum(Transcript.of(trajectory).mask) for trajectory in trajectories)
-    calls = sum(len(trajectory.calls) for trajectory in trajectories)
-    return (tokens,) if keep == "shortest" else (calls, tokens)
+def _cost(episode: Episode) -> tuple[int, int]:
+    """Return the tokens that the model wrote in all views, and its calls."""
+    tokens = sum(sum(Transcript.of(trajectory).mask) for trajectory in episode.trajectories)
+    return tokens, sum(len(trajectory.calls) for trajectory in episode.trajectories)
 
 
 def _total(score: Any) -> float | None:
