@@ -16,6 +16,7 @@ from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import BenchmarkRows
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.registry import environment_names
+from tirjudge_environments.tasks import read_task
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[4] / "shared" / "benchmarks"))
 PUBLISHED = pytest.mark.skipif(not DATA.is_dir(), reason=f"no published files in {DATA}")
@@ -53,6 +54,17 @@ def test_the_example_becomes_tasks_and_its_columns_are_described(name: str, tmp_
     assert benchmark.protocols
     assert benchmark.licence
     assert benchmark.format in ("", *environment_names())
+
+
+@pytest.mark.parametrize("name", [name for name in benchmark_names() if open_benchmark(name).becomes])
+def test_the_example_becomes_the_tasks_that_are_written_beside_it(name: str, tmp_path: Path) -> None:
+    benchmark = open_benchmark(name)
+    made = tasks(name, tmp_path, benchmark.example)
+    assert len(made) == len(benchmark.becomes)
+    for task, fields in zip(made, benchmark.becomes, strict=True):
+        expected = read_task(fields, default_id="")
+        for part in ("prompt", "candidates", "label", "domain", "gold", "reference", "criteria"):
+            assert getattr(task, part) == getattr(expected, part), part
 
 
 @pytest.mark.parametrize("name", benchmark_names())

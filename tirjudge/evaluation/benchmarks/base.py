@@ -100,6 +100,8 @@ class Benchmark:
     """Judge format that it needs; empty to choose by the number of responses."""
     example: Mapping[str, Any]
     """A row in the published columns."""
+    becomes: tuple[Fields, ...] = ()
+    """The tasks that `example` becomes, written by hand: the test of `read`."""
     read: Callable[[PublishedRow], Iterable[Fields]]
     """Turns a row into tasks: one, several or none. Raises RowError."""
 

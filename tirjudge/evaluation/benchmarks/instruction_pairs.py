@@ -83,5 +83,13 @@ FOLLOWBENCH_EVAL = Benchmark(
     licence="not published",
     order="both",
     example={"prompt": "Name a prime in one word.", "chosen": "Seven", "rejected": "It is seven."},
+    becomes=(
+        {
+            "id": "item-1",
+            "prompt": "Name a prime in one word.",
+            "responses": ["Seven", "It is seven."],
+            "label": "A",
+        },
+    ),
     read=_read_followbench,
 )

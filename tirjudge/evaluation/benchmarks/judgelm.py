@@ -54,5 +54,14 @@ JUDGELM = Benchmark(
         "answer2_body": "Eight.",
         "score": [9, 2],
     },
+    becomes=(
+        {
+            "id": 0,
+            "prompt": "Name a prime.",
+            "responses": ["Seven.", "Eight."],
+            "label": "A",
+            "gold_scores": [9, 2],
+        },
+    ),
     read=_read,
 )

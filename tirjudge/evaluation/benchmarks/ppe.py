@@ -105,5 +105,14 @@ PPE_PREFERENCE = Benchmark(
         "winner": "model_a",
         "language": "English",
     },
+    becomes=(
+        {
+            "id": "1/a",
+            "prompt": "Say hello.",
+            "responses": ["Hello!", "No."],
+            "label": "A",
+            "domain": "English",
+        },
+    ),
     read=_read_preference,
 )
