@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tirjudge_training.cpu_forward import IGNORED
 from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.rl.packed_attention import pack, packs_rows, prefixes
 from tirjudge_training.rl.trl_rollout import Row
 
 T = TypeVar("T")
@@ -132,38 +133,66 @@ def seed_shuffle(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def packs(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Return the numbers of the rows of each pass: first fit, longest rows first.
+def packs(
+    lengths: Sequence[int], budget: int, prefixes: Sequence[Sequence[Any]] | None = None
+) -> list[list[int]]:
+    """Return the numbers of the rows of each pass: first fit, the most tokens first.
 
-    A row that is longer than `budget` gets a pass of its own.
+    A row that is longer than `budget` gets a pass of its own. Rows with equal `prefixes` stay together as far
+    as they fit, and count their prefix once.
     """
+    together: dict[Any, list[int]] = {}
+    for row in range(len(lengths)):
+        together.setdefault(row if prefixes is None else prefixes[row], []).append(row)
+    units: list[tuple[int, list[int]]] = []
+    for prefix, rows in together.items():
+        shared = 0 if prefixes is None else len(prefix)
+        size, unit = shared, list[int]()
+        for row in rows:
+            if unit and size + lengths[row] - shared > budget:
+                units.append((size, unit))
+                size, unit = shared, []
+            size += lengths[row] - shared
+            unit.append(row)
+        units.append((size, unit))
     found: list[list[int]] = []
     room: list[int] = []
-    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        place = next((n for n, left in enumerate(room) if left >= lengths[row]), None)
+    for size, rows in sorted(units, key=lambda unit: -unit[0]):
+        place = next((n for n, left in enumerate(room) if left >= size), None)
         if place is None:
             place = len(found)
             found.append([])
             room.append(budget)
-        found[place].append(row)
-        room[place] -= lengths[row]
+        found[place] += rows
+        room[place] -= size
     return found
 
 
-def packed_parts(inputs: dict[str, Any], budget: int, processes: Processes) -> Iterator[dict[str, Any]]:
+def packed_parts(
+    inputs: dict[str, Any], budget: int, processes: Processes, *, shared: bool = False
+) -> Iterator[dict[str, Any]]:
     """Split a TRL batch into parts of at most `budget` tokens, each with its tensors cut to its longest row.
 
-    Rows that do not count are dropped. All processes get the same number of parts, and each part has the same
-    number of rows in all of them, since TRL gathers one number per row; masked rows of one token fill them
-    up.
+    With `shared` the rows of one prompt count it once, see `packed_attention`. Rows that do not count are
+    dropped. All processes get the same number of parts, and each part has the same number of rows in all of
+    them, since TRL gathers one number per row; masked rows of one token fill them up.
     """
     import torch
 
     # A filler has no token that counts, and neither has a rollout of program output alone.
     counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1).nonzero()[:, 0].tolist()
     completions = inputs["completion_mask"].sum(1)
-    lengths = (inputs["prompt_mask"].sum(1) + completions).tolist()
-    parts = [[counting[n] for n in pack] for pack in packs([lengths[row] for row in counting], budget)]
+    lengths = (inputs["prompt_mask"].sum(1) + completions)[counting].tolist()
+    prompts = None
+    if shared:
+        ids, written = (
+            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)[counting],
+            torch.cat([inputs["prompt_mask"] * 0, inputs["completion_mask"] * inputs["tool_mask"]], 1)[
+                counting
+            ],
+        )
+        prompts = prefixes(ids, written)
+    parts = [[counting[n] for n in pack] for pack in packs(lengths, budget, prompts)]
     every = processes.every([len(part) for part in parts])
     # One part even if no row counts anywhere: the backward pass needs a loss that depends on the model.
     sizes = [max(1, *each) for each in zip_longest(*every, fillvalue=0)] or [1]
@@ -191,38 +220,53 @@ def score_packed(
     """Return logprobs and, if wanted, entropies `[rows, tokens]` of the tokens in `scored`, 0 for the others.
 
     `ids`, `attention` and `scored` are `[rows, tokens]`, and `model` has TRL's fused head. Rows are told
-    apart by their positions, which begin at 0: transformers gives each an attention of its own. `budget` None
-    makes one pass; otherwise every process makes as many as the others, which sharded weights require.
+    apart by `packed_attention` where the model has it, or else by their positions, which begin at 0:
+    transformers gives each an attention of its own. `budget` None makes one pass; otherwise every process
+    makes as many as the others, which sharded weights require.
     """
     import torch
 
     attended = attention.bool()
+    shared = packs_rows(model)
     chosen = [list(range(len(ids)))]
     if budget is not None:
-        chosen = packs(attended.sum(1).tolist(), budget)
+        chosen = packs(attended.sum(1).tolist(), budget, prefixes(ids, scored) if shared else None)
         chosen += [[]] * (max(processes.every(len(chosen))) - len(chosen))
     labels = ids.masked_fill(~scored.bool(), IGNORED)
+    positions = attended.cumsum(1) - 1
     found = []
     for rows in chosen:
         # A pass that only keeps up with the other processes has one token.
         kept = attended[rows] if rows else attended[:1].cumsum(1) * attended[:1] == 1
         own = rows or [0]
+        packed: dict[str, Any] = {}
+        if shared:
+            sections = pack(ids[own], kept, scored[own])
+            places = sections.places
+            # A mask of four dimensions is passed on as it is, and the sections need none.
+            packed = {"pack": sections, "attention_mask": kept.new_ones(1, 1, 1, 1)}
+        else:
+            places = kept.flatten().nonzero()[:, 0]
         passed = model(
-            input_ids=ids[own][kept][None],
-            position_ids=(kept.cumsum(1) - 1)[kept][None],
-            labels=labels[own][kept][None],
+            input_ids=ids[own].flatten()[places][None],
+            position_ids=positions[own].flatten()[places][None],
+            labels=labels[own].flatten()[places][None],
             fused_lm_head=True,
+            **packed,
         )
+        if shared:
+            sections.follow(model)
         if rows:
             values = (passed.log_probs, passed.entropy) if entropies else (passed.log_probs,)
-            found.append([_placed(value[0], kept) for value in values])
+            found.append([_placed(value[0], places, kept) for value in values])
     back = torch.tensor([row for rows in chosen for row in rows], device=ids.device).argsort()
     logprobs, *more = (torch.cat(parts)[back] for parts in zip(*found, strict=True))
     return logprobs, (more[0] if more else None)
 
 
-def _placed(values: Any, kept: Any) -> Any:
+def _placed(values: Any, places: Any, kept: Any) -> Any:
     """Return the values of a packed sequence at the places of its tokens; nothing predicts the first one."""
     import torch
 
-    return values.new_zeros(kept.shape).masked_scatter(kept, torch.cat([values.new_zeros(1), values]))
+    flat = values.new_zeros(kept.numel())
+    return flat.index_copy(0, places, torch.cat([values.new_zeros(1), values])).view(kept.shape)

@@ -27,11 +27,12 @@ from tirjudge_training.distributed.profiling import (
     shares_of_time,
     times,
 )
-from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.model_folder import LoraConfig, network
 from tirjudge_training.rl.advantages import truncated_weights
 from tirjudge_training.rl.config import RlConfig, require_reporters
 from tirjudge_training.rl.dynamic_sampling import Progress
 from tirjudge_training.rl.losses import open_loss
+from tirjudge_training.rl.packed_attention import can_pack, pack_rows, packs_rows
 from tirjudge_training.rl.packing import (
     length_buckets,
     packed_parts,
@@ -193,7 +194,9 @@ class JudgeBatches(GRPOTrainer):
         import torch
 
         if self.config.token_budget is not None:
-            *others, last = packed_parts(inputs, self.config.token_budget, self.processes)
+            *others, last = packed_parts(
+                inputs, self.config.token_budget, self.processes, shared=packs_rows(model)
+            )
             done = 0.0
             for part in others:
                 loss = self._part_loss(model, part)
@@ -494,6 +497,10 @@ def build_trainer(
             ),
             reward_funcs=[lambda reward, **row: reward],  # the rewards come with the rollouts
         )
+    if config.token_budget is not None:
+        for one in (trainer.model, trainer.ref_model):
+            if one is not None and can_pack(network(one)):
+                pack_rows(network(one))
     # It prints every log as a dict, and the metrics log already reports a line of progress per batch.
     trainer.remove_callback(PrinterCallback)
     return trainer
