@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ from tirjudge_training.data.base import WITHOUT_TOOLS, open_judges
 from tirjudge_training.data.rows import JUDGES
 from tirjudge_training.model_folder import _write_note, base_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.recipe_file import load, shipped
+from tirjudge_training.recipe_file import BadRecipe, load, shipped
 from tirjudge_training.run.run import _note
 
 OURS = re.compile(r"#\s*(ours|inferred)\b")
@@ -178,13 +177,15 @@ def value(recipe: Recipe, path: str) -> Any:
 
 
 def lines(name: str) -> Iterator[tuple[str, str]]:
-    """Yield (key with its tables, line) for every line of a recipe file that sets a key."""
-    table = ""
+    """Yield (key with its tables, line) for every line that sets a key of a recipe, or of an ablation."""
+    table, own = "", name.replace("/", ".", 1) if name in ABLATIONS else ""
     for line in shipped()[name].read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             table = line.strip("[]") + "."
         elif line and not line.startswith("#"):
-            yield table + line.split(" = ")[0], line
+            key, ablation = table + line.split(" = ")[0], table.startswith("ablations.")
+            if ablation == bool(own) and key.startswith(f"{own}." if own else ""):
+                yield key.removeprefix(f"{own}."), line
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -251,13 +252,26 @@ def test_the_documentation_lists_every_ablation_with_its_description() -> None:
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_changes_only_what_it_says(name: str) -> None:
-    values = tomllib.loads(shipped()[name].read_text(encoding="utf-8"))
     changed = {path for path, _ in lines(name)} - STRUCTURE
     if "model.base" in changed:  # Another model has a thinking mode of its own: one change, not two.
         changed.discard("model.enable_thinking")
-    assert values["extends"] in PRINTED
+    assert shipped()[name].stem in PRINTED
     assert 1 <= len(changed) <= 4
-    assert values["description"].startswith(("JudgeLRM ", "J1 ", "RM-R1 ", "The rationale judge", "Ours: "))
+    found, base = (load(Recipe, one).model_dump() for one in (name, shipped()[name].stem))
+    assert {key.partition(".")[0] for key in changed} <= {key for key in found if found[key] != base[key]}
+    papers = ("JudgeLRM ", "J1 ", "RM-R1 ", "The rationale judge", "Ours: ")
+    assert found["description"].startswith(papers)
+
+
+def test_an_ablation_is_extended_like_any_recipe(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "ablations/j1-8b-consistency"\nseed = 7\n')
+    recipe = load(Recipe, str(tmp_path / "mine.toml"))
+    assert (recipe.seed, recipe.environments["j1"].options) == (7, {"consistency": True})
+    # Its parent's ablations are the parent's alone, and a user's file cannot hide any.
+    assert load(Recipe, "j1-70b").environments["j1"].options == {}
+    (tmp_path / "mine.toml").write_text('extends = "j1-8b"\n[ablations.x]\nseed = 7\n')
+    with pytest.raises(BadRecipe, match="unknown key 'ablations'"):
+        load(Recipe, str(tmp_path / "mine.toml"))
 
 
 BASES = {

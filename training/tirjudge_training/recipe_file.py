@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from functools import cache
 from importlib import resources
 from itertools import islice
 from pathlib import Path
@@ -29,6 +30,8 @@ CONFIG = "config.toml"
 """The file of a run folder with its resolved configuration."""
 EXTENDS, ARMS = "extends", "arms"
 """Keys that a recipe file may have in addition to those of its model."""
+ABLATIONS = "ablations"
+"""A table of shipped recipes: `[ablations.NAME]` overrides keys, and `ablations/NAME` is a recipe too."""
 RECIPES, MIXTURES = "recipes", "corpora/mixtures"
 """Folders of this package with the shipped files: training recipes, and mixtures of corpora."""
 
@@ -37,11 +40,12 @@ class BadRecipe(ValueError):
     """A recipe cannot be used. The message is one line: where, what is wrong and what to do."""
 
 
-def shipped(home: str = RECIPES) -> dict[str, Path]:
-    """Return the recipes of this package by name; those in folders (`ablations/...`) come last."""
-    folder = Path(str(resources.files("tirjudge_training") / home))
-    named = ((path.relative_to(folder).with_suffix("").as_posix(), path) for path in folder.rglob("*.toml"))
-    return dict(sorted(named, key=lambda recipe: ("/" in recipe[0], recipe[0])))
+@cache
+def shipped(home: str = RECIPES) -> Mapping[str, Path]:
+    """Return the files of the recipes of this package by name; ablations come last (`ablations/NAME`)."""
+    files = sorted(Path(str(resources.files("tirjudge_training") / home)).glob("*.toml"))
+    ablations = {f"{ABLATIONS}/{name}": path for path in files for name in _toml(path).get(ABLATIONS, ())}
+    return {**{path.stem: path for path in files}, **dict(sorted(ablations.items()))}
 
 
 def load(kind: type[Config], recipe: str, assignments: Sequence[str] = (), *, home: str = RECIPES) -> Config:
@@ -127,7 +131,7 @@ def _values(
 ) -> tuple[Path, dict[str, Any], dict[str, dict[str, Any]]]:
     """Return the path of a recipe, its values with the assignments, and what each arm overrides of them."""
     path = shipped(home).get(recipe, Path(recipe))
-    values = _read(path, (), home)
+    values = _read(recipe, path, (), home)
     for assignment in assignments:
         _assign(values, assignment)
     arms = values.pop(ARMS, {})
@@ -145,8 +149,8 @@ def _sets(values: Any, key: str) -> bool:
     return not isinstance(values, dict)
 
 
-def _read(path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
-    """Return the values of a file, merged over those of the recipe that it extends."""
+def _read(name: str, path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
+    """Return the values of a recipe and its file, merged over those of the recipe that it extends."""
     if not path.is_file():
         # Without a cutoff there always is a nearest name, which the message needs.
         near = difflib.get_close_matches(str(path), list(shipped(home)), n=1, cutoff=0.0)
@@ -156,18 +160,25 @@ def _read(path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
         )
     if path in extending:
         raise BadRecipe(f"{path}: extends itself through {extending[-1]}")
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadRecipe(f"{path}: {error}") from None
+    values = _toml(path)
+    if path in shipped(home).values():
+        ablations = values.pop(ABLATIONS, {})
+        values = _merged(values, ablations.get(name.removeprefix(f"{ABLATIONS}/"), {}))
     base = values.pop(EXTENDS, None)
     if base is None:
         return values
     if not isinstance(base, str):
         raise BadRecipe(f"{path}: {EXTENDS}: write the name of a recipe")
     # A name beside this file is tried last, so that a local file cannot hide a shipped recipe.
-    below = _read(shipped(home).get(base, path.parent / base), (*extending, path), home)
+    below = _read(base, shipped(home).get(base, path.parent / base), (*extending, path), home)
     return _merged(below, values)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadRecipe(f"{path}: {error}") from None
 
 
 def _merged(values: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
