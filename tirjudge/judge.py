@@ -16,10 +16,11 @@ from tirjudge.judging.batch import Plan
 from tirjudge.judging.batch_result import BatchResult, OnProgress, judge_rows
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.options import JudgeOptions, parameters
+from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.questions import Conversation, Criteria, Kind, kind_for, numbered, question, truncated
 from tirjudge.progress import ProgressLine
 from tirjudge.selection.group_rewards import GroupJudge, GroupOptions, GroupRewards
+from tirjudge.storage.run_settings import parameters
 from tirjudge_environments import StopReason
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns

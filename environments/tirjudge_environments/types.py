@@ -21,6 +21,8 @@ class Later:
 
     before: Any
     """The value that behaves as all versions without the field did. The default may be another one."""
+    hashed: bool = False
+    """True for a field that hashes contain whatever its value is: they had it before the recorded runs."""
 
 
 @dataclass(frozen=True, slots=True)

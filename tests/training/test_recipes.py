@@ -12,15 +12,20 @@ from typing import Any
 import pytest
 
 from tests.model_families import tokenizer_of
+from tirjudge.generation.base import SamplingOptions
 from tirjudge.judging.judge_engine import JudgeEngine
+from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.judging.options import JudgeOptions, NoSandbox
 from tirjudge.models.resolve import read_note
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, open_environment
+from tirjudge_training.corpora.config import SamplingConfig
 from tirjudge_training.data.base import WITHOUT_TOOLS, open_judges
 from tirjudge_training.data.rows import JUDGES
+from tirjudge_training.distillation.config import TeacherConfig
 from tirjudge_training.model_folder import _write_note, base_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load, shipped
+from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.run.run import _note
 
 OURS = re.compile(r"#\s*(ours|inferred)\b")
@@ -367,3 +372,16 @@ async def test_judging_builds_the_prompts_of_the_training(name: str, tmp_path: P
                 assert judging.prompt(task, view) == environment.prompt(task, view), (judge, domain)
                 compared += 1
     assert compared >= len(domains)
+
+
+def test_every_sampler_of_a_recipe_takes_every_parameter() -> None:
+    samplers = (RlConfig, TeacherConfig, MetaJudgeConfig, SamplingConfig)
+    wanted = SamplingOptions.model_fields.keys()
+    assert [one for one in samplers if not wanted <= one.model_fields.keys()] == []
+
+
+def test_rl_weights_samples_of_a_truncated_distribution() -> None:
+    with pytest.raises(BadRecipe, match=r"rl: top_p samples from another distribution .* importance_cap"):
+        Recipe.load("tir-judge-zero-4b", ["rl.top_p=0.9", "rl.importance_cap="])
+    rl = Recipe.load("tir-judge-zero-4b", ["rl.top_p=0.9", "rl.importance_cap=2.0"]).rl
+    assert (rl.sampling.top_p, rl.sampling.temperature) == (0.9, 1.0)

@@ -15,8 +15,8 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from tirjudge.cli.output import one_line_errors, option
-from tirjudge.judging.options import JudgeOptions, Option
-from tirjudge.storage.run_settings import MOVABLE
+from tirjudge.judging.options import JudgeOptions
+from tirjudge.storage.run_settings import MOVABLE, Option
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors, option
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
-from tirjudge.judging.options import Option
 from tirjudge.records.verdicts import Confidence
+from tirjudge.storage.run_settings import Option
 
 ProtocolOption = Annotated[
     list[str] | None,

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from inspect import Signature
+from typing import Annotated, Any, Protocol, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.models.machine import LOCAL
+from tirjudge.storage.run_settings import Option, parameters
 from tirjudge_environments import Completion, Context, Encoder
+from tirjudge_environments.types import Later
 from tirjudge_sandbox.registry import Plugins
 
 GENERATORS = Plugins(
@@ -31,18 +35,65 @@ NEEDED = {
 """By generator, the extra that installs it and modules of the extra."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class SamplingOptions(BaseModel):
+    """The parameters by which a token is drawn: options of commands, keys of recipes and fields of requests.
+
+    Each field has its name in OpenAI's API, vLLM and verl. Every default but the temperature's leaves the
+    distribution as it is. This is who supports which field:
+
+    | | `transformers`, `openvino` | `vllm` | endpoint | RL with TRL | RL with verl |
+    |---|---|---|---|---|---|
+    | `temperature` | yes | yes | left out if refused | yes | yes |
+    | `top_p` | yes | yes | left out if refused | with `importance_cap` | with `importance_cap` |
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    temperature: Annotated[
+        float,
+        Field(ge=0.0),
+        Option("Sampling", default="0, which is greedy; 1 for several samples"),
+    ] = 0.0
+    """0 is greedy; the higher, the more random."""
+    top_p: Annotated[
+        float,
+        Field(gt=0.0, le=1.0),
+        Option("Sampling", default="1; 0.95 for several samples"),
+        Later(1.0, hashed=True),
+    ] = 1.0
+    """Nucleus sampling: the probability mass that is kept."""
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The value of each field above, by its name."""
+        return {name: getattr(self, name) for name in SamplingOptions.model_fields}
+
+    @property
+    def truncation(self) -> dict[str, float]:
+        """The parameters in use that leave out unlikely tokens: all but the temperature."""
+        used = ((name, getattr(self, name)) for name in _NEUTRAL)
+        return {name: value for name, value in used if value != _NEUTRAL[name]}
+
+
+_NEUTRAL = SamplingOptions().parameters
+del _NEUTRAL["temperature"]
+
+
+class Sampling(SamplingOptions):
     """Sampling parameters of one turn."""
 
-    temperature: float = 0.0
-    """0 is greedy."""
-    top_p: float = 1.0
-    """Nucleus sampling: the probability mass that is kept."""
     max_tokens: int = 4096
     """New tokens of this turn."""
     seed: int = 0
     """One per row: the same seed and context give the same completion, whatever else is running."""
+
+    @classmethod
+    def of(cls, options: SamplingOptions, *, max_tokens: int) -> Self:
+        """Return the sampling of turns under these options."""
+        return cls.model_validate({**options.parameters, "max_tokens": max_tokens})
+
+
+Sampling.__signature__ = Signature(parameters(Sampling))
 
 
 class GeneratorFailed(RuntimeError):

@@ -304,8 +304,7 @@ class VllmGenerator:
 
         assert context.ids is not None
         return SamplingParams(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
+            **sampling.parameters,
             seed=sampling.seed & SEEDS,
             max_tokens=max(1, min(sampling.max_tokens, self._max_context - len(context.ids))),
             stop=list(context.prompt.stop),

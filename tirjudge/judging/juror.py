@@ -90,7 +90,7 @@ class Juror:
                     tool_calls=options.max_tool_calls,
                     tokens=tokens,
                 ),
-                sampling=Sampling(temperature=options.temperature, top_p=options.top_p, max_tokens=tokens),
+                sampling=Sampling.of(options, max_tokens=tokens),
                 seed=options.seed,
             )
         return self._rollouts[format, order]

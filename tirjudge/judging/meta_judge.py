@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling, Withheld
+from tirjudge.generation.base import (
+    ContextTooLong,
+    Generator,
+    GeneratorFailed,
+    Sampling,
+    SamplingOptions,
+    Withheld,
+)
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.endpoint.refusals import Refused
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.judging.options import Option, endpoint_key
+from tirjudge.judging.options import endpoint_key
 from tirjudge.storage.json_lines import JsonLines, read_lines
-from tirjudge.storage.run_settings import MOVABLE
+from tirjudge.storage.run_settings import MOVABLE, Option
 from tirjudge_environments import Completion, Context, Encoder, Question, derive_seed
 
 
@@ -59,7 +65,7 @@ class AskedModel(BaseModel):
         )
 
 
-class MetaJudgeConfig(AskedModel):
+class MetaJudgeConfig(AskedModel, SamplingOptions):
     """The model that answers the questions of a reward.
 
     The rationale paper trains with Qwen3-30B-A3B-Instruct-2507 and evaluates with
@@ -78,7 +84,7 @@ class MetaJudgeConfig(AskedModel):
         """
         return RewardQuestions(
             self.generator(),
-            sampling=Sampling(temperature=self.temperature, max_tokens=self.max_tokens),
+            sampling=Sampling.of(self, max_tokens=self.max_tokens),
             kept=kept,
             patience=self.patience,
             say=say,
@@ -232,11 +238,12 @@ class RewardQuestions:
         encoder = self._generator.encoder
         context = Context(question.prompt, ids=tuple(encoder.prompt(question.prompt)) if encoder else None)
         warmer = max(self._sampling.temperature, _RETRY_TEMPERATURE)
-        sampling = replace(
-            self._sampling,
-            # A function of question and attempt, so that the order of questions changes no answer.
-            seed=derive_seed(question.key, attempt),
-            temperature=warmer if attempt else self._sampling.temperature,
+        sampling = self._sampling.model_copy(
+            update={
+                # A function of question and attempt, so that the order of questions changes no answer.
+                "seed": derive_seed(question.key, attempt),
+                "temperature": warmer if attempt else self._sampling.temperature,
+            }
         )
         while True:
             try:

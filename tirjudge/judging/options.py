@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
-from inspect import Parameter, Signature
+from inspect import Signature
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tirjudge.generation.base import SamplingOptions
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.spending import FREE, Price, known_price
@@ -21,7 +21,7 @@ from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.models import is_local_name
 from tirjudge.models.resolve import embedded_name
 from tirjudge.records.verdicts import Confidence
-from tirjudge.storage.run_settings import MOVABLE, hashed, movable
+from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, parameters
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tools.base import ToolSettings
@@ -54,21 +54,6 @@ _ASKED = {*_JURY, *_OF_ENGINES, *_OF_ENDPOINTS}
 """Options with which a user says what runs the model."""
 ABSTENTION = ("abstain_below", "confidence")
 """Options by which verdicts are left open."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """The command-line side of a field; its help text is the docstring below the field."""
-
-    panel: str
-    """The group of options in `--help`."""
-    name: str = ""
-    """Without dashes; the field's own name by default."""
-    metavar: str | None = None
-    default: str | None = None
-    """Shown as the default where it is not the field's plain value."""
-    further: str = ""
-    """The field that takes the second and all further values; the option is then repeatable."""
 
 
 class NoSandbox:
@@ -124,7 +109,7 @@ class SandboxOptions(BaseModel):
         return open_sandbox(self.backend, **options)
 
 
-class JudgeOptions(SandboxOptions):
+class JudgeOptions(SamplingOptions, SandboxOptions):
     """The options of a judge, such as `JudgeOptions(model="Qwen/Qwen3-8B", samples=5)`.
 
     They are keyword arguments of `Judge`. Result files record them, so they never hold a key.
@@ -228,7 +213,7 @@ class JudgeOptions(SandboxOptions):
         int | None, Field(ge=1), Option("Judging", metavar="N", default="the model's own, else 8192")
     ] = None
     """Tokens of one view after the prompt, program outputs included."""
-    samples: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
+    samples: Annotated[int, Field(ge=1), Option("Sampling", metavar="N")] = 1
     """Samples of every view: the majority decides (self-consistency), scores are means."""
     satisfied_from: Annotated[float, Field(allow_inf_nan=False), Option("Judging", metavar="SCORE")] = (
         SATISFIED_FROM
@@ -236,15 +221,7 @@ class JudgeOptions(SandboxOptions):
     """Lowest score with which a response that is judged alone satisfies a criterion of its row."""
     criteria_per_call: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
     """Criteria of a row that the judge decides in one dialogue, each with a verdict of its own."""
-    temperature: Annotated[
-        float, Field(ge=0.0), Option("Judging", default="0, which is greedy; 1 for several samples")
-    ] = 0.0
-    """Sampling temperature."""
-    top_p: Annotated[
-        float, Field(gt=0.0, le=1.0), Option("Judging", default="1; 0.95 for several samples")
-    ] = 1.0
-    """Nucleus sampling: probability mass that is kept."""
-    seed: Annotated[int, Field(ge=0), Option("Judging", metavar="N")] = 0
+    seed: Annotated[int, Field(ge=0), Option("Sampling", metavar="N")] = 0
     """Seed of the orders and of sampling."""
 
     abstain_below: Annotated[float | None, Option("Judging", metavar="X")] = None
@@ -431,19 +408,6 @@ class JudgeOptions(SandboxOptions):
         if rule.confidence == "vote-share" and is_ours and not several_votes:
             raise ValueError(f"a single vote has no share: give --order both or --samples N to {option}")
         return rule
-
-
-def parameters(model: type[BaseModel]) -> list[Parameter]:
-    """Return the fields of a model as keyword arguments for a signature, without the metadata of options."""
-    return [
-        Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=field.get_default(call_default_factory=True),
-            annotation=field.annotation,
-        )
-        for name, field in model.model_fields.items()
-    ]
 
 
 JudgeOptions.__signature__ = Signature(parameters(JudgeOptions))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Protocol
 
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
@@ -142,9 +141,8 @@ class Rollout:
         # The budget of the dialogue bounds a turn too.
         most = min(self._sampling.max_tokens, session.remaining_tokens)
         try:
-            completion = await self._generator.generate(
-                context, replace(self._sampling, seed=seed, max_tokens=most)
-            )
+            sampling = self._sampling.model_copy(update={"seed": seed, "max_tokens": most})
+            completion = await self._generator.generate(context, sampling)
         except ContextTooLong as error:
             # A prompt that never fitted is not the judge's fault, unlike a dialogue that grew too long.
             reason = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG

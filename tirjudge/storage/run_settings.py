@@ -1,15 +1,17 @@
-"""The settings of a run: a result file, a run folder or a corpus goes on only with those that it began with.
+"""The settings of a run: how their fields are declared, and whether a run may go on with other ones.
 
-Every field of the model that declares the settings is compared when the run resumes, unless the field is
-marked: `MOVABLE` fields may change, and `Later` ones were added after runs had been recorded without them.
+A result file, a run folder or a corpus goes on only with the settings that it began with. Every field of the
+model that declares them is compared when the run resumes, unless the field is marked: `MOVABLE` fields may
+change, and `Later` ones were added after runs had been recorded without them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from inspect import Parameter
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -23,6 +25,34 @@ MOVABLE = "movable"
 result depends on it."""
 _SHOWN = 5
 """Differences that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The command-line side of a field; its help text is the docstring below the field."""
+
+    panel: str
+    """The group of options in `--help`."""
+    name: str = ""
+    """Without dashes; the field's own name by default."""
+    metavar: str | None = None
+    default: str | None = None
+    """Shown as the default where it is not the field's plain value."""
+    further: str = ""
+    """The field that takes the second and all further values; the option is then repeatable."""
+
+
+def parameters(model: type[BaseModel]) -> list[Parameter]:
+    """Return the fields of a model as keyword arguments for a signature, without the metadata of options."""
+    return [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=field.get_default(call_default_factory=True),
+            annotation=field.annotation,
+        )
+        for name, field in model.model_fields.items()
+    ]
 
 
 class OtherSettings(ValueError):
@@ -85,14 +115,14 @@ def hashed(value: Any) -> Any:
         names = [field.name for field in fields(value)]
     else:
         return to_jsonable_python(value)
-    later = _later(kind)
+    unused = {name: mark.before for name, mark in _later(kind).items() if not mark.hashed}
     given = {name: getattr(value, name) for name in names}
-    return {name: hashed(one) for name, one in given.items() if name not in later or one != later[name]}
+    return {name: hashed(one) for name, one in given.items() if name not in unused or one != unused[name]}
 
 
 @cache
-def _later(kind: type[Any]) -> Mapping[str, Any]:
-    """Return the values of `Later` by field of a model or dataclass."""
+def _later(kind: type[Any]) -> Mapping[str, Later]:
+    """Return the marks of the later fields of a model or dataclass."""
     if issubclass(kind, BaseModel):
         marks = {name: field.metadata for name, field in kind.model_fields.items()}
     elif is_dataclass(kind):
@@ -101,7 +131,7 @@ def _later(kind: type[Any]) -> Mapping[str, Any]:
         }
     else:
         return {}
-    return {name: mark.before for name, found in marks.items() for mark in found if isinstance(mark, Later)}
+    return {name: mark for name, found in marks.items() for mark in found if isinstance(mark, Later)}
 
 
 def _compared(kind: Any, value: Any) -> Any:
@@ -117,7 +147,7 @@ def _compared(kind: Any, value: Any) -> Any:
         return value
     if not isinstance(value, Mapping):
         return value
-    later = {name: to_jsonable_python(before) for name, before in _later(kind).items()}
+    later = {name: to_jsonable_python(mark.before) for name, mark in _later(kind).items()}
     kept = {key: one for key, one in {**later, **value}.items() if key not in movable(kind)}
     fields_of = kind.model_fields
     return {

@@ -16,11 +16,12 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import judge, pairs, results, write_rows
 from tirjudge.cli import app
 from tirjudge.cli.options import RunOptions, read_options
-from tirjudge.judging.options import ABSTENTION, JudgeOptions, Option
+from tirjudge.judging.options import ABSTENTION, JudgeOptions
+from tirjudge.storage.run_settings import Option
 
 COMMANDS = ["bon", "eval", "formats", "judge", "mcp", "reproduce", "serve", "show"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
-PANELS = ("Output", "Rows", "Model", "Sandbox", "Judging", "Cost", "Cluster")
+PANELS = ("Output", "Rows", "Model", "Sandbox", "Sampling", "Judging", "Cost", "Cluster")
 MODELS_COMMANDS = ["list", "fetch", "remove"]
 
 

@@ -19,8 +19,7 @@ from tirjudge.cli.judge import BatchRun
 from tirjudge.cli.options import RunOptions
 from tirjudge.data.sources import open_rows
 from tirjudge.generation.cached import CACHE_VARIABLE
-from tirjudge.judging.options import Option
-from tirjudge.storage.run_settings import OtherSettings
+from tirjudge.storage.run_settings import Option, OtherSettings
 from tirjudge_environments.types import Later
 
 STORED = Path(__file__).parents[1] / "storage" / "recorded"

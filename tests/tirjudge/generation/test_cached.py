@@ -1,7 +1,7 @@
 """The completion cache: equal requests are sent once, and no different request is answered from it."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,10 +87,10 @@ async def test_every_input_of_a_judgment_is_part_of_the_cache_key(
         replace(CONTEXT, ids=(1, 3)),
     ]
     samplings = [
-        replace(SAMPLING, temperature=0.9),
-        replace(SAMPLING, top_p=1.0),
-        replace(SAMPLING, max_tokens=51),
-        replace(SAMPLING, seed=4),
+        SAMPLING.model_copy(update={"temperature": 0.9}),
+        SAMPLING.model_copy(update={"top_p": 1.0}),
+        SAMPLING.model_copy(update={"max_tokens": 51}),
+        SAMPLING.model_copy(update={"seed": 4}),
     ]
     questions = [(context, SAMPLING) for context in contexts] + [(CONTEXT, draw) for draw in samplings]
     for number, question in enumerate(questions, 1):
@@ -112,7 +112,6 @@ async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> No
     assert inner.asked == 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NewSampling(Sampling):
     """The sampling of a later version."""
 

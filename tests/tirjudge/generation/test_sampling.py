@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from tirjudge.generation.base import SamplingOptions
 from tirjudge.generation.local.sampling import draw, noise
 
 
 def drawn(logits: torch.Tensor, uniforms: list[float], temperature: float, top_p: float = 1.0):
     rows = logits.expand(len(uniforms), -1)
-    return draw(rows, uniforms, [temperature] * len(uniforms), [top_p] * len(uniforms))
+    return draw(rows, uniforms, [SamplingOptions(temperature=temperature, top_p=top_p)] * len(uniforms))
 
 
 def test_token_frequencies_match_the_probabilities() -> None:
@@ -38,7 +39,8 @@ def test_top_p_keeps_at_least_the_likeliest_token() -> None:
 
 def test_a_greedy_row_takes_the_likeliest_token_in_a_mixed_batch() -> None:
     logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-    tokens, logprobs = draw(logits, [0.1, 0.1, 0.9], [0.0, 1.0, 1.0], [0.1, 1.0, 1.0])
+    greedy, drawn = SamplingOptions(top_p=0.1), SamplingOptions(temperature=1.0)
+    tokens, logprobs = draw(logits, [0.1, 0.1, 0.9], [greedy, drawn, drawn])
     assert tokens == [1, 0, 1]
     assert np.exp(logprobs) == pytest.approx([0.731059, 0.268941, 0.731059], abs=1e-6)
 
@@ -63,4 +65,4 @@ def test_nan_logits_are_an_error() -> None:
     logits = torch.zeros(2, 20)
     logits[1, 7] = float("nan")
     with pytest.raises(ValueError, match="logits are NaN"):
-        draw(logits, [0.5, 0.5], [1.0, 1.0], [1.0, 1.0])
+        draw(logits, [0.5, 0.5], [SamplingOptions(temperature=1.0)] * 2)

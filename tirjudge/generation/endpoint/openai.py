@@ -154,9 +154,9 @@ class OpenAIGenerator:
                 "tier completions needs the context's token ids: pass this generator's encoder to the session"
             )
         body = {
-            **self._request(context.prompt, sampling),
             **EXACT,
-            "top_p": sampling.top_p,
+            **self._request(context.prompt, sampling),
+            **sampling.parameters,
             "prompt": list(context.ids),
             # The server's own end-of-turn tokens may be those of another model.
             "stop_token_ids": sorted(self.encoder.end_of_turn),
@@ -239,10 +239,9 @@ class OpenAIGenerator:
             "max_tokens": sampling.max_tokens,
             # Some servers store a seed in 32 bits.
             "seed": sampling.seed & 0x7FFFFFFF,
+            # Some hosted models accept a temperature or a top_p, but not both.
+            **sampling.truncation,
         }
-        # Some hosted models accept a temperature or a top_p, but not both.
-        if sampling.top_p != 1.0:
-            body["top_p"] = sampling.top_p
         return body | ({"stop": list(prompt.stop)} if prompt.stop else {})
 
     async def _ask(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:

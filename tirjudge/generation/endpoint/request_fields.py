@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tirjudge.generation.base import SamplingOptions
+
 EXACT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Sent to servers of open models, which otherwise apply the sampling that the model's makers recommend."""
 
@@ -15,8 +17,7 @@ OWN_FIELDS = {
     "model": "--model",
     "max_tokens": "--max-tokens",
     "max_completion_tokens": "--max-tokens",
-    "temperature": "--temperature",
-    "top_p": "--top-p",
+    **{name: f"--{name.replace('_', '-')}" for name in SamplingOptions.model_fields},
     "seed": "--seed",
     "n": "--samples",
     "tools": "--tier tools",
@@ -35,7 +36,7 @@ OWN_FIELDS = {
     ),
 }
 """Fields that a request cannot be given, with the option that sets them, if there is one."""
-DISPENSABLE = ("temperature", "top_p", "seed", "stop")
+DISPENSABLE = (*SamplingOptions.model_fields, "seed", "stop")
 """Fields of the judge that are left out where an endpoint does not support them, or on request."""
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tirjudge.console_text import first_line
-from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling, SamplingOptions
 from tirjudge.generation.local.sampling import Noise, StopStrings, noise
 from tirjudge_environments import Completion, Context, Finish, Usage
 from tirjudge_environments.tokenization import ChatEncoder
@@ -29,8 +29,7 @@ class BatchRow:
     limit: int
     """Length of `ids` at which the row ends."""
     stops: StopStrings
-    temperature: float = 0.0
-    top_p: float = 1.0
+    sampling: SamplingOptions = field(default_factory=SamplingOptions)
     noise: Noise | None = None
     """The uniform draw of every position; None for a greedy row."""
     resumes: bool = False
@@ -202,8 +201,7 @@ class BatchGenerator:
             start=start,
             limit=limit,
             stops=self._stops[stop],
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
+            sampling=sampling,
             noise=noise(sampling.seed, limit) if sampling.temperature > 0 else None,
             resumes=bool(context.segments),
         )

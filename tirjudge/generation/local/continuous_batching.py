@@ -55,12 +55,7 @@ class Decoder(RowDecoder):
     def _sample(self) -> None:
         rows = self._rows
         logits = self._feed(0, [row.ids[row.fed : row.fed + 1] for row in rows])
-        tokens, logprobs = draw(
-            logits,
-            [row.uniform for row in rows],
-            [row.temperature for row in rows],
-            [row.top_p for row in rows],
-        )
+        tokens, logprobs = draw(logits, [row.uniform for row in rows], [row.sampling for row in rows])
         for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
             # A row that still has known tokens to feed takes no sample yet.
             if row.fed == len(row.ids):

@@ -18,6 +18,7 @@ from tirjudge.generation.local.batch_generator import BatchGenerator, BatchRow, 
 from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
 from tirjudge.generation.local.openvino_graph import GRAPH, LIBRARIES, Array, graph_folder, require_llama
 from tirjudge.generation.local.paged_cache import PagedCache
+from tirjudge.generation.local.sampling import draw_one
 from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
 from tirjudge.models import ModelUnavailable
 from tirjudge.models.machine import check_memory, has_bfloat16, require
@@ -179,7 +180,7 @@ class PagedDecoder(RowDecoder):
         for row, ours in zip(rows, logprobs, strict=True):
             # A row that still has known tokens to feed takes no sample yet.
             if row.fed == len(row.ids):
-                row.accept(*_drawn(ours, row), self._ends)
+                row.accept(*draw_one(ours, row.uniform, row.sampling), self._ends)
 
     def _leave(self, leaves: Callable[[BatchRow], bool]) -> list[BatchRow]:
         gone = [row for row in self._rows if leaves(row)]
@@ -242,27 +243,3 @@ def _core() -> Any:
     import openvino as ov
 
     return ov.Core()
-
-
-def _drawn(logprobs: Array, row: BatchRow) -> tuple[int, float]:
-    """Draw a row's next token by inverting the cumulative distribution, as `sampling.draw` does.
-
-    logprobs: `[vocabulary]`, at temperature 1. Returns the token and its logprob after temperature and top_p;
-    that of a greedy row is at temperature 1. Raises ValueError for NaN.
-    """
-    if np.isnan(logprobs[0]):
-        raise ValueError("the model's logits are NaN: check its weights")
-    if row.temperature == 0:
-        token = int(logprobs.argmax())
-        return token, float(logprobs[token])
-    scaled = logprobs / np.float32(row.temperature)
-    chances = np.exp(scaled - scaled.max())
-    chances /= chances.sum()
-    if row.top_p < 1:
-        order = np.argsort(-chances, kind="stable")
-        ordered = chances[order]
-        chances[order[ordered.cumsum() - ordered >= row.top_p]] = 0
-        chances /= chances.sum()
-    sums = chances.cumsum()
-    token = int(np.searchsorted(sums, row.uniform * sums[-1], side="right"))
-    return token, float(np.log(chances[token]))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tirjudge.generation.base import SamplingOptions
 from tirjudge_environments import Encoder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+Array = np.ndarray[Any, np.dtype[Any]]
 Noise = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 
@@ -21,24 +23,25 @@ def noise(seed: int, length: int) -> Noise:
 
 
 def draw(
-    logits: Tensor, uniforms: list[float], temperatures: list[float], top_ps: list[float]
+    logits: Tensor, uniforms: list[float], samplings: Sequence[SamplingOptions]
 ) -> tuple[list[int], list[float]]:
     """Draw one token per row by inverting the cumulative distribution; return tokens and logprobs.
 
     logits: `[rows, vocabulary]`. Logprobs are natural logarithms in float32, under the distribution that the
-    token is drawn from, so after temperature and top_p; for a greedy row (temperature 0), whose distribution
-    is a point, under the model's own at temperature 1. A row's token does not depend on the
+    token is drawn from, so after all of `samplings`; for a greedy row (temperature 0), whose distribution is
+    a point, under the model's own at temperature 1. A row's token does not depend on the
     other rows. Raises ValueError for logits that are NaN.
     """
     logprobs = logits.float()
+    temperatures = [one.temperature for one in samplings]
     if any(temperature not in (0.0, 1.0) for temperature in temperatures):
         logprobs = logprobs / logprobs.new_tensor([t or 1.0 for t in temperatures])[:, None]
     logprobs = logprobs.log_softmax(-1)
     if logprobs[:, 0].isnan().any():  # one NaN makes a whole row of them
         raise ValueError("the model's logits are NaN: check its weights and its precision")
-    cut = [i for i, (t, p) in enumerate(zip(temperatures, top_ps, strict=True)) if t > 0 and p < 1]
+    cut = [i for i, one in enumerate(samplings) if one.temperature > 0 and one.truncation]
     if cut:
-        logprobs[cut] = _nucleus(logprobs[cut], logprobs.new_tensor([top_ps[i] for i in cut]))
+        logprobs[cut] = _truncated(logprobs[cut], [samplings[i] for i in cut])
     chosen = _invert(logprobs, logprobs.new_tensor(uniforms)) if any(temperatures) else logprobs.argmax(-1)
     if any(temperatures) and not all(temperatures):
         greedy = chosen.new_tensor([t == 0 for t in temperatures]).bool()
@@ -57,13 +60,37 @@ def _invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
     return torch.searchsorted(cumulative, targets, right=True)[:, 0]
 
 
-def _nucleus(logprobs: Tensor, top_p: Tensor) -> Tensor:
+def _truncated(logprobs: Tensor, samplings: Sequence[SamplingOptions]) -> Tensor:
     """Keep the smallest set of the most likely tokens whose probability reaches top_p, renormalised."""
     ordered, order = logprobs.sort(-1, descending=True)
     before = ordered.exp().cumsum(-1) - ordered.exp()
-    outside = before >= top_p[:, None]
+    outside = before >= logprobs.new_tensor([one.top_p for one in samplings])[:, None]
     outside = outside.scatter(1, order, outside)
     return logprobs.masked_fill(outside, float("-inf")).log_softmax(-1)
+
+
+def draw_one(logprobs: Array, uniform: float, sampling: SamplingOptions) -> tuple[int, float]:
+    """Draw a token as `draw` does, without torch.
+
+    logprobs: `[vocabulary]`, at temperature 1. Returns the token and its logprob under the distribution that
+    it is drawn from; that of a greedy row is at temperature 1. Raises ValueError for NaN.
+    """
+    if np.isnan(logprobs[0]):
+        raise ValueError("the model's logits are NaN: check its weights")
+    if sampling.temperature == 0:
+        token = int(logprobs.argmax())
+        return token, float(logprobs[token])
+    scaled = logprobs / np.float32(sampling.temperature)
+    chances = np.exp(scaled - scaled.max())
+    chances /= chances.sum()
+    if sampling.truncation:
+        order = np.argsort(-chances, kind="stable")
+        ordered = chances[order]
+        chances[order[ordered.cumsum() - ordered >= sampling.top_p]] = 0
+        chances /= chances.sum()
+    sums = chances.cumsum()
+    token = int(np.searchsorted(sums, uniform * sums[-1], side="right"))
+    return token, float(np.log(chances[token]))
 
 
 class StopStrings:

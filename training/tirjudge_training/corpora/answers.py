@@ -40,9 +40,7 @@ class Generators:
         self._models = {
             one.model: RewardQuestions(
                 one.generator(),
-                sampling=Sampling(
-                    temperature=config.temperature, top_p=config.top_p, max_tokens=one.max_tokens
-                ),
+                sampling=Sampling.of(config, max_tokens=one.max_tokens),
                 kept=kept,
                 patience=one.patience,
                 say=say,

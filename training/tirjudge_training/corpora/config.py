@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from tirjudge.generation.base import SamplingOptions
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import AskedModel
 from tirjudge.storage.run_settings import MOVABLE
@@ -50,7 +51,7 @@ class WantedRows(_Frozen):
         }
 
 
-class SamplingConfig(_Frozen):
+class SamplingConfig(SamplingOptions):
     """Sampling of answers from the generators (TIR §5.1: 2 rollouts per model, t = 0.9, p = 0.95)."""
 
     samples: int = Field(default=2, gt=0)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from tirjudge.generation.base import SamplingOptions
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.judging.options import KEY_VARIABLES
@@ -52,7 +53,7 @@ class CorrectorConfig(EndpointConfig):
     model: str = Field(min_length=1)
 
 
-class TeacherConfig(EndpointConfig):
+class TeacherConfig(EndpointConfig, SamplingOptions):
     """The teacher of a distillation; TIR-Judge's is Gemini-2.5-Flash (TIR §4.3).
 
     `ours` marks what the paper does not print.

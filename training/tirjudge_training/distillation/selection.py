@@ -350,7 +350,7 @@ def _dialogue_config(config: TeacherConfig, seed: int) -> DialogueConfig:
             tool_calls=config.tool_calls,
             tokens=config.max_tokens,
         ),
-        sampling=Sampling(temperature=config.temperature, max_tokens=config.max_tokens),
+        sampling=Sampling.of(config, max_tokens=config.max_tokens),
         seed=derive_seed("teacher", seed),
         concurrency=config.concurrency,
         give_up_after=config.give_up_after,

@@ -156,7 +156,7 @@ def verl_config(
                 "name": "vllm",
                 "n": config.samples,
                 "temperature": config.temperature,
-                "top_p": 1.0,
+                "top_p": config.top_p,
                 "top_k": -1,
                 "tensor_model_parallel_size": tensor_parallel,
                 "max_model_len": prompt + response,
@@ -234,6 +234,10 @@ def check_settings(recipe: Recipe, config: RlConfig, machines: Machines) -> None
         ),
         "rl.sigma": (config.sigma != "sample", f"verl divides by n - 1: set it to sample, or {with_trl}"),
         "rl.off_policy": (config.off_policy, f"this path samples with the latest weights: {with_trl}"),
+        "rl": (
+            bool(config.truncation.keys() - {"top_p"}),
+            f"verl truncates by top_p alone, not by {', '.join(config.truncation)}: {with_trl}",
+        ),
         "rl.eta": (config.eta not in (0.0, ETA), f"verl adds {ETA:g}: set that, or {with_trl}"),
         "rl.decay": (
             config.decay and machines.backend == "fsdp2",

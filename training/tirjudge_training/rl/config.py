@@ -112,6 +112,11 @@ class RlConfig(RolloutConfig):
             raise ValueError(
                 "temperature = 0 gives identical rollouts, so that all advantages are 0: set it above 0"
             )
+        if self.truncation and self.importance_cap is None:
+            raise ValueError(
+                f"{', '.join(self.truncation)} samples from another distribution than the trained one: set "
+                "importance_cap, which weights the samples (2.0 is common)"
+            )
         if self.screen is not None and self.epochs is not None:
             raise ValueError(
                 "rl.screen leaves out rows, so that rl.epochs has no length: set rl.steps instead"

@@ -14,9 +14,9 @@ from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from tirjudge.generation import Sampling
+from tirjudge.generation.base import Sampling, SamplingOptions
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.rollout import Rollout
 from tirjudge.storage.run_settings import MOVABLE
@@ -36,7 +36,7 @@ from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, VllmSer
 T = TypeVar("T")
 
 
-class RolloutConfig(BaseModel):
+class RolloutConfig(SamplingOptions):
     """Sampling and budget of a trajectory."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,7 +87,7 @@ class RolloutConfig(BaseModel):
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
+        return Sampling.of(self, max_tokens=self.max_tokens)
 
 
 class Engine:
