@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tirjudge.evaluation.calibration import CalibratedRow, clusters_of
 from tirjudge.evaluation.people import NO_VERDICT
 from tirjudge.evaluation.significance import below, false_discoveries
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import Proportion, left_out
 
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2)
 """Margins that allow for the cost of people. The paper takes 0.2 for experts, 0.15 for skilled annotators and
@@ -83,4 +83,5 @@ def _advantage(
     rates = wins.sum(axis=1) / given.sum(axis=1)
     # What a row adds to the error of the mean of the rates, as if it were one credit among all rows.
     shares = ((wins - rates[:, None]) * given / given.sum(axis=1)[:, None]).mean(axis=0) * wins.shape[1]
-    return Proportion.of_influence(float(rates.mean()), shares / wins.shape[1], clusters)
+    factors = 1.0 if clusters is None else left_out(clusters)
+    return Proportion.of_influence(float(rates.mean()), shares / wins.shape[1] * factors, clusters)

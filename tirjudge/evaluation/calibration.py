@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import DECISION, JudgedRow, Vote, decision, sample_decision
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
-from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
+from tirjudge.evaluation.protocols.agreement import kappa
 from tirjudge.evaluation.raters import alpha
 from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
 from tirjudge.judging.abstention import margin, vote_share
 from tirjudge.records.verdicts import Confidence
-from tirjudge.statistics import Mean, OfTable, Proportion, cluster_codes, cluster_digest
+from tirjudge.statistics import Mean, Proportion, cluster_codes, cluster_digest, effective_clusters
 from tirjudge_environments.types import derive_seed
 
 Interval = tuple[float, float]
@@ -227,16 +227,15 @@ def _agreement(
     first: str, second: str, both: NDArray[np.float64], clusters: NDArray[np.intp] | None
 ) -> Agreement:
     one, other = both
-    kappa = OfTable(cohen_kappa, *confusion(one, other))
-    shares = kappa.table / len(one)
+    coefficient = kappa(one, other)
     agreed = ((one == other) & (one != NO_VERDICT)).astype(np.float64)
     return Agreement(
         first=first,
         second=second,
         agreement=Mean(agreed).proportion(clusters),
-        by_chance=float(shares.sum(axis=1) @ shares.sum(axis=0)),
-        kappa=kappa.value,
-        interval=kappa.interval(len(one), clusters),
+        by_chance=coefficient.by_chance,
+        kappa=coefficient.value,
+        interval=coefficient.interval(len(one), clusters),
     )
 
 
@@ -387,7 +386,7 @@ def curve(rows: Sequence[CalibratedRow], *, seed: int) -> Curve:
     units = np.arange(len(wrong)) if clusters is None else clusters
     members = np.split(np.argsort(units, kind="stable"), np.cumsum(np.bincount(units))[:-1])
     interval = math.nan, math.nan
-    if len(members) >= LEAST_RANKED:
+    if effective_clusters(units) >= LEAST_RANKED - 0.5:
         draws = np.random.default_rng(seed).integers(len(members), size=(RESAMPLES, len(members)))
         drawn = (
             draws if clusters is None else (np.concatenate([members[one] for one in draw]) for draw in draws)
@@ -480,9 +479,9 @@ def chosen_and_verified(rows: Sequence[CalibratedRow], target: float, *, seed: i
 
 
 LEAST_SCORED = 50
-"""Rows, or clusters of rows, below which the Brier score has no interval."""
+"""Rows, or effective clusters of rows, below which the Brier score has no interval."""
 LEAST_RANKED = 100
-"""Rows, or clusters of rows, below which AURC has no interval."""
+"""Rows, or effective clusters of rows, below which AURC has no interval."""
 _BINS = 10
 """Intervals of equal width between 0 and 1, over which the calibration error is summed."""
 
@@ -509,7 +508,7 @@ def reliability(rows: Sequence[CalibratedRow]) -> Reliability:
     gaps = np.bincount(bins, weights=confidence - right, minlength=_BINS)
     clusters = clusters_of([row for row in rows if _is_ordered(row)])
     brier = Mean((confidence - right) ** 2, is_share=False)
-    units = len(right) if clusters is None else clusters.max() + 1
+    units = len(right) if clusters is None else effective_clusters(clusters) + 0.5
     interval = brier.interval(len(right), clusters) if units >= LEAST_SCORED else (math.nan, math.nan)
     return Reliability(brier.value, interval, len(right), float(np.abs(gaps).sum() / len(right)))
 

@@ -13,7 +13,7 @@ import numpy as np
 from tirjudge.evaluation.base import DECISION, JURY, JudgedRow, decision
 from tirjudge.evaluation.calibration import class_of
 from tirjudge.evaluation.people import NO_VERDICT
-from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
+from tirjudge.evaluation.protocols.agreement import kappa
 from tirjudge.evaluation.raters import alpha
 from tirjudge.evaluation.scoring import Estimate
 from tirjudge.statistics import Fitted, Mean, OfTable, cluster_codes, cluster_digest, fault_of
@@ -75,7 +75,7 @@ def judges_agreement(runs: Sequence[Iterable[JudgedRow]]) -> JudgesAgreement | N
                 one,
                 other,
                 estimate(Mean((classes[one] == classes[other]).astype(np.float64))),
-                estimate(OfTable(cohen_kappa, *confusion(classes[one], classes[other]))),
+                estimate(kappa(classes[one], classes[other])),
             )
             for one, other in combinations(range(len(runs)), 2)
         ),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tirjudge.evaluation.calibration import CalibratedRow, clusters_of
 from tirjudge.evaluation.people import NO_VERDICT, TIE, class_name
-from tirjudge.statistics import Mean, normal_interval, quantile
+from tirjudge.statistics import Mean, clustered_variance, effective_clusters, left_out, quantile
 
 Values = NDArray[np.float64]
 LEAST_LABELLED = 50
@@ -92,12 +92,14 @@ def prediction_powered(
     weight = _weight(people, judged, others)
     rectified = people - weight * judged
     value = float(weight * others.mean() + rectified.mean())
-    errors = np.concatenate([(rectified - rectified.mean()) / n, weight * (others - others.mean()) / rest])
-    own = None if clusters is None else np.unique(clusters[:n], return_inverse=True)[1].astype(np.intp)
+    parts = [(rectified - rectified.mean()) / n, weight * (others - others.mean()) / rest]
+    own = None
+    if clusters is not None:
+        parts = [part * left_out(of) for part, of in zip(parts, (clusters[:n], clusters[n:]), strict=True)]
+        own = np.unique(clusters[:n], return_inverse=True)[1].astype(np.intp)
     fault = _fault(people, own)
-    low, high = normal_interval(value, errors, clusters)
-    wider = quantile(n if own is None else int(own.max()) + 1)
-    wider /= quantile(None if clusters is None else int(clusters.max()) + 1)
+    spread = clustered_variance(np.concatenate(parts), clusters)
+    half = quantile(n if own is None else effective_clusters(own)) * spread.error
     every = np.concatenate([judged, others])
     return Corrected(
         name=name,
@@ -106,9 +108,7 @@ def prediction_powered(
         people=float(people.mean()),
         people_interval=Mean(people).interval(n, own),
         value=value,
-        interval=(math.nan, math.nan)
-        if fault
-        else (value - wider * (value - low), value + wider * (high - value)),
+        interval=(math.nan, math.nan) if fault else (value - half, value + half),
         labelled=n,
         unlabelled=rest,
         weight=weight,
@@ -117,19 +117,26 @@ def prediction_powered(
 
 
 def _fault(people: Values, clusters: NDArray[np.intp] | None) -> str:
-    own = np.arange(len(people)) if clusters is None else clusters
     kind = "rows" if clusters is None else "clusters"
-    if len(np.unique(own)) < LEAST_LABELLED:
-        return f"fewer than {LEAST_LABELLED} labelled {kind}"
+    own = np.arange(len(people)) if clusters is None else clusters
+    if effective_clusters(own) < LEAST_LABELLED - 0.5:
+        return f"fewer than {LEAST_LABELLED} labelled {kind}" + _counted(own)
     values, counts = np.unique(people, return_counts=True)
-    different = len(np.unique(own[people != values[counts.argmax()]]))
-    if clusters is None and different < LEAST_OF_EACH:
+    different = own[people != values[counts.argmax()]]
+    if clusters is None and len(different) < LEAST_OF_EACH:
         return f"fewer than {LEAST_OF_EACH} labels differ from the most frequent one"
-    if clusters is not None and different < LEAST_CLUSTERS_OF_EACH:
+    if clusters is not None and effective_clusters(different) < LEAST_CLUSTERS_OF_EACH - 0.5:
         return (
             f"fewer than {LEAST_CLUSTERS_OF_EACH} clusters have labels that differ from the most frequent one"
+            + _counted(different)
         )
     return ""
+
+
+def _counted(clusters: NDArray[np.intp]) -> str:
+    """Return how much clusters of unequal size count; empty for equal ones."""
+    count, effective = len(np.unique(clusters)), effective_clusters(clusters)
+    return f": {count} of unequal size count as {effective:.1f}" if effective < count - 0.5 else ""
 
 
 def _weight(people: Values, judged: Values, others: Values) -> float:

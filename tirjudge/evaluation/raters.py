@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -32,10 +33,15 @@ def correlation(value: float, n: int, errors: Values) -> Fitted:
 
 def scott_pi(table: Values) -> float:
     """Return Scott's pi of a table of two raters, whose expected agreement is that of their mean shares."""
+    expected = chance_of_pi(table)
+    return _ratio(float(table.trace() / table.sum()) - expected, 1 - expected)
+
+
+def chance_of_pi(table: Values) -> float:
+    """Return the agreement that Scott's pi expects of chance."""
     shares = table / table.sum()
     means = (shares.sum(axis=0) + shares.sum(axis=1)) / 2
-    expected = float(means @ means)
-    return _ratio(float(shares.trace()) - expected, 1 - expected)
+    return float(means @ means)
 
 
 def spearman(table: Values, levels: Values) -> float:
@@ -98,7 +104,11 @@ def alpha(ratings: Values, level: Literal["nominal", "ordinal"]) -> Fitted:
         slopes[*cell] = (_alpha(more, level) - _alpha(less, level)) / (2 * step)
     errors = np.zeros(ratings.shape[1])
     errors[several] = ((shares @ slopes) * counts[several]).sum(axis=1) - shares @ slopes.diagonal()
-    return correlation(value, int(several.sum()), errors)
+    found = correlation(value, int(several.sum()), errors)
+    if level == "ordinal":
+        return found
+    totals = pairs.sum(axis=1) / pairs.sum()
+    return replace(found, by_chance=float(totals @ totals))
 
 
 def _alpha(pairs: Values, level: Literal["nominal", "ordinal"]) -> float:

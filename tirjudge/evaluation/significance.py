@@ -8,7 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.statistics import clustered_variance
+from tirjudge.statistics import clustered_variance, left_out
+
+_LEAST_TESTED = 1.5
+"""Effective clusters below which a test rejects nothing."""
 
 
 def mcnemar(gained: int, lost: int) -> float:
@@ -48,11 +51,11 @@ def below(values: NDArray[np.float64], limit: float, clusters: NDArray[np.intp] 
     """
     stdtr = _distribution("stdtr", "a test of means")
     own = np.arange(len(values)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
-    mean = float(values.mean())
-    variance, count = clustered_variance((values - mean) / len(values), own.astype(np.intp))
-    if not variance or count is None or count < 2:
-        return 0.0 if not variance and mean < limit and len(values) > 1 else 1.0
-    return float(stdtr(count - 1, (mean - limit) / math.sqrt(variance)))
+    own, mean = own.astype(np.intp), float(values.mean())
+    spread = clustered_variance((values - mean) / len(values) * left_out(own), own)
+    if not spread.variance or spread.effective is None or spread.effective < _LEAST_TESTED:
+        return 0.0 if not spread.variance and mean < limit and len(values) > 1 else 1.0
+    return float(stdtr(spread.effective - 1, (mean - limit) / spread.error))
 
 
 def _distribution(name: str, purpose: str) -> Callable[..., float]:

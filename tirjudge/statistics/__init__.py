@@ -8,7 +8,9 @@ from tirjudge.statistics.clusters import (
     cluster_codes,
     cluster_digest,
     clustered_variance,
+    effective_clusters,
     in_clusters,
+    left_out,
     quantile,
 )
 from tirjudge.statistics.differences import (
@@ -49,8 +51,10 @@ __all__ = [
     "clustered_variance",
     "detectable_difference",
     "difference_interval",
+    "effective_clusters",
     "fault_of",
     "in_clusters",
+    "left_out",
     "normal_interval",
     "paired_difference",
     "quantile",

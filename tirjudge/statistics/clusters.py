@@ -1,8 +1,10 @@
-"""Clusters of rows that depend on each other: their codes, variances and quantiles."""
+"""Clusters of rows that depend on each other: their codes, effective number, variances and quantiles."""
 
 from __future__ import annotations
 
+import math
 from array import array
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -10,10 +12,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Values = NDArray[np.float64]
+
 Z = 1.959963984540054
 """The quantile of the normal distribution behind a 95 % interval."""
 LEAST_CLUSTERS = 20
-"""Clusters below which no number has an interval: simulated, it would be far too narrow or too wide."""
+"""Effective clusters below which no number has an interval: simulated, it would be far too narrow or wide."""
+PRIOR_CLUSTERS = 2
+"""Clusters that as many informative clusters outweigh in an estimate of how alike rows of a cluster are."""
+_STUDENT = {1: 12.7062, 2: 4.3027, 3: 3.1824}
+"""Quantiles of Student's t by its degrees of freedom, where the expansion in `quantile` is not close."""
 
 
 def cluster_digest(name: str) -> int:
@@ -45,32 +53,108 @@ def in_clusters(count: int | None) -> str:
     return "" if count is None else f" in {count} cluster{'s' * (count != 1)}"
 
 
-def too_few(clusters: int | None) -> bool:
-    """Return True if so few clusters give no interval; False for independent rows."""
-    return clusters is not None and clusters < LEAST_CLUSTERS
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Variance of a number over independent rows, or over clusters of rows that depend on each other."""
+
+    variance: float
+    clusters: int | None = None
+    """Number of clusters; None for independent rows."""
+    effective: float | None = None
+    """Effective number of clusters, see `effective_clusters`; None for independent rows."""
+
+    @property
+    def error(self) -> float:
+        """The standard error."""
+        return math.sqrt(self.variance)
+
+    @property
+    def quantile(self) -> float:
+        """The factor of a 95 % interval."""
+        return quantile(self.effective)
+
+
+def cluster_shares(clusters: NDArray[np.intp], weights: NDArray[np.float64] | None = None) -> Values:
+    """Return the share of each cluster in the weights of the rows; each row weighs 1 without weights."""
+    import numpy as np
+
+    total = np.bincount(clusters, weights=weights).astype(np.float64)
+    return total / max(float(total.sum()), math.ulp(0.0))
+
+
+def effective_clusters(clusters: NDArray[np.intp], weights: NDArray[np.float64] | None = None) -> float:
+    """Return the number of clusters of equal weight that average as much: (sum n_g)² / sum n_g² (Kish 1965).
+
+    It is the number of clusters if all have the same weight, and 4 if one of many has half of the rows.
+    """
+    shares = cluster_shares(clusters, weights)
+    squares = float(shares @ shares)
+    return 1 / squares if squares else 0.0
+
+
+def left_out(clusters: NDArray[np.intp], weights: NDArray[np.float64] | None = None) -> Values:
+    """Return the factor of each row's influence that makes the variance that of the jackknife by cluster.
+
+    A mean without a cluster of the share h differs by the cluster's influence divided by 1 - h: without this
+    factor, a large cluster pulls the mean toward itself and hides its own error (Bell and McCaffrey 2002).
+    """
+    import numpy as np
+
+    rest = 1 - cluster_shares(clusters, weights)
+    factors: Values = np.where(rest > 0, 1 / np.where(rest > 0, rest, 1), 1)[clusters]
+    return factors
 
 
 def clustered_variance(
-    influence: NDArray[np.float64], clusters: NDArray[np.intp] | None
-) -> tuple[float, int | None]:
-    """Return the variance, and the number of clusters; None for independent rows."""
-    if clusters is None:
-        return float(influence @ influence), None
-    import numpy as np
+    influence: NDArray[np.float64],
+    clusters: NDArray[np.intp] | None,
+    weights: NDArray[np.float64] | None = None,
+) -> Spread:
+    """Return the variance of a number whose rows add `influence` to its error.
 
-    sums = np.bincount(clusters, weights=influence)
-    count = int(clusters.max()) + 1
-    return float(sums @ sums) * count / max(1, count - 1), count
-
-
-def quantile(clusters: int | None = None) -> float:
-    """Return the factor of a 95 % interval: normal, or Student's t for this number of clusters.
-
-    The expansion of Cornish and Fisher differs from Student's quantile by less than 0.01 from 4 clusters on.
+    With clusters, influences have the factor `left_out`, and `weights` say how much each row counts for the
+    effective number of clusters; clusters without weight are left out.
     """
     if clusters is None:
+        return Spread(float(influence @ influence))
+    import numpy as np
+
+    sums, shares = np.bincount(clusters, weights=influence), cluster_shares(clusters, weights)
+    count = int((shares > 0).sum())
+    variance = float(sums @ sums) * (count - 1) / max(1, count)
+    return Spread(variance, count, effective_clusters(clusters, weights))
+
+
+def too_few(effective: float | None) -> bool:
+    """Return True if so few effective clusters give no interval; False for independent rows.
+
+    A cluster that lacks a row or two of the size of the others does not count as missing.
+    """
+    return effective is not None and effective < LEAST_CLUSTERS - 0.5
+
+
+def fault_of_clusters(clusters: NDArray[np.intp], weights: NDArray[np.float64] | None = None) -> str:
+    """Return why rows in these clusters give no interval; empty if they do."""
+    shares = cluster_shares(clusters, weights)
+    count, effective = int((shares > 0).sum()), effective_clusters(clusters, weights)
+    if count < LEAST_CLUSTERS:
+        return f"fewer than {LEAST_CLUSTERS} clusters of rows"
+    if too_few(effective):
+        return f"{count} clusters of unequal size count as {effective:.1f}, fewer than {LEAST_CLUSTERS}"
+    return ""
+
+
+def quantile(units: float | None = None) -> float:
+    """Return the factor of a 95 % interval: normal, or Student's t for this number of clusters or rows.
+
+    The number may be fractional. The expansion of Cornish and Fisher differs from Student's quantile by less
+    than 0.01.
+    """
+    if units is None:
         return Z
-    free = max(1, clusters - 1)
+    free = max(1.0, units - 1)
+    if free in _STUDENT:
+        return _STUDENT[int(free)]
     powers = Z**3, Z**5, Z**7
     return (
         Z

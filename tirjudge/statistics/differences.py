@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tirjudge.statistics.clusters import LEAST_CLUSTERS, clustered_variance, quantile
+from tirjudge.statistics.clusters import clustered_variance, fault_of_clusters, quantile
 from tirjudge.statistics.estimators import Estimator, Fitted, Mean, OfTable, SectionMean, Statistic
+from tirjudge.statistics.proportions import added_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,17 +19,22 @@ _POWER = 0.8416212335729143
 
 def fault_of(*figures: object, clusters: NDArray[np.intp] | None = None) -> str:
     """Return why a number, or the difference of several, has no interval; empty if it has one."""
-    kinds = SectionMean | OfTable | Fitted | Statistic
+    kinds = Mean | SectionMean | OfTable | Fitted | Statistic
     fault = next((one.fault for one in figures if isinstance(one, kinds) and one.fault), "")
     if fault or clusters is None:
         return fault
+    return next(filter(None, (_fault_of_clusters(one, clusters) for one in figures)), "")
+
+
+def _fault_of_clusters(figure: object, clusters: NDArray[np.intp]) -> str:
     import numpy as np
 
-    places = [one.places for one in figures if isinstance(one, Mean) and one.places is not None]
-    owned = [clusters[own] for own in places] or [clusters]
-    counts = [(len(np.unique(own)), len(own)) for own in owned]
-    few = any(kinds < min(LEAST_CLUSTERS, rows) for kinds, rows in counts)
-    return f"fewer than {LEAST_CLUSTERS} clusters of rows" if few else ""
+    weights = figure.unit_weights(len(clusters)) if isinstance(figure, Estimator) else np.ones(len(clusters))
+    counted = weights > 0
+    # Rows of which no two share a cluster are independent, and may be few.
+    if not counted.any() or int(np.bincount(clusters[counted]).max()) < 2:
+        return ""
+    return fault_of_clusters(clusters, weights)
 
 
 def difference_interval(
@@ -37,12 +43,12 @@ def difference_interval(
     """Return the 95 % interval of second minus first over the same `size` units.
 
     For shares one half is added to each of the four kinds of pairs, as in `paired_difference`; with clusters
-    whole pairs of clusters of the mean size are added.
+    a pair has as many rows as their design effect, see `added_rows`.
     """
-    centre, error, count = _difference(first, second, size, clusters)
+    centre, error, units = _difference(first, second, size, clusters)
     if math.isnan(error):
         return math.nan, math.nan
-    spread = quantile(count) * error
+    spread = quantile(units) * error
     if _is_unbounded(first):
         return centre - spread, centre + spread
     return max(-1.0, centre - spread), min(1.0, centre + spread)
@@ -55,8 +61,8 @@ def detectable_difference(
 
     The standard error is that of `difference_interval`; nan without one.
     """
-    _, error, count = _difference(first, second, size, clusters)
-    return (quantile(count) + _POWER) * error
+    _, error, units = _difference(first, second, size, clusters)
+    return (quantile(units) + _POWER) * error
 
 
 def _is_unbounded(figure: Estimator) -> bool:
@@ -65,22 +71,50 @@ def _is_unbounded(figure: Estimator) -> bool:
 
 def _difference(
     first: Estimator, second: Estimator, size: int, clusters: NDArray[np.intp] | None
-) -> tuple[float, float, int | None]:
-    """Return the centre of the interval of a difference, its standard error, and the number of clusters."""
+) -> tuple[float, float, float | None]:
+    """Return the centre of the interval, the standard error, and the number of units behind the quantile.
+
+    Units are effective clusters, or the rows of means that are no shares; None for the normal quantile.
+    """
     value = second.value - first.value
     if fault_of(first, second, clusters=clusters):
         return value, math.nan, None
-    errors = second.influence(size) - first.influence(size)
-    variance, count = clustered_variance(errors, clusters)
+    errors = second.influence(size, clusters) - first.influence(size, clusters)
+    weights = _weights(first, second, size)
+    spread = clustered_variance(errors, clusters, weights)
+    units = spread.effective
+    if isinstance(first, Mean) and not first.is_share and units is None:
+        units = min(len(one.credits) for one in (first, second) if isinstance(one, Mean))
+        if units < 2 or not errors.any():
+            return value, math.nan, None
+        return value, spread.error * math.sqrt(units / (units - 1)), units
     if _is_unbounded(first):
-        known = errors.any() and (count is not None or size > 1)
-        return value, math.sqrt(variance) if known else math.nan, count
-    n = min(first.n, second.n) if count is None else count
+        known = errors.any() and (units is not None or size > 1)
+        return value, spread.error if known else math.nan, units
+    n = min(first.n, second.n) if clusters is None else _units(errors, clusters, weights)
     shrunk = n / (n + 2)
     centre = value * shrunk
     # Two pairs are added: half a gain, half a loss and one without a change.
-    variance = variance * shrunk**2 + (n * (value - centre) ** 2 + 1 + 2 * centre**2) / (n + 2) ** 2
-    return centre, math.sqrt(variance), count
+    variance = spread.variance * shrunk**2 + (n * (value - centre) ** 2 + 1 + 2 * centre**2) / (n + 2) ** 2
+    return centre, math.sqrt(variance), units
+
+
+def _units(errors: NDArray[np.float64], clusters: NDArray[np.intp], weights: NDArray[np.float64]) -> float:
+    """Return the number of units, of which two are added; see `added_rows`."""
+    counted = weights > 0
+    return int(counted.sum()) / added_rows(errors[counted], clusters[counted])
+
+
+def _weights(first: Estimator, second: Estimator, size: int) -> NDArray[np.float64]:
+    """Return how much each unit counts in both numbers together."""
+    import numpy as np
+
+    found = np.zeros(size)
+    for figure in (first, second):
+        weights = figure.unit_weights(size)
+        if weights.any():
+            found += weights / weights.sum()
+    return found
 
 
 def unpaired_interval(first: Estimator, second: Estimator, sizes: tuple[int, int]) -> tuple[float, float]:

@@ -1,7 +1,8 @@
 """Estimators: numbers that know what each row adds to their error, and so their intervals.
 
 An estimator has an influence: what each row adds to its error. Its variance is the sum of the squared
-influences, or of their squared sums over clusters of rows that belong together (Liang and Zeger 1986).
+influences. Where rows belong together, it is that of the jackknife, which leaves out one cluster at a time,
+and Student's t has the effective number of clusters minus 1 degrees of freedom.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tirjudge.statistics.clusters import (
+    PRIOR_CLUSTERS,
     Z,
     cluster_codes,
     cluster_digest,
     clustered_variance,
+    effective_clusters,
+    left_out,
     quantile,
     too_few,
 )
-from tirjudge.statistics.proportions import Proportion, wilson_interval
+from tirjudge.statistics.proportions import Proportion, added_rows, wilson_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,8 +32,8 @@ if TYPE_CHECKING:
 
 LEAST_ROWS = 10
 """A section with fewer rows gives no interval to the mean that it is part of."""
-_PRIOR_CLUSTERS = 2
-"""Clusters that as many informative clusters outweigh in an estimate of how alike rows of a cluster are."""
+_ROUNDING = 1e-12
+"""Errors below this share of the mean are those of rounding."""
 LEAST_OF_CLASS = 20
 """A class with fewer rows gives no interval to F1, kappa and other numbers of a table of classes."""
 
@@ -78,55 +82,114 @@ class Mean:
         scale = len(trials) / float(trials.sum())
         return self.credits * scale, trials * scale
 
-    def influence(self, size: int) -> NDArray[np.float64]:
-        """Return what each of `size` units adds to the error."""
+    @property
+    def fault(self) -> str:
+        """Why the mean has no interval; empty if it has one. A share of few rows always has one."""
+        if self.is_share or math.isnan(self.value):
+            return ""
+        if len(self.credits) < 2:
+            return "fewer than 2 rows"
+        total = len(self.credits) if self.trials is None else float(self.trials.sum())
+        # The mean of many equal numbers may differ from them by a rounding error.
+        least = _ROUNDING * float(abs(self.credits).max()) / max(total, 1.0)
+        return "" if (abs(self._errors(None)) > least).any() else "the values do not vary"
+
+    def unit_weights(self, size: int) -> NDArray[np.float64]:
+        """Return how much each of `size` units counts: its trials, 1 without trials, 0 if it is left out."""
+        import numpy as np
+
+        trials = np.ones(len(self.credits)) if self.trials is None else self.trials
+        return trials if self.places is None else _placed(trials, self.places, size)
+
+    def influence(self, size: int, clusters: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
+        """Return what each of `size` units adds to the error, with `left_out` for the units' clusters."""
+        errors = self._errors(clusters)
+        return errors if self.places is None else _placed(errors, self.places, size)
+
+    def _errors(self, clusters: NDArray[np.intp] | None) -> NDArray[np.float64]:
         import numpy as np
 
         trials = np.ones(len(self.credits)) if self.trials is None else self.trials
         errors: NDArray[np.float64] = (self.credits - self.value * trials) / trials.sum()
-        if self.places is None:
-            return errors
-        found = np.zeros(size)
-        found[self.places] = errors
-        return found
+        return errors if clusters is None else errors * left_out(self._own(clusters), trials)
+
+    def _own(self, clusters: NDArray[np.intp]) -> NDArray[np.intp]:
+        return clusters if self.places is None else clusters[self.places]
 
     def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
-        """Return the 95 % interval, where `clusters` has the cluster of each of `size` units."""
-        if not self.is_share:
-            return normal_interval(self.value, self.influence(size), clusters)
-        return self.proportion(clusters).interval if self.n else (math.nan, math.nan)
+        """Return the 95 % interval, where `clusters` has the cluster of each of `size` units.
+
+        For a share it is Wilson's, and otherwise Student's.
+        """
+        if self.is_share:
+            return self.proportion(clusters).interval if self.n else (math.nan, math.nan)
+        own = None if clusters is None else self._own(clusters)
+        if self.fault or math.isnan(self.value):
+            return math.nan, math.nan
+        if own is None or _alone(own):
+            errors = self._errors(None)
+            spread = quantile(len(errors)) * math.sqrt(
+                float(errors @ errors) * len(errors) / (len(errors) - 1)
+            )
+            return self.value - spread, self.value + spread
+        return normal_interval(self.value, self._errors(clusters), own, self.trials)
 
     def proportion(self, clusters: NDArray[np.intp] | None = None) -> Proportion:
         """Return the same share with its interval; the unit is the cluster, or else the row."""
-        if clusters is None:
+        if clusters is None or _alone(self._own(clusters)):
             return Proportion.of_rows(self.credits, self.trials)
         import numpy as np
 
-        own = clusters if self.places is None else clusters[self.places]
+        own = self._own(clusters)
         trials = np.ones(len(self.credits)) if self.trials is None else self.trials
-        kinds, codes = np.unique(own, return_inverse=True)
-        if len(kinds) == len(own):
-            return Proportion.of_rows(self.credits, self.trials)
+        codes = np.unique(own, return_inverse=True)[1]
         right: NDArray[np.float64] = np.bincount(codes, weights=self.credits).astype(np.float64)
         total: NDArray[np.float64] = np.bincount(codes, weights=trials).astype(np.float64)
+        count = effective_clusters(own, trials)
         # One right and one wrong unit are added, as in `of_rows`, so that no variance is 0: first rows, which
         # give a design effect, and then units of as many rows as that effect. Where few clusters have errors,
-        # or successes, the effect is hardly known, and the mean size of a cluster takes its place.
-        size = float(total.sum()) / len(kinds)
-        informative = min((right > 0).sum(), (right < total).sum())
+        # or successes, the effect is hardly known, and the size of an effective cluster takes its place.
+        size = float(total.sum()) / max(count, 1.0)
+        informative = min(_effective(total[right > 0]), _effective(total[right < total]))
         known = min(size, max(1.0, _design_effect(right, total, 1.0)))
-        added = (informative * known + _PRIOR_CLUSTERS * size) / (informative + _PRIOR_CLUSTERS)
+        added = (informative * known + PRIOR_CLUSTERS * size) / (informative + PRIOR_CLUSTERS)
         effective = float(total.sum()) / _design_effect(right, total, added)
-        return Proportion(float(right.sum()), int(total.sum()), effective, clusters=len(kinds))
+        return Proportion(
+            float(right.sum()), int(total.sum()), effective, clusters=len(total), effective_clusters=count
+        )
+
+
+def _placed(values: NDArray[np.float64], places: NDArray[np.intp], size: int) -> NDArray[np.float64]:
+    import numpy as np
+
+    found = np.zeros(size)
+    found[places] = values
+    return found
+
+
+def _alone(clusters: NDArray[np.intp]) -> bool:
+    """Return True if no two rows share a cluster."""
+    import numpy as np
+
+    return not len(clusters) or int(np.bincount(clusters).max()) < 2
+
+
+def _effective(weights: NDArray[np.float64]) -> float:
+    """Return the number of clusters of equal weight that average as much (Kish 1965)."""
+    return float(weights.sum()) ** 2 / max(float(weights @ weights), math.ulp(0.0))
 
 
 def _design_effect(right: NDArray[np.float64], total: NDArray[np.float64], added: float) -> float:
     """Return how many times the variance of a rate is that of independent rows.
 
     `right` and `total` count the rows of each cluster, and `added` right and as many wrong rows join them.
+    The variance is that of the jackknife by cluster.
     """
+    import numpy as np
+
     rate = float(right.sum() + added) / float(total.sum() + 2 * added)
-    errors = float(((right - rate * total) ** 2).sum()) * len(total) / max(1, len(total) - 1)
+    rest = np.maximum(1 - total / total.sum(), 1 / (1 + len(total)))
+    errors = float((((right - rate * total) / rest) ** 2).sum()) * max(1, len(total) - 1) / len(total)
     errors += added**2 * ((1 - rate) ** 2 + rate**2)
     return errors / (float(total.sum() + 2 * added) * rate * (1 - rate))
 
@@ -159,14 +222,29 @@ class SectionMean:
         small = sum(len(one.credits) < LEAST_ROWS for one in self.parts)
         return f"{small} of {len(self.parts)} sections have fewer than {LEAST_ROWS} rows" if small else ""
 
-    def influence(self, size: int) -> NDArray[np.float64]:
+    def unit_weights(self, size: int) -> NDArray[np.float64]:
+        """Return how much each of `size` units counts: the weight of its section, divided by its trials."""
         import numpy as np
 
         found = np.zeros(size)
         for share, part in zip(self.shares, self.parts, strict=True):
-            rows = len(part.credits)
+            trials = part.unit_weights(size)
+            found += share * trials / max(float(trials.sum()), math.ulp(0.0))
+        return found
+
+    def influence(self, size: int, clusters: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
+        import numpy as np
+
+        found = np.zeros(size)
+        every = 1.0 if clusters is None else _bessel(_number(clusters))
+        for share, part in zip(self.shares, self.parts, strict=True):
             # Bessel's correction, of each section by itself, since sections are drawn apart.
-            found += share * part.influence(size) * math.sqrt(rows / max(1, rows - 1))
+            if clusters is None:
+                factor = _bessel(len(part.credits))
+            else:
+                own = clusters if part.places is None else clusters[part.places]
+                factor = every / _bessel(_number(own))
+            found += share * part.influence(size, clusters) * factor
         return found
 
     def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
@@ -191,19 +269,34 @@ class SectionMean:
         if clusters is not None:
             found = self.influence(size)
             alone = float(found @ found)
-            together, count = clustered_variance(found, clusters)
-            z = quantile(count)
+            spread = clustered_variance(self.influence(size, clusters), clusters, self.unit_weights(size))
+            z = spread.quantile
             # The smoothed variance grows as much as clusters raise the variance that is not smoothed.
-            variance *= together / alone if alone else 1.0
-        if self.fault or not variance or too_few(None if clusters is None else count):
+            variance *= spread.variance / alone if alone else 1.0
+        if self.fault or not variance or (clusters is not None and too_few(spread.effective)):
             return math.nan, math.nan
         effective = rate * (1 - rate) / variance
         return wilson_interval(min(1.0, self.value) * effective, effective, z)
 
 
+def _number(clusters: NDArray[np.intp]) -> int:
+    """Return the number of clusters that have a row."""
+    import numpy as np
+
+    return int((np.bincount(clusters) > 0).sum())
+
+
+def _bessel(count: int) -> float:
+    return math.sqrt(count / max(1, count - 1))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OfTable:
-    """A function of the table that counts pairs of classes, such as F1 or kappa (the delta method)."""
+    """A function of the table that counts pairs of classes, such as F1 or kappa (the delta method).
+
+    The interval is Wilson's, of the share that the number comes from: for kappa the share of equal classes,
+    which is the one by chance where kappa is 0.
+    """
 
     function: Callable[[NDArray[np.float64]], float]
     """Takes an array `[classes, classes]` of counts or of shares."""
@@ -211,6 +304,8 @@ class OfTable:
     """Number of units with each pair of classes."""
     codes: NDArray[np.intp]
     """The cell of each unit, in the flattened table."""
+    by_chance: float = 0.0
+    """The share for which the number is 0, such as agreement by chance. For a share of 1 the number is 1."""
 
     @property
     def value(self) -> float:
@@ -229,10 +324,21 @@ class OfTable:
             return "a rater names only one class"
         return f"a class has fewer than {LEAST_OF_CLASS} rows" if least < LEAST_OF_CLASS else ""
 
-    def influence(self, size: int) -> NDArray[np.float64]:
+    def unit_weights(self, size: int) -> NDArray[np.float64]:
         import numpy as np
 
-        shares = self.table / self.n
+        return np.ones(size)
+
+    def influence(self, size: int, clusters: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
+
+        found: NDArray[np.float64] = self._slopes(self.table)[self.codes] / self.n
+        return found if clusters is None else found * left_out(clusters)
+
+    def _slopes(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the derivatives of the number by the shares of the cells."""
+        import numpy as np
+
+        shares = table / table.sum()
         slopes = np.zeros(shares.size)
         for cell in np.flatnonzero(shares):
             step = 1e-4 * float(shares.flat[cell])
@@ -240,13 +346,33 @@ class OfTable:
             more.flat[cell] += step
             less.flat[cell] -= step
             slopes[cell] = (self.function(more) - self.function(less)) / (2 * step)
-        found: NDArray[np.float64] = slopes[self.codes] / self.n
-        return found
+        return slopes
 
     def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
-        if self.fault:
+        """Return the 95 % interval.
+
+        Two units whose classes are as if by chance are added to the table, so that no variance is 0.
+        """
+        import numpy as np
+
+        if self.fault or math.isnan(self.value):
             return math.nan, math.nan
-        return normal_interval(self.value, self.influence(size), clusters)
+        added = added_rows(self.influence(size, clusters), clusters)
+        chance = np.outer(self.table.sum(axis=1), self.table.sum(axis=0)) / self.n**2
+        table = self.table + 2 * added * chance
+        slopes = self._slopes(table)
+        slopes -= float(slopes @ table.ravel()) / float(table.sum())
+        errors = slopes[self.codes]
+        spread = clustered_variance(errors if clusters is None else errors * left_out(clusters), clusters)
+        if too_few(spread.effective):
+            return math.nan, math.nan
+        variance = spread.variance + 2 * added**2 * float(chance.ravel() @ slopes**2)
+        scale = 1 - self.by_chance
+        smoothed = self.by_chance + self.function(table) * scale
+        effective = smoothed * (1 - smoothed) * float(table.sum()) ** 2 / (variance * scale**2)
+        share = min(1.0, max(0.0, self.by_chance + self.value * scale))
+        low, high = wilson_interval(share * effective, effective, spread.quantile)
+        return (low - self.by_chance) / scale, (high - self.by_chance) / scale
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,36 +388,60 @@ class Fitted:
     """Why the number has no interval; empty if it has one."""
     is_correlation: bool = False
     """True for a number from -1 to 1, False for one from 0 to 1."""
+    by_chance: float | None = None
+    """The share of equal classes for which the number is 0; None for a number that is not made of a share."""
 
-    def influence(self, size: int) -> NDArray[np.float64]:
-        return self.errors
+    def unit_weights(self, size: int) -> NDArray[np.float64]:
+        """Return 1 for each unit that the number comes from, and 0 for the others."""
+        found: NDArray[np.float64] = (self.errors != 0).astype(float)
+        return found
+
+    def influence(self, size: int, clusters: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
+        return self.errors if clusters is None else self.errors * left_out(clusters, self.unit_weights(size))
 
     def interval(self, size: int, clusters: NDArray[np.intp] | None = None) -> tuple[float, float]:
         """Return the 95 % interval, which is that of the log-odds of the share.
 
-        For a correlation it is that of Fisher's transformation, the log-odds of (1 + value) / 2.
+        For a correlation it is that of Fisher's transformation, the log-odds of (1 + value) / 2. For a number
+        with `by_chance` it is Wilson's, as for an `OfTable`.
         """
+        if self.by_chance is not None and not self.fault:
+            return self._of_share(self.by_chance, size, clusters)
         share = (1 + self.value) / 2 if self.is_correlation else self.value
         scale = share * (1 - share) * (2 if self.is_correlation else 1)
         if self.fault or not scale > 0:
             return math.nan, math.nan
-        bounds = normal_interval(math.log(share / (1 - share)), self.errors / scale, clusters)
+        errors = self.influence(size, clusters) / scale
+        bounds = normal_interval(math.log(share / (1 - share)), errors, clusters, self.unit_weights(size))
         low, high = (1 / (1 + math.exp(-bound)) for bound in bounds)
         return (2 * low - 1, 2 * high - 1) if self.is_correlation else (low, high)
+
+    def _of_share(self, chance: float, size: int, clusters: NDArray[np.intp] | None) -> tuple[float, float]:
+        counted = self.unit_weights(size) > 0
+        own, scale = None if clusters is None else clusters[counted], 1 - chance
+        errors = self.influence(size, clusters)[counted] * scale
+        low, high = Proportion.of_influence(chance + self.value * scale, errors, own).interval
+        return (low - chance) / scale, (high - chance) / scale
 
 
 Estimator = Mean | SectionMean | OfTable | Fitted
 
 
 def normal_interval(
-    value: float, influence: NDArray[np.float64], clusters: NDArray[np.intp] | None = None
+    value: float,
+    influence: NDArray[np.float64],
+    clusters: NDArray[np.intp] | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> tuple[float, float]:
-    """Return value plus and minus the quantile times the standard error; nan for a row or few clusters."""
-    variance, count = clustered_variance(influence, clusters)
-    if too_few(count) or len(influence) < 2:
+    """Return value plus and minus the quantile times the standard error; nan for a row or few clusters.
+
+    With clusters, `influence` has the factor `left_out`, and `weights` are those of `clustered_variance`.
+    """
+    spread = clustered_variance(influence, clusters, weights)
+    if too_few(spread.effective) or len(influence) < 2:
         return math.nan, math.nan
-    spread = quantile(count) * math.sqrt(variance)
-    return value - spread, value + spread
+    half = spread.quantile * spread.error
+    return value - half, value + half
 
 
 @dataclass(slots=True)

@@ -6,7 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tirjudge.statistics.clusters import Z, clustered_variance, in_clusters, quantile, too_few
+from tirjudge.statistics.clusters import (
+    PRIOR_CLUSTERS,
+    Z,
+    clustered_variance,
+    effective_clusters,
+    in_clusters,
+    quantile,
+    too_few,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +32,8 @@ class Proportion:
     """Number of independent successes or failures whose rate would vary as much as this one; None for n."""
     clusters: int | None = None
     """Number of clusters of rows that depend on each other; None if rows are independent."""
+    effective_clusters: float | None = None
+    """Number of clusters of equal size that average as much; None if all have the same size."""
 
     @classmethod
     def of_rows(cls, credits: NDArray[np.float64], votes: NDArray[np.float64] | None = None) -> Proportion:
@@ -66,15 +76,17 @@ class Proportion:
     def of_influence(
         cls, rate: float, influence: NDArray[np.float64], clusters: NDArray[np.intp] | None = None
     ) -> Proportion:
-        """Return a rate whose rows add `influence` to its error.
+        """Return a rate whose rows add `influence` to its error; with clusters it has the factor `left_out`.
 
-        As in `of_rows`, one right and one wrong row are added, so that no variance is 0.
+        As in `of_rows`, one right and one wrong unit are added, so that no variance is 0.
         """
-        rows = len(influence)
-        variance, count = clustered_variance(influence, clusters)
-        smoothed = (rate * rows + 1) / (rows + 2)
-        variance = (variance * rows**2 + (1 - smoothed) ** 2 + smoothed**2) / (rows + 2) ** 2
-        return cls(rate * rows, rows, smoothed * (1 - smoothed) / variance, count)
+        rows, spread = len(influence), clustered_variance(influence, clusters)
+        added = added_rows(influence, clusters)
+        total = rows + 2 * added
+        smoothed = (rate * rows + added) / total
+        variance = spread.variance * rows**2 + added**2 * ((1 - smoothed) ** 2 + smoothed**2)
+        effective = smoothed * (1 - smoothed) * total**2 / variance
+        return cls(rate * rows, rows, effective, spread.clusters, spread.effective)
 
     @property
     def rate(self) -> float:
@@ -82,20 +94,24 @@ class Proportion:
         return self.successes / self.n if self.n else math.nan
 
     @property
+    def _units(self) -> float | None:
+        return self.clusters if self.effective_clusters is None else self.effective_clusters
+
+    @property
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval, as (low, high); nan for too few clusters."""
         if self.effective is None or not self.n:
             return wilson_interval(self.successes, self.n)
-        if too_few(self.clusters):
+        if too_few(self._units):
             return math.nan, math.nan
-        z = quantile(self.clusters)
+        z = quantile(self._units)
         # Rounding may put a rate a little above 1, which `wilson_interval` refuses.
         return wilson_interval(min(1.0, self.rate) * self.effective, self.effective, z)
 
     @property
     def bounds(self) -> list[float] | None:
         """The interval as a JSON value; None for too few clusters."""
-        return None if too_few(self.clusters) else list(self.interval)
+        return None if too_few(self._units) else list(self.interval)
 
     def record(self) -> dict[str, float | None]:
         """Return the rate with its interval as JSON values; None for what these rows do not give."""
@@ -107,6 +123,24 @@ class Proportion:
             return "n = 0"
         shown = "" if self.bounds is None else " [{:.1%}, {:.1%}]".format(*self.bounds)
         return f"{self.rate:.1%}{shown}, n = {self.n}{in_clusters(self.clusters)}"
+
+
+def added_rows(influence: NDArray[np.float64], clusters: NDArray[np.intp] | None) -> float:
+    """Return the number of rows of a unit that is added so that no variance is 0: 1 for independent rows.
+
+    In clusters, a unit has as many rows as the design effect. Where few clusters make up the error, that
+    effect is hardly known, and the size of an effective cluster takes its place.
+    """
+    if clusters is None:
+        return 1.0
+    import numpy as np
+
+    sums = np.bincount(clusters, weights=influence)
+    squares = float(sums @ sums)
+    informative = squares**2 / max(float((sums**4).sum()), math.ulp(0.0))
+    size = len(influence) / effective_clusters(clusters)
+    known = min(size, max(1.0, squares / max(float(influence @ influence), math.ulp(0.0))))
+    return (informative * known + PRIOR_CLUSTERS * size) / (informative + PRIOR_CLUSTERS)
 
 
 def wilson_interval(successes: float, n: float, z: float = Z) -> tuple[float, float]:

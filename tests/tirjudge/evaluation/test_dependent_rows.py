@@ -22,7 +22,7 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import cluster_count, compare, score
 from tirjudge.evaluation.significance import clustered_mcnemar
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.statistics import Credits, quantile
+from tirjudge.statistics import Credits, quantile, wilson_interval
 
 COLUMNS = ("--column", "prediction=p", "--column", "label=l")
 
@@ -159,9 +159,14 @@ def test_calibration_takes_clusters_as_units(tmp_path: Path) -> None:
     table = [[sum((s, p) == (a, b) for s, p in zip(said, people, strict=True)) for b in "AB"] for a in "AB"]
     expected = cohens_kappa(table)
     assert found["kappa"]["value"] == pytest.approx(expected.kappa)
-    half = t.ppf(0.975, 29) * expected.std_kappa * math.sqrt(30 / 29)
-    assert found["kappa"]["high"] - found["kappa"]["low"] == pytest.approx(2 * half, rel=0.01)
     equal = sum(table[place][place] for place in (0, 1)) / 30
+    # Wilson's interval of the equal classes, with as many rows as give the standard error of kappa; two
+    # rows are added to the variance.
+    scale = (1 - equal) / (1 - expected.kappa)
+    size = equal * (1 - equal) / (expected.std_kappa * scale) ** 2 * 29 / 30
+    z = t.ppf(0.975, 29)
+    half = z * math.sqrt(equal * (1 - equal) / size + (z / size / 2) ** 2) / (1 + z * z / size) / scale
+    assert found["kappa"]["high"] - found["kappa"]["low"] == pytest.approx(2 * half, rel=0.05)
     half = t.ppf(0.975, 29) * math.sqrt(equal * (1 - equal) / 29)
     assert found["agreement"]["high"] - found["agreement"]["low"] == pytest.approx(2 * half, rel=0.08)
 
@@ -289,3 +294,84 @@ def test_a_mean_of_samples_is_a_share() -> None:
     found = score(open_protocol("self-consistency"), rows).estimates["mean of single samples"]
     assert found.value == 1
     assert found.low < 0.8
+
+
+def unequal(groups: int = 120) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Clusters of lognormal sizes, and two runs whose rows are alike within a cluster."""
+    draw = np.random.default_rng(5)
+    codes = np.arange(groups).repeat(np.ceil(draw.lognormal(1, 0.8, groups)).astype(int))
+    common = draw.random(groups)[codes]
+    first = (np.where(draw.random(len(codes)) < 0.5, common, draw.random(len(codes))) < 0.7).astype(float)
+    return codes, first, np.where(draw.random(len(codes)) < 0.6, first, draw.random(len(codes)) < 0.7)
+
+
+def jackknifed(codes: np.ndarray, values: np.ndarray) -> float:
+    """The half width of the t interval of a mean, by leaving out one cluster at a time."""
+    groups = int(codes.max()) + 1
+    left_out = np.array([values[codes != one].mean() for one in range(groups)])
+    error = math.sqrt((groups - 1) / groups * ((left_out - left_out.mean()) ** 2).sum())
+    sizes = np.bincount(codes)
+    return float(t.ppf(0.975, sizes.sum() ** 2 / (sizes**2).sum() - 1)) * error
+
+
+def test_clusters_of_unequal_size_have_the_interval_of_the_jackknife() -> None:
+    codes, first, second = unequal()
+    protocol = open_protocol("tir")
+    runs = [
+        protocol.units(pair(str(n), (int(one == 0),), cluster=f"q{codes[n]}") for n, one in enumerate(run))
+        for run in (first, second)
+    ]
+    rows = [pair(str(n), (int(one == 0),), cluster=f"q{codes[n]}") for n, one in enumerate(first)]
+    found = score(protocol, rows).estimates["accuracy"]
+    assert found.high - found.low == pytest.approx(2 * jackknifed(codes, first), rel=0.03)
+    difference = compare(protocol, *runs).differences["accuracy"]
+    assert difference.high - difference.low == pytest.approx(2 * jackknifed(codes, second - first), rel=0.05)
+
+
+def test_one_prompt_with_half_of_the_rows_gives_no_interval_and_says_so(tmp_path: Path) -> None:
+    """99 prompts of two rows and one of 200 count as 398² / (200² + 99 * 2²) = 3.9 prompts."""
+    rows = [{"id": n, "prompt": f"q{min(n // 2, 99)}", "p": "AB"[n % 3 == 0], "l": "A"} for n in range(398)]
+    other = [one | {"p": "AB"[n % 5 == 0]} for n, one in enumerate(rows)]
+    runs = [write(tmp_path / f"{name}.jsonl", found) for name, found in (("one", rows), ("other", other))]
+    words = (*COLUMNS, "--protocol", "tir")
+    shown = "n = 398 in 100 clusters (no interval: 100 clusters of unequal size count as 3.9, fewer than 20)"
+    for done in (command("score", runs[0], *words), command("compare", *runs, *words)):
+        assert shown in done.stdout
+        assert "[" not in done.stdout
+
+
+def test_a_cluster_that_lacks_a_row_leaves_twenty_clusters() -> None:
+    rows = [pair(str(n), (int(n % 3 == 0),), cluster=f"q{n % 20}") for n in range(99)]
+    found = score(open_protocol("tir"), rows).estimates["accuracy"]
+    assert found.low < found.value < found.high
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_kappa_and_f1_near_1_stay_below_1_and_have_a_width(tmp_path: Path, wrong: int) -> None:
+    """60 rows of which at most one is wrong: the interval of 60 or 59 of 60 equal classes, by Wilson."""
+    rows = [{"id": n, "p": "AB"[(n < wrong) ^ (n % 2)], "l": "AB"[n % 2]} for n in range(60)]
+    run = write(tmp_path / "run.jsonl", rows)
+    words = ("score", run, *COLUMNS, "--protocol", "kappa", "--protocol", "three-class", "--json")
+    kappa, classes = json.loads(command(*words).stdout)
+    low, high = wilson_interval(60 - wrong, 60)
+    found = kappa["figures"]["judge and label"]
+    assert (found["low"], found["high"]) == pytest.approx((2 * low - 1, 2 * high - 1), abs=0.03)
+    assert found["low"] < found["value"] <= found["high"] <= 1
+    f1 = classes["figures"]["F1"]
+    assert (f1["low"], f1["high"]) == pytest.approx((low, high), abs=0.015)
+
+
+@pytest.mark.parametrize(("given", "bounds"), [([4, 4], None), ([3, 5, 4, 4, 5], (3.161, 5.239))])
+def test_the_mean_of_few_ratings_has_students_interval(
+    tmp_path: Path, given: list[int], bounds: tuple[float, float] | None
+) -> None:
+    run = write(tmp_path / "run.jsonl", [{"id": n, "r": one} for n, one in enumerate(given)])
+    words = ("score", run, "--column", "rating=r", "--protocol", "ratings")
+    (record,) = json.loads(command(*words, "--json").stdout)
+    found = record["figures"]["mean score"]
+    if bounds is None:
+        assert (found["low"], found["no_interval"]) == (None, "the values do not vary")
+    else:
+        expected = t.interval(0.95, 4, np.mean(given), np.std(given, ddof=1) / math.sqrt(5))
+        assert expected == pytest.approx(bounds, abs=0.001)
+        assert (found["low"], found["high"]) == pytest.approx(expected, abs=0.005)

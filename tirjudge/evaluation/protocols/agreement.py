@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
-from tirjudge.evaluation.raters import alpha, scott_pi
+from tirjudge.evaluation.raters import alpha, chance_of_pi, scott_pi
 from tirjudge.evaluation.scoring import (
     UnitsBuilder,
     drawn_vote,
@@ -226,12 +226,11 @@ class Kappa:
         people = len(ratings) - 2 * bool(judged.any())
         figures: dict[str, OfTable | Fitted] = {}
         if judged.any():
-            table = confusion(ratings[-2], ratings[-1])
-            figures["judge and label"] = OfTable(cohen_kappa, *table)
-            figures["Scott's pi of judge and label"] = OfTable(scott_pi, *table)
+            figures["judge and label"] = kappa(ratings[-2], ratings[-1])
+            table, codes = confusion(ratings[-2], ratings[-1])
+            figures["Scott's pi of judge and label"] = OfTable(scott_pi, table, codes, chance_of_pi(table))
         for one, other in combinations(range(people), 2):
-            table = confusion(ratings[one], ratings[other])
-            figures[f"annotators {one + 1} and {other + 1}"] = OfTable(cohen_kappa, *table)
+            figures[f"annotators {one + 1} and {other + 1}"] = kappa(ratings[one], ratings[other])
         if people > 1:
             figures["alpha of annotators"] = alpha(ratings[:people], "nominal")
         return figures
@@ -242,10 +241,20 @@ def cohen_kappa(pairs: Table) -> float:
 
     It is nan if both raters always choose the same one class.
     """
-    shares = pairs / pairs.sum()
-    observed = float(shares.trace())
-    expected = float(shares.sum(axis=1) @ shares.sum(axis=0))
+    observed, expected = float(pairs.trace() / pairs.sum()), by_chance(pairs)
     return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
+
+
+def by_chance(pairs: Table) -> float:
+    """Return the share of equal classes that is expected of independent raters with these base rates."""
+    shares = pairs / pairs.sum()
+    return float(shares.sum(axis=1) @ shares.sum(axis=0))
+
+
+def kappa(one: NDArray[np.float64], other: NDArray[np.float64]) -> OfTable:
+    """Return Cohen's kappa of the classes of two raters."""
+    table, codes = confusion(one, other)
+    return OfTable(cohen_kappa, table, codes, by_chance(table))
 
 
 KAPPA = Kappa()

@@ -1,31 +1,22 @@
-"""Coverage of the intervals and type I error of the tests that `tirjudge score` and `compare` print.
-
-`python -m benchmarks.coverage` simulates runs whose true figures are known, and prints for each kind of
-figure the share of intervals that contain the truth, and of tests that reject a true null. `--repeats` is the
-number of simulated runs behind each number. Where the command line prints no interval, the share of runs with
-one is given.
-"""
+"""Figures of independent rows and of clusters of equal size."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.coverage.simulation import MOST, Case, Interval, Values, beta_clusters, repeated
 from tirjudge.evaluation.alternative_annotators import PASSES
 from tirjudge.evaluation.calibration import LEAST_SCORED, CalibratedRow, aurc, curve
 from tirjudge.evaluation.prediction_powered import prediction_powered
-from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
+from tirjudge.evaluation.protocols.agreement import by_chance, cohen_kappa, confusion, macro
 from tirjudge.evaluation.protocols.win_rate import bradley_terry
-from tirjudge.evaluation.raters import ORDINAL, alpha, correlation, scott_pi
+from tirjudge.evaluation.raters import ORDINAL, alpha, chance_of_pi, correlation, scott_pi
 from tirjudge.evaluation.significance import below, clustered_mcnemar, false_discoveries, holm, mcnemar
 from tirjudge.statistics import (
     Estimator,
@@ -39,67 +30,11 @@ from tirjudge.statistics import (
     unpaired_interval,
 )
 
-Values = NDArray[np.float64]
-Interval = tuple[float, float]
-LEAST, MOST, REJECTED = 0.93, 0.975, 0.06
-"""Bounds of the coverage and of the share of rejected true nulls."""
 
-
-@dataclass(frozen=True)
-class Case:
-    """A kind of figure: what one simulated run gives."""
-
-    name: str
-    truth: float
-    interval: Callable[[np.random.Generator], Interval] | None = None
-    p_value: Callable[[np.random.Generator], float] | None = None
-    """The p-value of one simulated run in which there is nothing to find."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """The outcome of all simulated runs of a case."""
-
-    name: str
-    repeats: int
-    printed: float
-    """Share of the runs with an interval."""
-    covered: float
-    """Share of the printed intervals that contain the truth; the share of rejected nulls for a test."""
-    is_test: bool
-
-    def holds(self, slack: float = 2) -> bool:
-        """Return True for a share within the bounds, by so many of its standard errors, or for none."""
-        if not self.printed:
-            return True
-        slack *= math.sqrt(0.05 * 0.95 / (self.repeats * self.printed))
-        if self.is_test:
-            return self.covered <= REJECTED + slack
-        return LEAST - slack <= self.covered <= MOST + slack
-
-
-def measured(case: Case, repeats: int, seed: int) -> Found:
-    """Simulate a case."""
-    draw = np.random.default_rng([seed, *case.name.encode()])
-    if case.p_value is not None:
-        rejected = sum(case.p_value(draw) < 0.05 for _ in range(repeats))
-        return Found(case.name, repeats, 1.0, rejected / repeats, True)
-    assert case.interval is not None
-    bounds = [one for one in (case.interval(draw) for _ in range(repeats)) if not math.isnan(one[0])]
-    inside = sum(low <= case.truth <= high for low, high in bounds)
-    return Found(case.name, repeats, len(bounds) / repeats, inside / max(1, len(bounds)), False)
-
-
-def beta_clusters(draw: np.random.Generator, groups: int, size: int, rate: float, icc: float) -> Values:
-    """Return rows that are right or wrong, of clusters with this intra-class correlation."""
-    scale = (1 - icc) / icc
-    rates = draw.beta(rate * scale, (1 - rate) * scale, groups)
-    return (draw.random((groups, size)) < rates[:, None]).astype(float).ravel()
-
-
-def cases() -> Iterator[Case]:
+def equal_cases() -> Iterator[Case]:
     """Yield every case."""
     yield from shares()
+    yield from means()
     yield from clusters()
     yield from sections()
     yield from comparisons()
@@ -174,6 +109,22 @@ def _sections(values: Values, size: int) -> Estimator:
     return SectionMean([Mean(values[one], places=one) for one in places])
 
 
+def means() -> Iterator[Case]:
+    """Yield means of ratings from 1 to 5."""
+    shares = {"even": [0.1, 0.2, 0.3, 0.25, 0.15], "most are 5": [0.02, 0.03, 0.1, 0.25, 0.6]}
+    for kind, own in shares.items():
+        for n in (2, 3, 5, 10, 30, 100, 2000):
+            yield Case(
+                f"mean rating, {kind}, n = {n}",
+                float(np.arange(1, 6) @ own),
+                lambda draw, n=n, own=own: Mean(
+                    draw.choice(np.arange(1.0, 6), n, p=own), is_share=False
+                ).interval(n),
+                # The t interval of a few whole numbers is wide.
+                most=1.0 if n < 30 else MOST,
+            )
+
+
 def sections() -> Iterator[Case]:
     for size in (1, 2, 3, 5, 9, 10, 25):
         count = max(4, 200 // size)
@@ -236,14 +187,18 @@ def tables() -> Iterator[Case]:
     even = np.array([[0.30, 0.06, 0.04], [0.06, 0.30, 0.04], [0.04, 0.04, 0.12]])
     skewed = np.array([[0.50, 0.08, 0.02], [0.08, 0.24, 0.02], [0.02, 0.02, 0.02]])
     two = np.array([[0.84, 0.06], [0.04, 0.06]])
+    near = np.array([[0.48, 0.01], [0.01, 0.50]])
+    three = np.array([[0.43, 0.01, 0.01], [0.01, 0.43, 0.01], [0.005, 0.005, 0.09]])
     functions: dict[str, Callable[[Values], float]] = {
         "F1": lambda table: macro(table)[2],
         "precision": lambda table: macro(table)[0],
         "recall": lambda table: macro(table)[1],
         "kappa": cohen_kappa,
     }
-    for n in (30, 100, 200, 2000):
-        for kind, shares in (("even classes", even), ("skewed classes", skewed), ("two skewed", two)):
+    kinds = {"even classes": even, "skewed classes": skewed, "two skewed": two}
+    kinds |= {"near 1": near, "three near 1": three}
+    for n in (30, 60, 100, 200, 500, 2000):
+        for kind, shares in kinds.items():
             for name, function in functions.items():
 
                 def figure(
@@ -254,7 +209,7 @@ def tables() -> Iterator[Case]:
                 ) -> OfTable:
                     cells = draw.choice(shares.size, n, p=shares.ravel())
                     gold, said = np.divmod(cells, len(shares))
-                    return OfTable(function, *confusion(gold.astype(float), said.astype(float)))
+                    return of_table(function, gold, said)
 
                 yield Case(
                     f"{name}, {kind}, n = {n}",
@@ -268,16 +223,23 @@ def tables() -> Iterator[Case]:
                 )
 
 
-_PEOPLE = {
+def of_table(function: Callable[[Values], float], gold: NDArray[np.intp], said: NDArray[np.intp]) -> OfTable:
+    """Return a number of the table of two raters, as the protocols make it."""
+    table, codes = confusion(gold.astype(float), said.astype(float))
+    chances: dict[object, Callable[[Values], float]] = {cohen_kappa: by_chance, scott_pi: chance_of_pi}
+    return OfTable(function, table, codes, chances[function](table) if function in chances else 0.0)
+
+
+PEOPLE = {
     "as PandaLM": np.array([[0.33, 0.05, 0.04], [0.10, 0.35, 0.02], [0.05, 0.04, 0.02]]),
     "a rare loss": np.array([[0.80, 0.06, 0.02], [0.04, 0.06, 0.00], [0.01, 0.00, 0.01]]),
 }
 """Joint shares of people's and the judge's classes: the first response, the second, a tie."""
-_WIN = np.array([1.0, 0.0, 0.5])
+WIN = np.array([1.0, 0.0, 0.5])
 
 
 def against_people() -> Iterator[Case]:
-    for kind, shares in _PEOPLE.items():
+    for kind, shares in PEOPLE.items():
         for labels in (30, 100, 500):
             for size in (1, 5):
 
@@ -285,21 +247,21 @@ def against_people() -> Iterator[Case]:
                     draw: np.random.Generator, labels: int = labels, size: int = size, shares: Values = shares
                 ) -> Interval:
                     groups = (labels + 1000) // size
-                    people, said = np.divmod(_repeated(draw, shares, groups, size), 3)
+                    people, said = np.divmod(repeated(draw, shares, groups, size), 3)
                     codes = np.arange(groups).repeat(size)
                     mixed = draw.permutation(len(people)) if size > 1 else np.arange(len(people))
                     people, said, codes = people[mixed], said[mixed], codes[mixed]
                     return prediction_powered(
                         "",
-                        _WIN[people[:labels]],
-                        _WIN[said[:labels]],
-                        _WIN[said[labels:]],
+                        WIN[people[:labels]],
+                        WIN[said[:labels]],
+                        WIN[said[labels:]],
                         codes if size > 1 else None,
                     ).interval
 
                 yield Case(
                     f"corrected win rate, {kind}, {labels} labels, prompts of {size} rows",
-                    float(shares.sum(axis=1) @ _WIN),
+                    float(shares.sum(axis=1) @ WIN),
                     corrected,
                 )
     for n in (30, 50, 100, 500):
@@ -331,7 +293,7 @@ def against_people() -> Iterator[Case]:
 def _replaced(draw: np.random.Generator, groups: int, size: int, codes: NDArray[np.intp]) -> float:
     """Return 0 if the test lets a judge replace three annotators who are ahead by the margin, else 1."""
     signs, shares = np.array([1.0, -1.0, 0.0]), np.array([0.2, 0.05, 0.75])
-    together, *alone = (signs[_repeated(draw, shares, groups, size)] for _ in range(4))
+    together, *alone = (signs[repeated(draw, shares, groups, size)] for _ in range(4))
     shared = draw.random(groups * size) < 0.6
     beaten = false_discoveries([below(np.where(shared, together, own), 0.15, codes) for own in alone])
     return float(np.mean(beaten) < PASSES)
@@ -342,13 +304,6 @@ def _brier(draw: np.random.Generator, n: int, shown: Values, right: Values) -> I
     if n < LEAST_SCORED:
         return math.nan, math.nan
     return Mean(((draw.random(n) < right[kinds]) - shown[kinds]) ** 2, is_share=False).interval(n)
-
-
-def _repeated(draw: np.random.Generator, shares: Values, groups: int, size: int) -> NDArray[np.intp]:
-    """Return cells drawn with these shares; within a group, 30 % of the cells are the same."""
-    own = draw.choice(shares.size, (groups, size), p=shares.ravel())
-    same = draw.random((groups, size)) < (0.3**0.5 if size > 1 else 0)
-    return np.where(same, draw.choice(shares.size, (groups, 1), p=shares.ravel()), own).ravel()
 
 
 def confidences() -> Iterator[Case]:
@@ -362,7 +317,7 @@ def confidences() -> Iterator[Case]:
             truth,
             lambda draw, groups=groups, size=size: _area(draw, groups, size, shown, right),
         )
-    shares = _PEOPLE["as PandaLM"]
+    shares = PEOPLE["as PandaLM"]
     coefficients: dict[str, Callable[[Values], float]] = {"kappa": cohen_kappa, "Scott's pi": scott_pi}
     for groups, size in ((30, 5), (100, 5), (100, 1), (500, 1)):
         codes = np.arange(groups).repeat(size)
@@ -375,14 +330,13 @@ def confidences() -> Iterator[Case]:
                 function: Callable[[Values], float] = function,
                 codes: NDArray[np.intp] = codes,
             ) -> Interval:
-                gold, said = np.divmod(_repeated(draw, shares, groups, size), 3)
-                table = confusion(gold.astype(float), said.astype(float))
-                return OfTable(function, *table).interval(len(codes), codes)
+                gold, said = np.divmod(repeated(draw, shares, groups, size), 3)
+                return of_table(function, gold, said).interval(len(codes), codes)
 
             yield Case(f"{name} as PandaLM, {groups} prompts of {size} rows", function(shares), figure)
 
         def nominal(draw: np.random.Generator, groups: int = groups, size: int = size) -> Interval:
-            pair = np.divmod(_repeated(draw, shares, groups, size), 3)
+            pair = np.divmod(repeated(draw, shares, groups, size), 3)
             codes = np.arange(groups).repeat(size)
             return alpha(np.array(pair, dtype=float), "nominal").interval(len(codes), codes)
 
@@ -412,8 +366,8 @@ def _area(draw: np.random.Generator, groups: int, size: int, shown: Values, righ
 def ratings() -> Iterator[Case]:
     """Yield numbers of a judge and three people, who rate from 1 to 5; the truth is that of many rows."""
     for kind, noise, bounds in (("even", 0.8, (1, 5)), ("most are 5", 0.8, (3.5, 7)), ("close", 0.3, (1, 5))):
-        large = _rated(np.random.default_rng(0), 400_000, noise, bounds)
-        truths = _correlations(large)
+        large = rated(np.random.default_rng(0), np.arange(400_000), noise, bounds)
+        truths = correlations(large)
         for n in (30, 60, 100, 200, 2000):
             for size in (1, 5) if n > 60 else (1,):
                 codes = np.arange(n).repeat(size)
@@ -428,47 +382,53 @@ def ratings() -> Iterator[Case]:
                         bounds: tuple[float, float] = bounds,
                         codes: NDArray[np.intp] = codes,
                     ) -> Interval:
-                        rated = _rated(draw, n * size, noise, bounds, size)
-                        return _correlations(rated, name)[name].interval(n * size, codes)
+                        found = rated(draw, codes, noise, bounds)
+                        return correlations(found, name)[name].interval(n * size, codes)
 
                     yield Case(f"{name}, {kind}, {n} prompts of {size} rows", truths[name].value, figure)
 
 
-def _rated(draw: np.random.Generator, n: int, noise: float, bounds: Interval, size: int = 1) -> Values:
-    """Return ratings of a judge and three people, who have left out a fifth of the rows."""
+def rated(
+    draw: np.random.Generator, codes: NDArray[np.intp], noise: float = 0.8, bounds: Interval = (1, 5)
+) -> Values:
+    """Return ratings of a judge and three people, who have left out a fifth of the rows.
+
+    Rows of a cluster are alike.
+    """
     low, high = bounds
-    true = draw.uniform(low, high, n // size).repeat(size)
-    if size > 1:  # Rows of a prompt are alike.
+    n, groups = len(codes), int(codes.max()) + 1
+    true = draw.uniform(low, high, groups)[codes]
+    if groups < n:
         true = np.where(draw.random(n) < 0.5, true, draw.uniform(low, high, n))
-    rated = np.clip(np.round(true + draw.normal(0, noise, (4, n))), 1, 5)
-    rated[1:][draw.random((3, n)) < 0.2] = math.nan
-    rated[1, np.isnan(rated[1:]).all(axis=0)] = 3
-    return rated
+    found = np.clip(np.round(true + draw.normal(0, noise, (4, n))), 1, 5)
+    found[1:][draw.random((3, n)) < 0.2] = math.nan
+    found[1, np.isnan(found[1:]).all(axis=0)] = 3
+    return found
 
 
-def _correlations(rated: Values, only: str = "") -> dict[str, Fitted]:
-    both = ~np.isnan(rated[1])
+def correlations(given: Values, only: str = "") -> dict[str, Fitted]:
+    both = ~np.isnan(given[1])
     found = {}
     if only in ("", "alpha"):
-        found["alpha"] = alpha(rated, "ordinal")
+        found["alpha"] = alpha(given, "ordinal")
     if only != "alpha":
-        first, second = rated[0, both], rated[1, both]
+        first, second = given[0, both], given[1, both]
         cells = ((first - 1) * 5 + second - 1).astype(int)
         table = np.bincount(cells, minlength=25).reshape(5, 5).astype(float)
         for name, function in ORDINAL.items():
             if only in ("", name):
                 counted = OfTable(partial(function, levels=np.arange(1.0, 6)), table, cells)
-                errors = np.zeros(rated.shape[1])
+                errors = np.zeros(given.shape[1])
                 errors[both] = counted.influence(len(cells))
                 found[name] = correlation(counted.value, len(cells), errors)
     return found
 
 
-_STRENGTHS = np.array([2.2, 1.2, 1.0, 0.4])
+STRENGTHS = np.array([2.2, 1.2, 1.0, 0.4])
 
 
 def who_won() -> Iterator[Case]:
-    chances = _STRENGTHS[:, None] / (_STRENGTHS[:, None] + _STRENGTHS)
+    chances = STRENGTHS[:, None] / (STRENGTHS[:, None] + STRENGTHS)
     truth = float((chances[0].sum() - 0.5) / 3)
     for shown in (2, 3):
         for n in (30, 60, 200, 2000):
@@ -503,7 +463,7 @@ def who_won() -> Iterator[Case]:
 def _won(draw: np.random.Generator, groups: int, size: int) -> Interval:
     """Return the interval of a source in half of the rows, which wins 50 % of them and ties in 20 %."""
     shares = np.array([0.5, 0.2, 0.3])
-    credits = np.array([1.0, 0.5, 0.0])[_repeated(draw, shares, groups, size)]
+    credits = np.array([1.0, 0.5, 0.0])[repeated(draw, shares, groups, size)]
     places = np.flatnonzero(draw.random(groups * size) < 0.5)
     codes = np.arange(groups).repeat(size)
     return Mean(credits[places], places=places).interval(len(codes), codes)
@@ -512,7 +472,7 @@ def _won(draw: np.random.Generator, groups: int, size: int) -> Interval:
 def _first_shown(draw: np.random.Generator, groups: int, size: int) -> Interval:
     """Return the interval of the share of verdicts for the place shown first, of two verdicts on a row."""
     rows = groups * size
-    shown = _repeated(draw, np.array([0.15, 0.6, 0.25]), groups, size).astype(float)
+    shown = repeated(draw, np.array([0.15, 0.6, 0.25]), groups, size).astype(float)
     decided = np.where(draw.random(rows) < 0.1, 0.0, 2.0)
     return Mean(shown * (decided > 0), decided).interval(rows, np.arange(groups).repeat(size))
 
@@ -554,7 +514,7 @@ def _ranked(draw: np.random.Generator, groups: int, shown: int, size: int = 1) -
     rows, codes = groups * size, np.arange(groups).repeat(size)
     own = draw.gumbel(size=(rows, 4))
     shared = draw.gumbel(size=(groups, 4)).repeat(size, axis=0)
-    score = np.where((draw.random(rows) < 0.3**0.5)[:, None] & (size > 1), shared, own) + np.log(_STRENGTHS)
+    score = np.where((draw.random(rows) < 0.3**0.5)[:, None] & (size > 1), shared, own) + np.log(STRENGTHS)
     places = draw.permuted(np.tile(np.arange(4), (rows, 1)), axis=1)[:, shown:]
     score[np.arange(rows)[:, None], places] = -np.inf
     won = np.where(np.isinf(score), np.nan, (score == score.max(axis=1, keepdims=True)).astype(float))
@@ -571,29 +531,3 @@ def _before_and_after(draw: np.random.Generator, n: int) -> Values:
     """Return changes of credits with ties, of two runs that agree about 60 % of the rows and are as good."""
     before, after = (draw.choice([0, 0.5, 1], n, p=[0.2, 0.2, 0.6]) for _ in range(2))
     return np.where(draw.random(n) < 0.6, 0, after - before)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Print a table; return 1 if a share is out of bounds."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    found = []
-    for case in cases():
-        if options.only in case.name:
-            found.append(measured(case, options.repeats, options.seed))
-            one = found[-1]
-            if not options.json:
-                mark = "" if one.holds() else "  OUT OF BOUNDS"
-                what = "rejected" if one.is_test else "covered"
-                print(f"| {one.name} | {one.printed:.2f} | {what} {one.covered:.3f}{mark} |", flush=True)
-    if options.json:
-        print(json.dumps([vars(one) | {"holds": one.holds()} for one in found], indent=2))
-    return 0 if all(one.holds() for one in found) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Simulated runs whose true figures are known, and the coverage of their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+Interval = tuple[float, float]
+LEAST, MOST, REJECTED = 0.93, 0.975, 0.06
+"""Bounds of the coverage and of the share of rejected true nulls."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of figure: what one simulated run gives."""
+
+    name: str
+    truth: float
+    interval: Callable[[np.random.Generator], Interval] | None = None
+    p_value: Callable[[np.random.Generator], float] | None = None
+    """The p-value of one simulated run in which there is nothing to find."""
+    least: float = LEAST
+    """Least coverage."""
+    most: float = MOST
+
+
+@dataclass(frozen=True)
+class Found:
+    """The outcome of all simulated runs of a case."""
+
+    name: str
+    repeats: int
+    printed: float
+    """Share of the runs with an interval."""
+    covered: float
+    """Share of the printed intervals that contain the truth; the share of rejected nulls for a test."""
+    is_test: bool
+    least: float = LEAST
+    most: float = MOST
+
+    @property
+    def is_wide(self) -> bool:
+        """True if the intervals cover the truth more often than they should."""
+        return not self.is_test and self.printed > 0 and self.covered > MOST
+
+    def holds(self, slack: float = 2) -> bool:
+        """Return True for a share within the bounds, by so many of its standard errors, or for none."""
+        if not self.printed:
+            return True
+        slack *= math.sqrt(0.05 * 0.95 / (self.repeats * self.printed))
+        if self.is_test:
+            return self.covered <= REJECTED + slack
+        return self.least - slack <= self.covered <= self.most + slack
+
+
+def measured(case: Case, repeats: int, seed: int) -> Found:
+    """Simulate a case."""
+    draw = np.random.default_rng([seed, *case.name.encode()])
+    if case.p_value is not None:
+        rejected = sum(case.p_value(draw) < 0.05 for _ in range(repeats))
+        return Found(case.name, repeats, 1.0, rejected / repeats, True)
+    assert case.interval is not None
+    bounds = [one for one in (case.interval(draw) for _ in range(repeats)) if not math.isnan(one[0])]
+    inside = sum(low <= case.truth <= high for low, high in bounds)
+    covered = inside / max(1, len(bounds))
+    return Found(case.name, repeats, len(bounds) / repeats, covered, False, case.least, case.most)
+
+
+def beta_clusters(draw: np.random.Generator, groups: int, size: int, rate: float, icc: float) -> Values:
+    """Return rows that are right or wrong, of clusters with this intra-class correlation."""
+    scale = (1 - icc) / icc
+    rates = draw.beta(rate * scale, (1 - rate) * scale, groups)
+    return (draw.random((groups, size)) < rates[:, None]).astype(float).ravel()
+
+
+def repeated(draw: np.random.Generator, shares: Values, groups: int, size: int) -> NDArray[np.intp]:
+    """Return cells drawn with these shares; within a group, 30 % of the cells are the same."""
+    own = draw.choice(shares.size, (groups, size), p=shares.ravel())
+    same = draw.random((groups, size)) < (0.3**0.5 if size > 1 else 0)
+    return np.where(same, draw.choice(shares.size, (groups, 1), p=shares.ravel()), own).ravel()
