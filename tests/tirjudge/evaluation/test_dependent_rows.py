@@ -296,10 +296,10 @@ def test_a_mean_of_samples_is_a_share() -> None:
     assert found.low < 0.8
 
 
-def unequal(groups: int = 120) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def unequal(groups: int = 200) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Clusters of lognormal sizes, and two runs whose rows are alike within a cluster."""
     draw = np.random.default_rng(5)
-    codes = np.arange(groups).repeat(np.ceil(draw.lognormal(1, 0.8, groups)).astype(int))
+    codes = np.arange(groups).repeat(np.ceil(draw.lognormal(1, 1.3, groups)).astype(int))
     common = draw.random(groups)[codes]
     first = (np.where(draw.random(len(codes)) < 0.5, common, draw.random(len(codes))) < 0.7).astype(float)
     return codes, first, np.where(draw.random(len(codes)) < 0.6, first, draw.random(len(codes)) < 0.7)
