@@ -14,7 +14,7 @@ from tirjudge.cli import app
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
-from tirjudge_training.run.run import _say_gain
+from tirjudge_training.run.results import say_gain
 
 LABELS = Path(__file__).parents[2] / "examples" / "labels.jsonl"
 STAGES = ["heldout-base", "rl", "select", "heldout-rl"]
@@ -137,7 +137,7 @@ def test_the_last_line_compares_the_same_tasks_before_and_after(tmp_path: Path) 
     recipe = load(Recipe, "adapt", ["data.demonstrations="])
     measured(tmp_path, base=[True, False, False, False, None], rl=[False, True, True, True, True])
     said: list[str] = []
-    _say_gain(pipeline_of(recipe), tmp_path, said.append)
+    say_gain(pipeline_of(recipe), tmp_path, said.append)
     # Agresti and Min: (3.5 - 1.5) / 6, plus and minus 1.96 times the root of (5 / 6 - 1 / 9) / 6.
     assert said == ["right in 4 held-out tasks: base 1, rl 3; +50.0 points [-34.7, 100.0]"]
 
@@ -156,5 +156,5 @@ def test_the_last_line_is_about_the_result_and_not_about_a_control(tmp_path: Pat
     assert list(pipeline.models)[-2:] == ["rl-continued", "sft-only"]
     measured(tmp_path, **{"base": [False] * 4, "rl-2": [True] * 3 + [False], "sft-only": [False] * 4})
     said: list[str] = []
-    _say_gain(pipeline, tmp_path, said.append)
+    say_gain(pipeline, tmp_path, said.append)
     assert [line.partition(";")[0] for line in said] == ["right in 4 held-out tasks: base 0, rl-2 3"]

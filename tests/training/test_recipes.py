@@ -26,7 +26,7 @@ from tirjudge_training.model_folder import _write_note, base_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load, shipped
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.run.run import _note
+from tirjudge_training.run.context import note_of
 
 OURS = re.compile(r"#\s*(ours|inferred)\b")
 STRUCTURE = {"extends", "description", "run", "method"}
@@ -350,7 +350,7 @@ async def test_judging_builds_the_prompts_of_the_training(name: str, tmp_path: P
     """For every judge and every domain of a recipe, with nothing but the note of the trained model."""
     recipe = Recipe.load(name)
     trained = open_judges(recipe.environments or JUDGES, recipe.data.no_tools)[1]
-    note = _note(recipe, SimpleNamespace(environments=trained))
+    note = note_of(recipe, SimpleNamespace(environments=trained))
     _write_note(tmp_path, str(tmp_path / "base"), note)
     domains = {"", "math", "code", "helpfulness", "safety"}
     compared = 0

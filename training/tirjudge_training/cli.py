@@ -218,10 +218,10 @@ def _list_recipes(*, as_json: bool, every: bool) -> None:
 
 def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
     from tirjudge_training.methods import pipeline_of
+    from tirjudge_training.run.context import counted
     from tirjudge_training.run.measured_rates import with_measured_rates
     from tirjudge_training.run.plan import NoRows
     from tirjudge_training.run.plan import plan as planned
-    from tirjudge_training.run.run import counted
 
     for arm, recipe in recipes.items():
         if arm:
@@ -241,8 +241,8 @@ def _rows(recipe: Recipe) -> Data:
     """
     from tirjudge_training.data.base import data_path
     from tirjudge_training.data.rows import ExpectedRows
+    from tirjudge_training.run.context import data_of
     from tirjudge_training.run.plan import NoRows
-    from tirjudge_training.run.run import data_of
 
     every = recipe.data.model_copy(update={"max_prompt_tokens": None})
     try:

@@ -15,7 +15,7 @@ from tirjudge_training.data.rows import ExpectedRows, RowData
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.run.run import data_of
+from tirjudge_training.run.context import data_of
 
 JUDGES = {name: EnvironmentConfig(name=f"tir-{name}") for name in ("pairwise", "pointwise", "listwise")}
 PAIRS = {"pairs": EnvironmentConfig(name="tir-pairwise")}

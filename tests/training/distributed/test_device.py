@@ -38,12 +38,11 @@ from tirjudge_training.rl import rollout_engine, trainer
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig, pool_options
 from tirjudge_training.rl.training_loop import train_rl
-from tirjudge_training.run import preflight
-from tirjudge_training.run import run as run_module
+from tirjudge_training.run import context, preflight
+from tirjudge_training.run.context import data_of
 from tirjudge_training.run.plan import NoRows
 from tirjudge_training.run.preflight import check
 from tirjudge_training.run.run import _done as run_stage
-from tirjudge_training.run.run import data_of
 from tirjudge_training.stages.base import Run, Size, Stage
 from tirjudge_training.weight_sync import same_process
 
@@ -336,17 +335,15 @@ def test_a_frozen_base_on_a_gpu_is_in_bfloat16(
     stated: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Autocast would round float32 weights again in every step of decoding."""
-    for module in (device, run_module):
+    for module in (device, context):
         monkeypatch.setattr(module, "current_device", lambda: Device("cuda", "bfloat16", True))
     assert weights_dtype("auto") == "bfloat16"
     words = [*assignments(), *([f"model.dtype={stated}"] if stated else [])]
     whole, adapted = (load(Recipe, MINI, [*words, *more]) for more in ([], ["model.lora.rank=4"]))
-    assert run_module.with_dtype(adapted, tmp_path).model.dtype == "bfloat16"
-    assert run_module.with_dtype(whole, tmp_path).model.dtype in (None, "float32"), (
-        "small updates would be lost"
-    )
+    assert context.with_dtype(adapted, tmp_path).model.dtype == "bfloat16"
+    assert context.with_dtype(whole, tmp_path).model.dtype in (None, "float32"), "small updates would be lost"
     exact = load(Recipe, MINI, [*assignments(), "model.lora.rank=4", "model.dtype=float32"])
-    assert run_module.with_dtype(exact, tmp_path).model.dtype == "float32"
+    assert context.with_dtype(exact, tmp_path).model.dtype == "float32"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tirjudge_training.launch.cli import launch
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
-from tirjudge_training.run.run import data_of
+from tirjudge_training.run.context import data_of
 
 LISTS = [
     {"environment": "tir-listwise", "prompt": f"List {n}", "responses": ["1", "2", "3"], "label": "B"}

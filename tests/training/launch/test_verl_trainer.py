@@ -26,7 +26,7 @@ from tirjudge_training.launch.cli import launch
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
-from tirjudge_training.run.run import context, data_of
+from tirjudge_training.run.context import context, data_of
 
 ROOT = Path(__file__).parents[3]
 ON_CPU = (

@@ -12,7 +12,7 @@ import pytest
 from tirjudge_environments import ChatEncoder
 from tirjudge_training import model_folder
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run.run import counted, data_of
+from tirjudge_training.run.context import counted, data_of
 
 LENGTHS = [10 * number for number in range(1, 41)]
 

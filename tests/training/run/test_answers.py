@@ -17,8 +17,8 @@ from tirjudge_environments.tasks import read_task
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
+from tirjudge_training.run.context import data_of
 from tirjudge_training.run.preflight import check
-from tirjudge_training.run.run import data_of
 from tirjudge_training.sft import IGNORED
 
 RECIPE = "ablations/rm-r1-instruct-32b-answer-only"

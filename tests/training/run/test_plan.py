@@ -23,9 +23,9 @@ from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load, shipped
 from tirjudge_training.run import model_size
+from tirjudge_training.run.context import data_of
 from tirjudge_training.run.plan import NoRows, plan
 from tirjudge_training.run.preflight import disk_bytes
-from tirjudge_training.run.run import data_of
 from tirjudge_training.weight_sync.base import Sampler
 
 

@@ -22,7 +22,7 @@ from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
-from tirjudge_training.run.run import context
+from tirjudge_training.run.context import context
 
 
 def rows(folder: Path) -> Path:

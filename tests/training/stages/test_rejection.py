@@ -37,7 +37,7 @@ from tirjudge_training.recipe_file import load
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.rl.stream import TaskSource
-from tirjudge_training.run.run import data_of
+from tirjudge_training.run.context import data_of
 from tirjudge_training.sft import IGNORED, SftConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.rejection import Rejection, RejectionConfig, chosen

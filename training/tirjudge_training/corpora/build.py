@@ -22,7 +22,8 @@ from tirjudge_training.corpora.base import Kind, Skipped, Source, SourceItem, op
 from tirjudge_training.corpora.composition import Composer, QuestionSample, distinct
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.corpora.decontamination import Overlap, OverlapIndex, benchmark_texts
-from tirjudge_training.corpora.output import CorpusCard, ShardWriter, hub_rows
+from tirjudge_training.corpora.hub import hub_rows
+from tirjudge_training.corpora.output import CorpusCard, ShardWriter
 from tirjudge_training.recipe_file import claim_folder
 
 UNFINISHED = "questions.unfinished.jsonl"

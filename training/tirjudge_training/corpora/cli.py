@@ -38,8 +38,9 @@ from tirjudge_training.corpora.decontamination import (
     dropped_path,
 )
 from tirjudge_training.corpora.decontamination import decontaminate as drop_overlaps
+from tirjudge_training.corpora.hub import SchemaChanged, SourceUnavailable
 from tirjudge_training.corpora.inspection import Inspection
-from tirjudge_training.corpora.output import HEAD, CorpusCard, SchemaChanged, SourceUnavailable
+from tirjudge_training.corpora.output import HEAD, CorpusCard
 from tirjudge_training.recipe_file import MIXTURES, BadRecipe, load, quoted, shipped
 
 SHORT, FAILED = 1, 3

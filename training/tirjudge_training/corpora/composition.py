@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
+from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import derive_seed
 from tirjudge_environments.orders import letter
 from tirjudge_training.corpora.base import KINDS, Kind, Skipped, SourceItem
@@ -98,7 +98,6 @@ def distinct(question: SourceItem | Skipped) -> SourceItem | Skipped:
 FEWEST, MOST = 3, 5
 """The number of wrong answers in a list (TIR App. C)."""
 SINGLES: tuple[Kind, ...] = ("pointwise", "pairwise")
-Row = dict[str, Any]
 
 
 @dataclass
@@ -125,13 +124,13 @@ class Composer:
         """True if no format needs another row."""
         return not any(self._open(kind) for kind in KINDS)
 
-    def row(self, question: SourceItem) -> Row | None:
+    def row(self, question: SourceItem) -> JsonObject | None:
         """Return the question as a row of its format; None if no format that it fits needs another row."""
         kind = self._kind(question)
         if kind is None:
             return None
         self.made[kind] += 1
-        row: Row = {
+        row: JsonObject = {
             "id": f"{self.source}/{self._key(question)}",
             "source": self.source,
             "format": kind,
@@ -162,7 +161,7 @@ class Composer:
     def _share(self, kind: Kind) -> float:
         return self.made[kind] / (self.wanted.get(kind) or 1)
 
-    def _answers(self, question: SourceItem, kind: Kind) -> Row:
+    def _answers(self, question: SourceItem, kind: Kind) -> JsonObject:
         # The place of the good answer is random, so that a judge cannot learn it from the position.
         rng = Random(derive_seed("row", self.seed, self.source, self._key(question)))
         # A list may be shorter than chosen, but never shorter than FEWEST, see `_kind`.

@@ -98,7 +98,8 @@ def _trained(
     from tirjudge.storage.run_folder import RunFolder
     from tirjudge_training.launch import verl_stage
     from tirjudge_training.methods import pipeline_of
-    from tirjudge_training.run.run import claim, context, counted, data_of, with_dtype
+    from tirjudge_training.run.context import context, counted, data_of, with_dtype
+    from tirjudge_training.run.run import claim
 
     if not dry_run:
         verl_stage.check_installed()

@@ -15,7 +15,8 @@ from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.heldout import percentage
 from tirjudge_training.methods import DEMONSTRATIONS, HELDOUT, WARM_UP, Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run.run import counted, data_of, train
+from tirjudge_training.run.context import counted, data_of
+from tirjudge_training.run.run import train
 from tirjudge_training.stages.base import DONE, MODEL, Say
 
 COMPARISON = "comparison.md"

@@ -12,8 +12,8 @@ from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.data.base import Data
 from tirjudge_training.recipe import Rates, Recipe
 from tirjudge_training.rl.metrics import METRICS
+from tirjudge_training.run.context import context, data_of, with_dtype
 from tirjudge_training.run.plan import ASSUMED, NoRows
-from tirjudge_training.run.run import context, data_of, with_dtype
 from tirjudge_training.stages.base import Say
 from tirjudge_training.stages.reinforcement import Reinforcement
 

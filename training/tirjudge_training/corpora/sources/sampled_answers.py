@@ -11,7 +11,7 @@ from tirjudge_environments.parsing import behind_thinking
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.answers import Solved, last_boxed
 from tirjudge_training.corpora.base import Answer, Sampler, Skipped, Source, SourceCard, SourceItem
-from tirjudge_training.corpora.output import EVERY
+from tirjudge_training.corpora.hub import EVERY
 
 # DAPO-Math, with sampled answers (TIR Table 6, "dapo_bigmath").
 
