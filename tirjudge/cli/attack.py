@@ -16,6 +16,7 @@ from tirjudge.attacks.rows import AttackedRows
 from tirjudge.cli.judge import BatchRun
 from tirjudge.cli.options import (
     ColumnOption,
+    EncodingOption,
     LabelsOption,
     RunOptions,
     SplitOption,
@@ -63,6 +64,7 @@ def attack(
     labels: LabelsOption = "",
     subset: SubsetOption = None,
     split: SplitOption = None,
+    encoding: EncodingOption = "",
     *,
     options: RunOptions,
 ) -> None:
@@ -84,7 +86,7 @@ def attack(
     # The rows are read under the user's columns, and given to the batch under ours.
     plan = replace(options.plan(), limit=None)
     options.check(plan.kind)
-    source = InspectedRows(open_rows(file, config=subset, split=split), columns, meaning)
+    source = InspectedRows(open_rows(file, config=subset, split=split, encoding=encoding), columns, meaning)
     refuse_input(target, source)
     for note in source.inspect():
         say(note)

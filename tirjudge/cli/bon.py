@@ -19,6 +19,7 @@ import typer
 from tirjudge.cli.options import (
     RUNNER,
     ColumnOption,
+    EncodingOption,
     LabelsOption,
     RunOptions,
     SplitOption,
@@ -106,6 +107,7 @@ def bon(
     labels: LabelsOption = "",
     subset: SubsetOption = None,
     split: SplitOption = None,
+    encoding: EncodingOption = "",
     *,
     options: RunOptions,
 ) -> None:
@@ -130,7 +132,11 @@ def bon(
     )
     # Several candidates often are identical, and any of them is as good.
     rows = InspectedRows(
-        open_rows(file, config=subset, split=split), columns, meaning, unpack=unpacked, alike=False
+        open_rows(file, config=subset, split=split, encoding=encoding),
+        columns,
+        meaning,
+        unpack=unpacked,
+        alike=False,
     )
     refuse_input(target, rows)
     for note in rows.inspect():

@@ -15,6 +15,7 @@ import typer
 from tirjudge.cli.options import (
     RUNNER,
     ColumnOption,
+    EncodingOption,
     LabelsOption,
     RunOptions,
     SplitOption,
@@ -69,6 +70,7 @@ def criteria(
     labels: LabelsOption = "",
     subset: SubsetOption = None,
     split: SplitOption = None,
+    encoding: EncodingOption = "",
     *,
     options: RunOptions,
 ) -> None:
@@ -82,7 +84,7 @@ def criteria(
     target = output_file(output, file, "criteria")
     options = options.model_copy(update={"order": options.order or "both"})
     options.check(plan.kind)
-    given = open_rows(file, config=subset, split=split)
+    given = open_rows(file, config=subset, split=split, encoding=encoding)
     refuse_input(target, given)
     calls = target.with_name(f"{target.name}.calls.jsonl")
     if not options.overwrite:

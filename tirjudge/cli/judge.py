@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from tirjudge.cli.options import (
     ColumnOption,
+    EncodingOption,
     LabelsOption,
     RunOptions,
     SplitOption,
@@ -306,10 +307,11 @@ def judge(
     labels: LabelsOption = "",
     input_format: Annotated[
         Literal["jsonl", "json", "csv", "parquet"] | None,
-        option("Rows", "File format.  [default: detected from the file]", hidden=True),
+        option("Rows", "Format of the file.  [default: detected]", hidden=True),
     ] = None,
     subset: SubsetOption = None,
     split: SplitOption = None,
+    encoding: EncodingOption = "",
     *,
     options: RunOptions,
 ) -> None:
@@ -321,14 +323,14 @@ def judge(
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
     options.check(plan.kind)
     target = output_file(output, file, "verdicts", streamed=True)
-    rows = InspectedRows(open_rows(file, input_format, subset, split), plan.columns, plan.labels)
+    rows = InspectedRows(open_rows(file, input_format, subset, split, encoding), plan.columns, plan.labels)
     refuse_input(target, rows)
     for note in rows.inspect():
         say(note)
     run = BatchRun(
         command="judge",
         options=options,
-        plan=plan,
+        plan=replace(plan, labels=rows.meaning),
         output=target,
         rows=rows,
         as_json=as_json,

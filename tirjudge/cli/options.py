@@ -38,7 +38,12 @@ ColumnOption = Annotated[
     ),
 ]
 LabelsOption = Annotated[
-    str, option("Rows", "Meaning of the label values: 1=A,2=B,0=tie.", metavar="VALUE=LETTER,...")
+    str,
+    option("Rows", "Meaning of the label values: 1=A,2=B,0=tie,-1= (no label).", metavar="VALUE=LETTER,..."),
+]
+EncodingOption = Annotated[
+    str,
+    option("Rows", "Encoding of a file that is not UTF-8.  [default: detected]", metavar="NAME", hidden=True),
 ]
 SubsetOption = Annotated[
     str | None,
@@ -323,10 +328,37 @@ def _assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def label_values(text: str) -> dict[str, str] | None:
-    """Return the meaning of a dataset's own labels, from `1=A,2=B,0=tie`; None for an empty text."""
+    """Return the meanings of a dataset's own labels, from `1=A,2=B,0=tie` or JSON; None for an empty text.
+
+    An empty meaning leaves a value out: `-1=`. Raises ValueError, in one line.
+    """
     if not text:
         return None
-    pairs = [pair.split("=") for pair in text.split(",")]
-    if any(len(pair) != 2 or not all(pair) for pair in pairs):
-        raise ValueError(f"--labels {text!r}: write VALUE=LETTER,VALUE=LETTER,VALUE=tie")
-    return {value.strip(): letter.strip() for value, letter in pairs}
+    pairs = _json_pairs(text) if text.lstrip().startswith("{") else _plain_pairs(text)
+    found: dict[str, str] = {}
+    for value, meaning in pairs:
+        if value in found and found[value] != meaning:
+            raise ValueError(f"--labels gives {value!r} two meanings, {found[value]!r} and {meaning!r}")
+        found[value] = meaning
+    return found
+
+
+def _plain_pairs(text: str) -> Iterable[tuple[str, str]]:
+    pairs = [pair.rpartition("=") for pair in text.split(",")]
+    if not all(sign and value.strip() for value, sign, _ in pairs):
+        raise ValueError(
+            f"--labels {text!r}: write VALUE=LETTER,VALUE=LETTER,VALUE=tie; values with a comma as JSON: "
+            """'{"good, short": "A"}'"""
+        )
+    return [(value.strip(), meaning.strip()) for value, _, meaning in pairs]
+
+
+def _json_pairs(text: str) -> Iterable[tuple[str, str]]:
+    try:
+        found = json.loads(text, object_pairs_hook=list)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"--labels {text!r} is not JSON: {error}") from None
+    for value, meaning in found:
+        if not isinstance(meaning, str | int | float | None):
+            raise ValueError(f"--labels: the meaning of {value!r} is no text")
+    return [(value, "" if meaning is None else str(meaning)) for value, meaning in found]

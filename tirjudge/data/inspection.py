@@ -12,6 +12,7 @@ from typing import Any
 
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
+from tirjudge.data.suggestions import column_options, labels_option, places_of
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns, RowError, read_task
@@ -21,27 +22,8 @@ _SAMPLED = 1000
 _SHOWN_COLUMNS = 20
 _MISSING_WORDS = frozenset({"nan", "none", "null", "<na>"})
 """Texts that libraries write in place of a missing value, in lower case."""
-_RESPONSE_PARTS = ("responses", "response_a", "chosen", "response")
-
-_A = (
-    "answer_a",
-    "output_a",
-    "completion_a",
-    "model_a_response",
-    "response1",
-    "answer1",
-    "output1",
-    "output_1",
-)
-_PARTNER = {"a": "b", "1": "2"}
-_KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
-    "prompt": ("question", "instruction", "query", "input", "problem", "user_prompt", "user_input"),
-    "responses": ("candidates", "answers", "outputs", "completions", "generations"),
-    "response_a": (*_A, "response_1", "answer_1", "completion_1", "responsea", "answera", "outputa"),
-    "response": ("answer", "output", "completion", "generation"),
-    "label": ("winner", "preference", "preferred", "gold_label", "gold", "better", "best"),
-}
-"""Names that public datasets use for the parts of a row, in lower case, the most likely one first."""
+_AMBIGUOUS_FROM = 21
+"""Labelled rows from which labels that can be counted from 0 and from 1 are asked about."""
 
 
 @dataclass(slots=True)
@@ -71,14 +53,19 @@ class RowInspection:
         self._name, self._columns, self._labels = name, columns, labels
         self._unlabelled = columns.model_copy(update={"label": _NOWHERE})
         self._found: list[str] = []
+        self._places: list[str] = []
+        """Columns, and places inside of nested ones, of the first row."""
         self._rows = 0
         self._unreadable = ""
         """The first row that cannot be read, and why."""
         self._lacking: Counter[str] = Counter()
         """Rows by the part or the named column that they lack."""
-        self._whole_labels: set[tuple[int, int]] = set()
-        """Labels that are whole numbers, each with the row's number of responses."""
+        self._whole_labels: Counter[tuple[int, int]] = Counter()
+        """Labels that are whole numbers, each with the row's number of responses, of several responses."""
         self._other_labels = 0
+        self._alone: set[str] = set()
+        """Labels of single responses, whole numbers without their decimals."""
+        self._alone_rows = 0
         self._labels_found: Counter[str] = Counter()
         self._unread = _Kind("a label that names no response; such rows fail")
         self._unread_labels: Counter[str] = Counter()
@@ -96,6 +83,7 @@ class RowInspection:
         self._rows += 1
         if len(self._found) <= _SHOWN_COLUMNS:
             self._found += [name for name in row.fields if name not in self._found]
+        self._places = self._places or list(places_of(row.fields))
         try:
             task = read_task(
                 {**row.fields, _NOWHERE: None}, default_id=row.default_id, columns=self._unlabelled
@@ -120,25 +108,42 @@ class RowInspection:
     def fault(self) -> str:
         """Return why the rows cannot be meant as they are read, with the remedy; empty if they can."""
         if self._unreadable and not self._rows:
-            return (
-                f"{self._unreadable}; no row can be read: JSON lines, JSON, CSV or Parquet in UTF-8 is needed"
-            )
+            return f"{self._unreadable}; no row can be read: JSON lines, JSON, CSV or Parquet is needed"
         if self._rows and self._lacking.total() == self._rows:
             lacking, _ = self._lacking.most_common(1)[0]
-            remedy = f": map them with {self.mapping()}" if self.mapping() else ""
+            mapping = self.mapping()
+            remedy = f": map them with {mapping}" if mapping else ""
             near = get_close_matches(lacking.partition("'")[2].partition("'")[0], self._found, n=1)
             meant = f"; did you mean {near[0]!r}?" if near else remedy
             return f"{self._name}: no row has {lacking}; the columns are {self._columns_found()}{meant}"
         if self._counted_from_one():
-            highest = max(count for _, count in self._whole_labels)
-            mapping = ",".join(f"{number + 1}={letter(number)}" for number in range(highest))
             return (
                 f"{self._name}: the labels seem to be counted from 1, as none is 0 and some equal the "
-                f"number of responses: give --labels {mapping}"
+                f"number of responses: give {self._counted(1)}"
+            )
+        if self._counted_from_either():
+            return (
+                f"{self._name}: the labels can be counted from 0 or from 1, as none is 0 or the number of "
+                f"responses: give {self._counted(0)} or {self._counted(1)}"
             )
         if 2 * self._unread.count > self._labels_found.total():
             return f"{self._name}: {self._unread.count} of {self._labels_found.total()} {self._labels_note()}"
         return ""
+
+    def meaning(self) -> Mapping[str, str] | None:
+        """Return what the values of labels mean: as the run says, and 0 and 1 of single responses as classes.
+
+        Numbers other than 0 and 1 are ratings, and 0 is one of them then.
+        """
+        given = self._labels or {}
+        numbers = {value for value in self._alone if value not in given}
+        if "0" in numbers and numbers <= {"0", "1"} and not any(given.values()):
+            return {**given, "0": "fail", "1": "pass"}
+        return self._labels
+
+    def _counted(self, first: int) -> str:
+        highest = max(count for _, count in self._whole_labels)
+        return labels_option({str(number + first): letter(number) for number in range(highest)})
 
     def _labels_note(self) -> str:
         """Return the labels that occur, and the option that maps them."""
@@ -146,10 +151,14 @@ class RowInspection:
         found = ", ".join(f"{value!r} ({count})" for value, count in shown)
         more = ", ..." if len(self._labels_found) > len(shown) else ""
         unread = dict.fromkeys(value for value, _ in shown if value in self._unread_labels)
-        values = [f"{value}={'LETTER' if value in unread else value}" for value, _ in shown]
+        alone = self._alone_rows == self._rows
+        placeholder = "MEANING" if alone else "LETTER"
+        meanings = {value: placeholder if value in unread else value for value, _ in shown}
+        what = "are neither numbers nor pass or fail" if alone else "name no response"
+        choice = "pass, fail or a number" if alone else "A, B, ... or tie"
         return (
-            f"labels name no response; the labels are {found}{more}: say what each means with "
-            f"--labels {','.join(values)}, where LETTER is A, B, ... or tie"
+            f"labels {what}; the labels are {found}{more}: say what each means with "
+            f"{labels_option(meanings)}, where {placeholder} is {choice}, or nothing for no label"
         )
 
     def notes(self) -> Iterator[str]:
@@ -169,16 +178,7 @@ class RowInspection:
 
     def mapping(self) -> str:
         """Return the `--column` options for the columns found; COLUMN stands for an unknown one."""
-        known = {name.lower(): name for name in reversed(self._found)}
-        has = {*self._found, *self._columns.model_fields_set}
-        options = []
-        if "prompt" not in has:
-            options.append(f"prompt={_first(known, 'prompt') or 'COLUMN'}")
-        if not has.intersection(_RESPONSE_PARTS):
-            options += _response_options(known)
-        if "label" not in has and (label := _first(known, "label")):
-            options.append(f"label={label}")
-        return " ".join(f"--column {option}" for option in options)
+        return column_options(self._places, self._columns.model_fields_set)
 
     def _note_error(self, row: Row, reason: str) -> None:
         if reason.startswith("no column "):
@@ -195,6 +195,7 @@ class RowInspection:
             self._kinds[kind].add(row.where)
 
     def _note_label(self, row: Row, count: int) -> None:
+        self._alone_rows += count == 1
         try:
             value = self._columns.find(row.fields, "label")
         except RowError:
@@ -203,8 +204,10 @@ class RowInspection:
             return
         self._labels_found[str(value).strip()] += 1
         text = str(value).strip().removesuffix(".0")
-        if text.isdecimal() and count > 1:
-            self._whole_labels.add((int(text), count))
+        if count == 1:
+            self._alone.add(text)
+        elif text.isdecimal():
+            self._whole_labels[int(text), count] += 1
         else:
             self._other_labels += 1
 
@@ -216,6 +219,13 @@ class RowInspection:
             label == count for label, count in labels
         )
 
+    def _counted_from_either(self) -> bool:
+        """Return True for many labels of which none is 0, and none the number of responses."""
+        labels = self._whole_labels
+        if self._labels is not None or self._other_labels or labels.total() < _AMBIGUOUS_FROM:
+            return False
+        return all(1 <= label < count for label, count in labels)
+
     def _columns_found(self) -> str:
         shown = ", ".join(self._found[:_SHOWN_COLUMNS]) or "none"
         return shown + (", ..." if len(self._found) > _SHOWN_COLUMNS else "")
@@ -223,30 +233,6 @@ class RowInspection:
 
 _NOWHERE = "\0"
 """The place of a part that no row has."""
-
-
-def _first(known: Mapping[str, str], part: str) -> str:
-    """Return the column that holds a part by a name in use, or by a name that is nearly the part's own."""
-    near = get_close_matches(part, known, n=1, cutoff=0.8)
-    return next((known[name] for name in (*_KNOWN_NAMES[part], *near) if name in known), "")
-
-
-def _response_options(known: Mapping[str, str]) -> list[str]:
-    if responses := _first(known, "responses"):
-        return [f"responses={responses}"]
-    for name in _KNOWN_NAMES["response_a"]:
-        other = _partner(name)
-        if name in known and other in known:
-            return [f"response_a={known[name]}", f"response_b={known[other]}"]
-    response = _first(known, "response")
-    return [f"response={response}"] if response else ["responses=COLUMN,COLUMN"]
-
-
-def _partner(name: str) -> str:
-    """Return the name of the second response of a pair: `answer_b` for `answer_a`."""
-    if name == "model_a_response":
-        return "model_b_response"
-    return name[:-1] + _PARTNER[name[-1]]
 
 
 @dataclass(slots=True)
@@ -263,6 +249,7 @@ class InspectedRows:
     name: str = field(init=False)
     _inspection: RowInspection = field(init=False)
     _count: int | None = field(init=False)
+    _said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._inspection = RowInspection(self.source.name, self.columns, self.labels, alike=self.alike)
@@ -295,19 +282,30 @@ class InspectedRows:
 
     def inspect(self) -> Iterator[str]:
         """Inspect the start and yield the notes; raises ValueError for rows that need an option."""
-        notes = list(getattr(self.source, "notes", ()))
         if not self._passing:
             for row in islice(self.source, _SAMPLED):
                 self._inspect(row)
-            if fault := self._inspection.fault():
-                raise ValueError("; ".join([fault, *notes]))
+        self._said = notes = list(getattr(self.source, "notes", ()))
+        if not self._passing and (fault := self._inspection.fault()):
+            raise ValueError("; ".join([fault, *notes]))
         if notes:
-            notes += [] if self._passing else [self._inspection.columns_note()]
+            notes = notes if self._passing else [*notes, self._inspection.columns_note()]
             yield f"{self.name}: {'; '.join(notes)}"
-        yield from () if self._passing else (f"{self.name}: {note}" for note in self._inspection.notes())
+        if not self._passing:
+            yield from (f"{self.name}: {note}" for note in self._inspection.notes())
+            if self.meaning != self.labels:
+                yield f"{self.name}: the labels 0 and 1 are read as fail and pass"
+
+    @property
+    def meaning(self) -> Mapping[str, str] | None:
+        """What the values of labels mean in the rows that were inspected, see `RowInspection.meaning`."""
+        return self.labels if self._passing else self._inspection.meaning()
 
     def left(self) -> Iterator[str]:
-        """Yield what was found while a pipe was read."""
+        """Yield what was found since the start was inspected."""
+        yield from (
+            f"{self.name}: {note}" for note in getattr(self.source, "notes", ()) if note not in self._said
+        )
         if self._passing:
             fault = self._inspection.fault()
             yield from [fault] if fault else []

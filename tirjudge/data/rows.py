@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import io
 import json
-import lzma
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
+from tirjudge.data.documents import is_wrapped, objects_of, rows_in
+from tirjudge.data.files import (
+    FALLBACK,
+    PEEKED,
+    STANDARD_INPUT,
+    checked_encoding,
+    open_file,
+    opened_pipe,
+)
+from tirjudge.data.tables import BadHeader, Dialect, table_rows
 from tirjudge.storage.json_lines import bounded_lines
 
+__all__ = ["STANDARD_INPUT", "BadRow", "Row", "RowFile", "RowFormat", "is_file_name", "open_file"]
+
 RowFormat = Literal["jsonl", "json", "csv", "parquet"]
-STANDARD_INPUT = "-"
 
-_SUFFIXES: Mapping[str, RowFormat] = {".csv": "csv", ".parquet": "parquet"}
+_SUFFIXES: Mapping[str, RowFormat] = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".psv"), "csv"),
+    ".parquet": "parquet",
+}
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
-_GZIP, _XZ, _PARQUET = b"\x1f\x8b", b"\xfd7zXZ\x00", b"PAR1"
-"""The first bytes of a file of each kind."""
+_PARQUET = b"PAR1"
+_FOREIGN = (
+    (b"PK\x03\x04", "an Excel workbook or another zip file: save the sheet as CSV UTF-8"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save the sheet as CSV UTF-8"),
+    (b"ARROW1", "an Arrow file: write it as Parquet, with pandas.read_feather(...).to_parquet(...)"),
+    (b"SQLite format 3", "an SQLite database: export the table as CSV"),
+    (b"\x89HDF", "an HDF5 file: write its rows as Parquet or JSON lines"),
+    (b"\x80\x04\x95", "a Python pickle, which is never opened: write its rows as Parquet or JSON lines"),
+)
+"""The first bytes of files that are no rows, and what to do with them."""
 _PARQUET_BATCH = 64
-
-_LONGEST_CELL = 2**31 - 1
-_PEEKED = 1 << 16
-
-_WRAPPERS = ("data", "rows", "examples", "instances", "items", "records")
-"""Keys of a JSON object that may hold the list of all rows."""
-_WRAPPED = re.compile(rb'\{\s*"(%s)"\s*:\s*\[' % "|".join(_WRAPPERS).encode())
 _LABEL = b'"label"'
-_BETWEEN = re.compile(r"[ \t\r\n]*")
 _PRETTY = re.compile(rb"\{[ \t]*\r?\n")
 """The start of a pretty-printed object; a JSON line never ends behind its opening brace."""
 
@@ -60,29 +69,40 @@ class BadRow:
 class RowFile:
     """A file of rows, or standard input (`-`). All formats but JSON documents are streamed.
 
-    gzip and xz are decompressed while they are read. Without `format`, the suffix decides (.csv, .parquet,
-    also before .gz and .xz), else the first bytes: `[` begins an array, `PAR1` is Parquet, anything else is
-    JSON lines. JSON may also be an object whose `data` (or `rows`, `examples`, ...) is the list of rows, and
-    pretty-printed objects, one after the other. `notes` says so, in one line each.
+    gzip and xz are decompressed while they are read. Without `format`, the suffix decides (.csv, .tsv,
+    .parquet, also before .gz and .xz), else the first bytes: `[` begins an array, `PAR1` is Parquet, a line
+    with the delimiters of the lines below it is the header of a table, anything else is JSON lines. JSON may
+    also be an object whose `data` (or `rows`, `examples`, ...) is the list of rows, a table as pandas writes
+    it, and pretty-printed objects, one after the other. A file is UTF-8, or UTF-16 by its byte order mark; a
+    row that is neither is read as cp1252. `notes` says so, in one line each.
 
-    Raises ValueError, in one line, for a file without rows, an unknown format and damaged compression, and
-    OSError for a file that cannot be opened.
+    Raises ValueError, in one line, for a file without rows, an unknown format or encoding and damaged
+    compression, and OSError for a file that cannot be opened.
     """
 
-    def __init__(self, path: str, format: RowFormat | None = None, *, name: str = "") -> None:
-        """`name` is the file's name for messages, by default its path."""
+    def __init__(
+        self, path: str, format: RowFormat | None = None, *, name: str = "", encoding: str = ""
+    ) -> None:
+        """`name` is the file's name for messages, by default its path.
+
+        `encoding` is Python's name of the encoding of all rows; empty finds it out.
+        """
         if format is not None and format not in get_args(RowFormat):
             raise ValueError(f"unknown input format {format!r}: use one of {', '.join(get_args(RowFormat))}")
         self.name = name or ("standard input" if path == STANDARD_INPUT else path)
         self._path = path
-        self._pipe = _opened_pipe(path, self.name)
+        self._encoding = checked_encoding(encoding) if encoding else ""
+        self._pipe = opened_pipe(path, self.name, self._encoding)
         self.notes: list[str] = []
         """Properties of the file that a user may not expect, one line each."""
         self._items: list[Any] | None = None
         self._count: int | None = None
         self._format = format or self._detected_format()
+        self._dialect = Dialect()
         if self._format == "json" and self._items is None:
             self._items = self._array()
+        if self._format == "csv":
+            self._dialect = self._table_dialect()
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         """Read the rows; a pipe can be read only once."""
@@ -121,62 +141,88 @@ class RowFile:
         return self._path != STANDARD_INPUT and Path(self._path).samefile(path)
 
     def _open(self) -> io.BufferedReader:
-        return self._pipe if self._pipe is not None else open_file(Path(self._path), self.name)
-
-    def _detected_format(self) -> RowFormat:
-        if (suffix := _suffix(self._path)) in _SUFFIXES:
-            return _SUFFIXES[suffix]
         if self._pipe is not None:
-            start = self._pipe.peek(_PEEKED)
+            return self._pipe
+        return open_file(Path(self._path), self.name, self._encoding)
+
+    def _start(self) -> bytes:
+        """Return the start of the file as UTF-8, without its byte order mark."""
+        if self._pipe is not None:
+            start = self._pipe.peek(PEEKED)
         else:
             with self._open() as stream:
-                start = stream.read(_PEEKED)
+                start = stream.read(PEEKED)
+        return start.removeprefix(b"\xef\xbb\xbf")
+
+    def _detected_format(self) -> RowFormat:
+        start = self._start()
         if start.startswith(_PARQUET):
             return "parquet"
-        start = _stripped(start)
+        if foreign := next((remedy for mark, remedy in _FOREIGN if start.startswith(mark)), ""):
+            raise ValueError(f"{self.name}: {foreign}")
+        if (suffix := _suffix(self._path)) in _SUFFIXES:
+            return _SUFFIXES[suffix]
+        start = start.lstrip(b" \t\r\n")
         if start.startswith(b"["):
             return "json"
-        if _WRAPPED.match(start) or _PRETTY.match(start):
-            self._items = self._objects()
+        if not start.startswith(b"{"):
+            sample = start.decode(errors="replace")
+            fits = suffix not in _JSON_SUFFIXES and Dialect.of(sample, whole=len(start) < PEEKED).fits
+            return "csv" if fits else "jsonl"
+        pretty = _PRETTY.match(start) is not None
+        if pretty or self._is_one_line(start):
+            self._items = self._objects(pretty=pretty)
         return "jsonl" if self._items is None else "json"
 
-    def _objects(self) -> list[Any] | None:
-        """Return the rows of a file of JSON objects that may be pretty-printed; None if it is not one."""
+    def _is_one_line(self, start: bytes) -> bool:
+        """Return True if a file has a single line, or if a pipe begins with a list of rows."""
+        if self._pipe is not None:
+            return is_wrapped(start.decode(errors="replace"))
+        with self._open() as stream:
+            lines = (line for line in bounded_lines(stream, self.name) if line.strip())
+            return next(lines, None) is not None and next(lines, None) is None
+
+    def _objects(self, *, pretty: bool) -> list[Any] | None:
+        """Return the rows of a file of JSON objects that is not read line by line; None if it is."""
         with self._open() as stream:
             content = stream.read()
         if self._pipe is not None:
             self._pipe = io.BufferedReader(io.BytesIO(content))
-        objects = _concatenated(content)
-        if objects is None or (len(objects) > 1 and not _PRETTY.match(_stripped(content))):
-            return None
-        found = self._unwrapped(objects[0]) if len(objects) == 1 else None
-        if found is None:
-            self.notes.append(f"pretty-printed JSON is read as {_counted(len(objects), 'row')}")
-        return objects if found is None else found
+        found = objects_of(self._decoded(content), pretty=pretty)
+        return None if found is None else self._noted(*found)
 
-    def _unwrapped(self, document: Any) -> list[Any] | None:
-        """Return the list of rows that an object wraps; None for anything else."""
-        lists = [
-            (key, value)
-            for key, value in (document.items() if isinstance(document, dict) else ())
-            if key in _WRAPPERS and isinstance(value, list) and all(isinstance(item, dict) for item in value)
-        ]
-        if len(lists) != 1:
-            return None
-        (key, rows), *_ = lists
-        self.notes.append(f"the rows are the list of {len(rows)} under {key!r}")
+    def _noted(self, rows: list[Any], note: str) -> list[Any]:
+        self.notes += [note] if note else []
         return rows
 
     def _array(self) -> list[Any]:
         with self._open() as stream:
             try:
-                items = json.loads(stream.read(), object_pairs_hook=_distinct)
+                items = json.loads(self._decoded(stream.read()), object_pairs_hook=_distinct)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{self.name}: not JSON: {error}") from None
-        rows = items if isinstance(items, list) else self._unwrapped(items)
-        if rows is None:
+        found = rows_in(items)
+        if found is None:
             raise ValueError(f"{self.name}: not a JSON array of rows")
-        return rows
+        return self._noted(*found)
+
+    def _decoded(self, content: bytes) -> str:
+        """Decode text; raises UnicodeDecodeError. Bytes that are no UTF-8 are noted, and read as cp1252."""
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            if self._encoding:
+                raise
+        text = content.decode(FALLBACK)
+        note = f"bytes that are no UTF-8 are read as {FALLBACK}; --encoding names another encoding"
+        self.notes += [] if note in self.notes else [note]
+        return text
+
+    def _no_text(self) -> str:
+        """Return why a row cannot be decoded."""
+        if self._encoding:
+            return f"not {self._encoding}"
+        return f"neither UTF-8 nor {FALLBACK}: name its encoding with --encoding"
 
     def _from_array(self, items: list[Any]) -> Iterator[Row | BadRow]:
         for number, item in enumerate(items, 1):
@@ -188,11 +234,11 @@ class RowFile:
                 continue
             where = f"{self.name}:{number}"
             try:
-                text = line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8")
+                text = self._decoded(line.rstrip(b"\r\n"))
                 # Looking at every key takes time, and the label is the one whose repetition misleads.
                 item = json.loads(text, object_pairs_hook=_distinct if line.count(_LABEL) > 1 else None)
-            except UnicodeDecodeError as error:
-                yield BadRow(where, f"not UTF-8 at byte {error.start + 1}")
+            except UnicodeDecodeError:
+                yield BadRow(where, self._no_text())
             except json.JSONDecodeError as error:
                 yield BadRow(where, f"not JSON: {error.msg} at column {error.colno}")
             except (ValueError, RecursionError) as error:
@@ -200,11 +246,16 @@ class RowFile:
             else:
                 yield _row(item, where, f"line-{number}")
 
-    def _from_parquet(self) -> Iterator[Row]:
-        batches = self._parquet().iter_batches(batch_size=_PARQUET_BATCH)
-        rows = chain.from_iterable(batch.to_pylist() for batch in batches)
-        for number, fields in enumerate(rows, 1):
-            yield Row(f"{self.name}, item {number}", f"item-{number}", fields)
+    def _from_parquet(self) -> Iterator[Row | BadRow]:
+        number = 0
+        for batch in self._parquet().iter_batches(batch_size=_PARQUET_BATCH):
+            for fields in _batch_rows(batch):
+                number += 1
+                where = f"{self.name}, item {number}"
+                if fields is None:
+                    yield BadRow(where, "a text that is not UTF-8")
+                else:
+                    yield Row(where, f"item-{number}", fields)
 
     def _parquet(self) -> Any:
         try:
@@ -218,21 +269,45 @@ class RowFile:
         except ValueError as error:
             raise ValueError(f"{self.name}: not Parquet: {str(error).splitlines()[0]}") from None
 
+    def _table_dialect(self) -> Dialect:
+        start = self._start()
+        return Dialect.of(start.decode(errors="replace"), whole=len(start) < PEEKED)
+
     def _from_table(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
-        with _decoded(stream) as text:
-            csv.field_size_limit(_LONGEST_CELL)
-            reader = csv.reader(text, strict=True)
-            header: list[str] | None = None
-            line = 1
+        # Invalid bytes become lone surrogates, so that only their row is read otherwise.
+        with io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
             try:
-                for cells in reader:
-                    if header is None:
-                        header = _header(cells, f"{self.name}:{line}")
-                    elif cells:
-                        yield _table_row(header, cells, f"{self.name}:{line}", f"line-{line}")
-                    line = reader.line_num + 1
-            except csv.Error as error:
-                yield BadRow(f"{self.name}:{line}", f"not CSV, and nothing after it can be read: {error}")
+                for row in table_rows(text, self._dialect):
+                    where = f"{self.name}:{row.line}"
+                    if row.fault:
+                        yield BadRow(where, row.fault)
+                        continue
+                    try:
+                        fields = {self._cell(name): self._cell(cell) for name, cell in row.fields.items()}
+                    except UnicodeDecodeError:
+                        yield BadRow(where, self._no_text())
+                    else:
+                        yield Row(where, f"line-{row.line}", fields)
+            except BadHeader as error:
+                raise ValueError(f"{self.name}:{error.line}: {error}") from None
+
+    def _cell(self, cell: Any) -> Any:
+        """Return a cell whose text was not UTF-8 decoded; raises UnicodeDecodeError."""
+        if cell is None or cell.isascii() or not any("\udc80" <= mark <= "\udcff" for mark in cell):
+            return cell
+        return self._decoded(cell.encode("utf-8", "surrogateescape"))
+
+
+def _batch_rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
+    """Yield the rows of a batch of Parquet; None for a row with a text that is not UTF-8."""
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError:
+        for number in range(len(batch)):
+            try:
+                yield batch.slice(number, 1).to_pylist()[0]
+            except UnicodeDecodeError:
+                yield None
 
 
 def is_file_name(path: str) -> bool:
@@ -244,98 +319,6 @@ def _suffix(path: str) -> str:
     """Return the suffix that names the format, in lower case: `.csv` for `rows.csv` and `rows.csv.gz`."""
     place = Path(path)
     return (Path(place.stem) if place.suffix.lower() in (".gz", ".xz") else place).suffix.lower()
-
-
-class _Decompressed(io.RawIOBase):
-    """The content of a compressed file, closed with it; reading damaged content raises ValueError."""
-
-    def __init__(self, content: gzip.GzipFile | lzma.LZMAFile, file: io.BufferedReader, name: str) -> None:
-        """`content` reads from `file`; `name` is the file's name for messages."""
-        self._content, self._file, self._name = content, file, name
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return self._content.readinto(buffer)
-        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-            raise ValueError(f"{self._name}: the compressed data is cut off or damaged ({error})") from None
-
-    def close(self) -> None:
-        if not self.closed:
-            self._content.close()
-            self._file.close()
-        super().close()
-
-
-def open_file(path: Path, name: str = "") -> io.BufferedReader:
-    """Open a file for reading, decompressed; `name` is its name for messages.
-
-    Raises OSError, and reading it raises ValueError if it is damaged.
-    """
-    return _decompressed(path.open("rb"), name or str(path))
-
-
-def _opened_pipe(path: str, name: str) -> io.BufferedReader | None:
-    """Open standard input or a named pipe, which cannot be read twice; None for an ordinary file."""
-    if path == STANDARD_INPUT:
-        # Not sys.stdin: at exit the interpreter would wait for the thread that still reads from it.
-        return _decompressed(open(0, "rb", closefd=False), name)
-    return _decompressed(Path(path).open("rb"), name) if Path(path).is_fifo() else None
-
-
-def _decompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
-    start = file.peek(len(_XZ))
-    if start.startswith(_GZIP):
-        return io.BufferedReader(_Decompressed(gzip.GzipFile(fileobj=file), file, name))
-    if start.startswith(_XZ):
-        return io.BufferedReader(_Decompressed(lzma.LZMAFile(file), file, name))
-    return file
-
-
-def _stripped(content: bytes) -> bytes:
-    return content.lstrip(b"\xef\xbb\xbf \t\r\n")
-
-
-def _concatenated(content: bytes) -> list[Any] | None:
-    """Return JSON objects that follow each other; None if anything else is among them."""
-    decoder, objects, place = json.JSONDecoder(), [], 0
-    try:
-        text = content.decode("utf-8-sig").strip()
-        while place < len(text):
-            found, place = decoder.raw_decode(text, place)
-            if not isinstance(found, dict):
-                return None
-            objects.append(found)
-            place = _BETWEEN.match(text, place).end()  # type: ignore[union-attr]
-    except (ValueError, RecursionError):
-        return None
-    return objects
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def _decoded(stream: BinaryIO) -> io.TextIOWrapper:
-    """Decode as UTF-8, with invalid bytes as lone surrogates, so that only their row is rejected."""
-    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-
-
-def _header(cells: list[str], where: str) -> list[str]:
-    twice = sorted({cell for cell in cells if cells.count(cell) > 1})
-    if twice:
-        raise ValueError(f"{where}: the header names {twice[0]!r} twice")
-    return cells
-
-
-def _table_row(header: list[str], cells: list[str], where: str, default_id: str) -> Row | BadRow:
-    if len(cells) != len(header):
-        return BadRow(where, f"{len(cells)} cells under {len(header)} columns")
-    if any("\udc80" <= mark <= "\udcff" for cell in cells for mark in cell):
-        return BadRow(where, "not UTF-8")
-    return Row(where, default_id, dict(zip(header, cells, strict=True)))
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

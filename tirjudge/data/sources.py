@@ -128,9 +128,11 @@ class ShardRows:
     matches.
     """
 
-    def __init__(self, pattern: str, format: RowFormat | None = None) -> None:
+    def __init__(self, pattern: str, format: RowFormat | None = None, encoding: str = "") -> None:
         self.name = pattern
-        self._format = format
+        self._format, self._encoding = format, encoding
+        self.notes: list[str] = []
+        """Those of the files, each with the name of the first file that has it."""
         self._root = pattern_folder(pattern)
         paths = sorted(Path(found) for found in glob.glob(pattern, recursive=True))
         self._paths = [path for path in paths if path.is_file() and not _is_result(path)]
@@ -141,10 +143,16 @@ class ShardRows:
         for path in self._paths:
             name = path.relative_to(self._root)
             try:
-                for row in RowFile(str(path), self._format):
+                file = RowFile(str(path), self._format, encoding=self._encoding)
+                for row in file:
                     yield replace(row, default_id=f"{name}:{row.default_id}") if isinstance(row, Row) else row
+                self._note(file.notes, name)
             except (OSError, ValueError) as error:
                 yield BadRow(str(path), f"the rest of this file cannot be read: {_without(path, error)}")
+
+    def _note(self, notes: list[str], name: Path) -> None:
+        known = [note.partition(": ")[2] for note in self.notes]
+        self.notes += [f"{name}: {note}" for note in notes if note not in known]
 
     def count(self) -> int:
         """Return the number of rows, for which the files are read once; an unreadable file counts as one."""
@@ -156,7 +164,7 @@ class ShardRows:
 
     def _count(self, path: Path) -> int:
         try:
-            return RowFile(str(path), self._format).count() or 0
+            return RowFile(str(path), self._format, encoding=self._encoding).count() or 0
         except (OSError, ValueError):
             return 1
 
@@ -204,19 +212,23 @@ class RowSource(Protocol):
 
 
 def open_rows(
-    path: str, format: RowFormat | None = None, config: str | None = None, split: str | None = None
+    path: str,
+    format: RowFormat | None = None,
+    config: str | None = None,
+    split: str | None = None,
+    encoding: str = "",
 ) -> RowSource:
     """Open rows: a file, a pattern of several files, `-`, a folder with a dataset's files, or a hub id.
 
     An existing path is a file or a folder; any other `owner/name` without the suffix of a file is a hub id.
-    Raises ValueError and OSError, in one line.
+    `encoding` is that of files. Raises ValueError and OSError, in one line.
     """
     if is_pattern(path):
         if config is not None or split is not None:
             raise ValueError(f"{path}: only datasets have configurations and splits; these are files")
-        return ShardRows(path, format)
+        return ShardRows(path, format, encoding)
     if format is None and is_dataset(path):
         return HubRows(path, config, split)
     if config is not None or split is not None:
         raise ValueError(f"{path}: only datasets have configurations and splits; this is a file")
-    return RowFile(path, format)
+    return RowFile(path, format, encoding=encoding)

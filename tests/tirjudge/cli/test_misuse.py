@@ -23,11 +23,11 @@ REFUSED = {
     "judge empty.jsonl": "empty.jsonl has no rows",
     "judge columns.jsonl": "map them with --column prompt=question --column responses=answers",
     "judge one-based.jsonl": "give --labels 1=A,2=B",
-    "judge arena.jsonl": "'model_a' (1), 'model_b' (1): say what each means with --labels model_a=",
+    "judge arena.jsonl": "'gpt' (1), 'claude' (1): say what each means with --labels gpt=LETTER,claude=",
     "judge rows.jsonl --column label=lable": "no row has the column 'lable' (named as label); the columns",
     "judge arena.jsonl --column label=winer": "did you mean 'winner'?",
     "judge mistyped.jsonl": "map them with --column responses=respones",
-    "judge rows.jsonl --labels 1=": "write VALUE=LETTER",
+    "judge rows.jsonl --labels =A": "write VALUE=LETTER",
     "judge rows.jsonl --order reversed": "--order",
     "judge rows.jsonl --max-tokens none": "--max-tokens",
     "judge rows.jsonl --samples 0": "samples: ",
@@ -36,8 +36,12 @@ REFUSED = {
     "judge rows.jsonl --order both --format j1-pas --model smol --option order=sideways": "order: ",
     "judge folder": "folder",
     "judge text.jsonl --output o1 SERVED": "text.jsonl:1: not JSON",
-    "judge rows.xlsx": "no row can be read: JSON lines, JSON, CSV or Parquet in UTF-8 is needed",
-    "judge latin.csv": "latin.csv:2: not UTF-8",
+    "judge rows.xlsx": "rows.xlsx: an Excel workbook or another zip file: save the sheet as CSV UTF-8",
+    "judge binary": "no row can be read: JSON lines, JSON, CSV or Parquet is needed",
+    "judge latin.csv": "latin.csv:2: neither UTF-8 nor cp1252: name its encoding with --encoding",
+    "judge latin.csv --encoding latin": "--encoding latin: no such encoding",
+    "judge latin.csv --encoding base64": "--encoding base64: no such encoding",
+    "judge latin.csv --encoding ascii": "latin.csv:2: not ascii",
     "judge rows.jsonl --model ~/no-model": "no-model",
     "judge rows.jsonl --model missing.gguf": "missing.gguf: there is no such file",
     "judge rows.jsonl --note-of judge": "--note-of is about a model behind an endpoint: give --base-url",
@@ -203,17 +207,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "single.jsonl": json.dumps({"prompt": "p", "response": "a"}),
         "reference.jsonl": json.dumps({**PAIR, "reference": "b" * 100_000}),
         "arena.jsonl": "\n".join(
-            json.dumps({**PAIR, "id": n, "label": f"model_{n}", "winner": "A"}) for n in "ab"
+            json.dumps({**PAIR, "id": n, "label": n, "winner": "A"}) for n in ("gpt", "claude")
         ),
         "mistyped.jsonl": json.dumps({"prompt": "p", "respones": ["a", "bb"]}),
         "broken.toml": "model = m",
         "hidden.toml": "abstain_below = 0.5",
-        "rows.xlsx": "PK",
+        "rows.xlsx": "PK\x03\x04",
+        "binary": "\x00\x01",
         "people.jsonl": "\n".join(json.dumps({"id": id, "label": label}) for id, label in ("xA", "yB")),
     }
     for name, text in texts.items():
         (folder / name).write_text(f"{text}\n" if text else "")
-    (folder / "latin.csv").write_bytes("prompt,response\nStraße,x\n".encode("latin-1"))
+    (folder / "latin.csv").write_bytes("prompt,response\nStraße\x81,x\n".encode("latin-1"))
     (folder / "folder").mkdir()
     out = judge_to(folder / "out.jsonl", [PAIR, {**PAIR, "id": "y"}], lambda _: "<preference>A</preference>")
     (folder / "torn.jsonl").write_bytes(out.read_bytes()[:-9])

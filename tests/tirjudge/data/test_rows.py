@@ -20,14 +20,16 @@ def fields(rows: list[Row | BadRow]) -> list[Any]:
 def test_json_lines_are_read_one_by_one_despite_bad_ones(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(
-        b'\xef\xbb\xbf{"a": 1}\r\n\n{"a": \n[1]\n{"a": "\xff"}\n' + b"[" * 100_000 + b'\n{"a": "\xc3\xa9"}'
+        b'\xef\xbb\xbf{"a": 1}\r\n\n{"a": \n[1]\n{"a": "\xff\x81"}\n'
+        + b"[" * 100_000
+        + b'\n{"a": "\xc3\xa9"}'
     )
     rows = read(path)
     assert [row.fields["a"] for row in rows if isinstance(row, Row)] == [1, "é"]
     assert [(row.where, row.reason) for row in rows if isinstance(row, BadRow)][:3] == [
         (f"{path}:3", "not JSON: Expecting value at column 7"),
         (f"{path}:4", "not a JSON object"),
-        (f"{path}:5", "not UTF-8 at byte 8"),
+        (f"{path}:5", "neither UTF-8 nor cp1252: name its encoding with --encoding"),
     ]
     assert isinstance(rows[4], BadRow)
     assert rows[4].reason.startswith("not JSON")
@@ -53,13 +55,13 @@ def test_json_lines_may_have_the_suffix_json(tmp_path: Path) -> None:
 def test_csv_rows_may_span_lines_and_report_their_first_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(
-        b'\xef\xbb\xbfid,prompt\r\n1,"two\nlines, ""quoted"""\n\n2,x,y\n3,\xff\n4,' + b"z" * 200_000
+        b'\xef\xbb\xbfid,prompt\r\n1,"two\nlines, ""quoted"""\n\n2,x,y\n3,\xff\x81\n4,' + b"z" * 200_000
     )
     rows = read(path)
     assert fields(rows) == [
         {"id": "1", "prompt": 'two\nlines, "quoted"'},
         BadRow(f"{path}:5", "3 cells under 2 columns"),
-        BadRow(f"{path}:6", "not UTF-8"),
+        BadRow(f"{path}:6", "neither UTF-8 nor cp1252: name its encoding with --encoding"),
         {"id": "4", "prompt": "z" * 200_000},
     ]
     assert rows[0].where == f"{path}:2"

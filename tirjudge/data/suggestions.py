@@ -1,0 +1,124 @@
+"""Options that map the columns and labels of a file, as they are typed in a shell."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from tirjudge_environments.tasks.columns import column_named, similar_name
+
+_RESPONSE_PARTS = ("responses", "response_a", "chosen", "response")
+_MOST_PLACES = 200
+_DEEPEST = 5
+"""Steps of a place in nested columns that is suggested."""
+
+_KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
+    "prompt": (
+        *("prompt", "question", "instruction", "query", "input", "problem", "userprompt", "userinput"),
+        *("userquery", "userquestion", "userinstruction", "usermessage", "task", "request"),
+    ),
+    "responses": ("responses", "candidates", "answers", "outputs", "completions", "generations"),
+    "response": (
+        *("response", "answer", "output", "completion", "generation", "modeloutput", "modelresponse"),
+        *("modelanswer", "prediction", "generatedtext", "messages", "conversations", "conversation"),
+    ),
+    "label": (
+        *("winner", "preference", "preferred", "goldlabel", "gold", "better", "best", "comparison", "choice"),
+        *("label", "humanlabel", "overallpreference", "selected"),
+    ),
+    "rating": (
+        *("label", "rating", "score", "grade", "humanscore", "humanrating", "humanlabel", "passed", "pass"),
+        *("success", "iscorrect", "correct", "quality", "overall", "stars"),
+    ),
+}
+"""Names that files use for the parts of a row, as `similar_name` leaves them, the most likely one first."""
+_PAIR_STEMS = ("response", "answer", "output", "completion", "conversation", "assistant", "text")
+_STEM = "|".join((*_PAIR_STEMS, "model"))
+_PAIR_ENDS = (("a", "b"), ("1", "2"), ("0", "1"), ("left", "right"), ("one", "two"))
+
+
+def places_of(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the places of texts, numbers and chats in a row: columns, and fields inside of nested ones."""
+    for name, value in fields.items():
+        yield from _places(str(name), value, 1)
+
+
+def _places(place: str, value: Any, depth: int) -> Iterator[str]:
+    if depth == _DEEPEST or not value or not isinstance(value, Mapping | list):
+        yield place
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _places(f"{place}.{name}", one, depth + 1)
+    elif isinstance(value[0], Mapping) and not {"role", "from"} & set(value[0]):
+        yield from _places(f"{place}.0", value[0], depth)
+    else:
+        yield place
+
+
+def column_options(places: Sequence[str], named: Collection[str]) -> str:
+    """Return the `--column` options for the places of a row; COLUMN stands for an unknown one.
+
+    `named` has the parts that options already name.
+    """
+    places = places[:_MOST_PLACES]
+    # Of several places with the same name, the first one is the least nested.
+    known = {similar_name(place.rpartition(".")[2]): place for place in reversed(places)}
+    known |= {similar_name(place): place for place in places}
+    has = {part for part in (*_RESPONSE_PARTS, "prompt", "label") if column_named(places, part) is not None}
+    has |= set(named)
+    options = [] if "prompt" in has else [f"prompt={_first(known, 'prompt') or 'COLUMN'}"]
+    found = [] if has.intersection(_RESPONSE_PARTS) else _response_options(known)
+    if "label" not in has:
+        alone = any(option.startswith("response=") for option in found) or "response" in has
+        label = _first(known, "rating" if alone else "label")
+        taken = {option.partition("=")[2] for option in (*options, *found)}
+        found += [f"label={label}"] if label and label not in taken else []
+    return " ".join(f"--column {shlex.quote(option)}" for option in (*options, *found))
+
+
+def _first(known: Mapping[str, str], part: str) -> str:
+    """Return the place that holds a part by a name in use, or by a name that is nearly the part's own."""
+    near = get_close_matches(part, known, n=1, cutoff=0.8)
+    return next((known[name] for name in (*_KNOWN_NAMES[part], *near) if name in known), "")
+
+
+def _response_options(known: Mapping[str, str]) -> list[str]:
+    if responses := next((known[name] for name in _KNOWN_NAMES["responses"] if name in known), ""):
+        return [f"responses={responses}"]
+    if pair := _pair(known):
+        return [f"response_a={pair[0]}", f"response_b={pair[1]}"]
+    if response := next((known[name] for name in _KNOWN_NAMES["response"] if name in known), ""):
+        return [f"response={response}"]
+    for name, place in known.items():
+        if near := get_close_matches(name, ("responses", "response"), n=1, cutoff=0.8):
+            return [f"{near[0]}={place}"]
+    return ["responses=COLUMN,COLUMN"]
+
+
+def _pair(known: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the places of two responses whose names differ only in a letter, a number or a side."""
+    for stem in _PAIR_STEMS:
+        for one, other in _PAIR_ENDS:
+            # `answer_a`, `a_answer`, `model_a_response`; the words around the stem are other stems.
+            pattern = re.compile(rf"((?:{_STEM})*)({one})((?:{_STEM})*)")
+            for name, place in known.items():
+                found = pattern.fullmatch(name)
+                if found and stem in found[1] + found[3]:
+                    partner = known.get(found[1] + other + found[3])
+                    if partner is not None:
+                        return place, partner
+    return None
+
+
+def labels_option(meanings: Mapping[str, str]) -> str:
+    """Return the option `--labels` that gives these values these meanings."""
+    plain = all(value and not re.search(r'[,{"]|^\s|\s$', value) for value in meanings)
+    if plain and not any("=" in meaning or "," in meaning for meaning in meanings.values()):
+        text = ",".join(f"{value}={meaning}" for value, meaning in meanings.items())
+    else:
+        text = json.dumps(dict(meanings), ensure_ascii=False)
+    return f"--labels {shlex.quote(text)}"
