@@ -36,9 +36,8 @@ _DECODED = 1 << 14
 def checked_encoding(name: str) -> str:
     """Return the name of an encoding of texts. Raises ValueError, in one line, for any other name."""
     try:
-        # Some codecs, such as base64, encode bytes, and `decode` of a text codec alone returns a text.
-        if not isinstance(b"".decode(name), str):
-            raise LookupError
+        # Some codecs, such as base64, encode bytes alone.
+        "a".encode(name)
         return codecs.lookup(name).name
     except (LookupError, ValueError):
         raise ValueError(f"--encoding {name}: no such encoding; others are utf-16, cp1251, gb18030") from None

@@ -131,7 +131,7 @@ class RowInspection:
         return ""
 
     def meaning(self) -> Mapping[str, str] | None:
-        """Return what the values of labels mean: as the run says, and 0 and 1 of single responses as classes.
+        """Return the meaning of the labels: as the run says, and classes for 0 and 1 of single responses.
 
         Numbers other than 0 and 1 are ratings, and 0 is one of them then.
         """
@@ -298,7 +298,7 @@ class InspectedRows:
 
     @property
     def meaning(self) -> Mapping[str, str] | None:
-        """What the values of labels mean in the rows that were inspected, see `RowInspection.meaning`."""
+        """The meaning of the labels of the inspected rows, see `RowInspection.meaning`."""
         return self.labels if self._passing else self._inspection.meaning()
 
     def left(self) -> Iterator[str]:

@@ -80,7 +80,7 @@ def _scored(
     if header is None:
         return (valid, 0.0, True, min(1, len(rows))), 0
     width, below = len(rows[header]), rows[header + 1 :]
-    alike = sum(len(cells) == width for cells in below)
+    alike = sum(len(cells) >= width and _is_blank(cells[width:]) for cells in below)
     return (valid, alike / len(below) if below else 1.0, not header, width), header
 
 

@@ -39,7 +39,7 @@ REFUSED = {
     "judge rows.xlsx": "rows.xlsx: an Excel workbook or another zip file: save the sheet as CSV UTF-8",
     "judge binary": "no row can be read: JSON lines, JSON, CSV or Parquet is needed",
     "judge latin.csv": "latin.csv:2: neither UTF-8 nor cp1252: name its encoding with --encoding",
-    "judge latin.csv --encoding latin": "--encoding latin: no such encoding",
+    "judge latin.csv --encoding latin-99": "--encoding latin-99: no such encoding",
     "judge latin.csv --encoding base64": "--encoding base64: no such encoding",
     "judge latin.csv --encoding ascii": "latin.csv:2: not ascii",
     "judge rows.jsonl --model ~/no-model": "no-model",
