@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
 from tirjudge.judging.options import ABSTENTION
+from tirjudge.statistics import Proportion, in_clusters
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns
 
@@ -184,10 +186,19 @@ def _print_flips(
     print(f"clean     {tally.clean} rows, {tally.for_target} for the target{accuracy}")
     head = f"{'attack':<18}{'n':>6}{'to target':>11}  {'95 % interval':<17}{'away':>5}{'lost':>6}{'net':>8}"
     print(f"{head}  95 % interval")
+    shown: Proportion | None = None
     for _, name, flips in found:
         low, high = flips.rate.interval
         net, (least, most) = flips.net
-        rate = f"[{low:.1%}, {high:.1%}]"
+        rate = _bounds(low, high)
         counts = f"{flips.n:>6}{flips.to_target:>11}  {rate:<17}{flips.away:>5}{flips.lost:>6}"
-        print(f"{printable(name):<18}{counts}{net:>8.1%}  [{least:.1%}, {most:.1%}]")
+        print(f"{printable(name):<18}{counts}{net:>8.1%}  {_bounds(least, most)}")
+        shown = flips.rate
+    if shown is not None and shown.clusters is not None:
+        fault = f" (no interval: {shown.fault})" if shown.fault else ""
+        print(f"prompts   rows{in_clusters(shown.clusters)}, which intervals take as units{fault}")
     print(f"results   {printable(str(results))}")
+
+
+def _bounds(low: float, high: float) -> str:
+    return "" if math.isnan(low) else f"[{low:.1%}, {high:.1%}]"

@@ -50,6 +50,7 @@ from tirjudge.judging.tally import Tally
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
 from tirjudge.selection.tournaments import BEST_OF_N
+from tirjudge.statistics import in_clusters
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments.orders import letter
@@ -305,7 +306,7 @@ def _solved_record(tally: SolvedTally, failed: int) -> dict[str, Any]:
     lines = {
         line.name: {
             "solved": None if line.solved is None else line.solved.rate,
-            "interval": None if line.solved is None else list(line.solved.interval),
+            "interval": None if line.solved is None else line.solved.bounds,
             "judgments": line.judgments,
             "undecided": line.undecided,
         }
@@ -325,11 +326,16 @@ def _print_solved(tally: SolvedTally, failed: int) -> None:
             print(f"{line.name:<14}{line.judgments:>9}{line.undecided:>11}")
         return
     print(f"{'select by':<14}{'solved':>8}  {'of all, 95 % interval':<26}{'judgments':>9}{'undecided':>11}")
+    shown = None
     for line in tally.lines:
         if line.solved is not None:
+            shown = line.solved
             solved = f"{line.solved.successes:.1f}".removesuffix(".0")
             rate = str(line.solved).partition(", n")[0]
             print(f"{line.name:<14}{solved:>8}  {rate:<26}{line.judgments:>9}{line.undecided:>11}")
+    if shown is not None and shown.clusters is not None:
+        fault = f" (no interval: {shown.fault})" if shown.fault else ""
+        print(f"prompts   rows{in_clusters(shown.clusters)}, which intervals take as units{fault}")
 
 
 def _print_picks(path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tirjudge.statistics import Credits, Proportion
+from tirjudge.statistics import Credits, Proportion, prompt_cluster
 from tirjudge_environments import StopReason
 
 
@@ -29,7 +28,7 @@ class JurorTally:
         self.deciding += verdict["stop"] == "verdict" and verdict["verdict"] == row["verdict"]
         self.without += verdict["stop"] != "verdict"
         if verdict["correct"] is not None:
-            self.credits.add(verdict["correct"], _cluster(row))
+            self.credits.add(verdict["correct"], prompt_cluster(row.get("prompt")))
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Tally:
         self.ties += row["verdict"] == "tie"
         self.open += row["stop"] == StopReason.ABSTAINED
         if row["correct"] is not None:
-            self.credits.add(row["correct"], _cluster(row))
+            self.credits.add(row["correct"], prompt_cluster(row.get("prompt")))
         for verdict in row.get("jury", ()):
             self.jury.setdefault(verdict["model"], JurorTally()).add(verdict, row)
         self.sources += bool(row.get("sources"))
@@ -85,8 +84,3 @@ class Tally:
     @property
     def labelled(self) -> int:
         return len(self.credits)
-
-
-def _cluster(row: Mapping[str, Any]) -> str:
-    """Return what rows that depend on each other share: the prompt."""
-    return json.dumps(row["prompt"]) if row.get("prompt") else ""

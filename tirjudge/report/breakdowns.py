@@ -15,7 +15,7 @@ from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
 from tirjudge.records.recorded_row import RecordedRow
-from tirjudge.statistics import Credits
+from tirjudge.statistics import Credits, prompt_cluster
 from tirjudge_environments import Usage
 from tirjudge_environments.messages import whole_text
 
@@ -58,7 +58,7 @@ class RowFacts:
         has_texts = row.responses is not None
         return cls(
             credit=row.correct,
-            prompt=repr(row.prompt) if row.prompt else "",
+            prompt=prompt_cluster(row.prompt and [one.model_dump() for one in row.prompt]),
             domain=row.domain,
             tags=tuple(row.tags),
             length=sum(len(whole_text(one)) for one in row.shown_responses)

@@ -18,10 +18,10 @@ from tirjudge.rollout import as_finished
 from tirjudge.selection.grading import CandidateSet, Grade, Grades, RefereeUnavailable, shown
 from tirjudge.selection.strengths import Comparison
 from tirjudge.selection.tournaments import BEST_OF_N, Knockout, RoundRobin
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import Credits, Proportion, prompt_cluster
 from tirjudge.storage.result_file import ResultFile, digest
 from tirjudge_environments import derive_seed
-from tirjudge_environments.messages import response_data
+from tirjudge_environments.messages import conversation_data, response_data
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.blocking import EventLoopThread
 
@@ -433,9 +433,8 @@ class SolvedTally:
     graded: int = 0
     """Questions for which it is known which candidates solve them."""
     candidates: int = 0
-    _solved: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    _squares: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Sums of squares, for the intervals of shares such as pass@1."""
+    _solved: defaultdict[str, Credits] = field(default_factory=lambda: defaultdict(Credits))
+    """Shares that are solved, by name; questions with the same prompt are a cluster."""
     _judgments: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _undecided: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -450,15 +449,11 @@ class SolvedTally:
         if solved is None:
             return
         self.graded += 1
-        self._add(PASS, sum(solved) / len(solved))
-        self._add(MAJORITY, solved[picked.majority])
-        for name, one in picked.selections.items():
-            self._add(name, solved[one.choice])
-        self._add(ORACLE, max(solved))
-
-    def _add(self, name: str, share: float) -> None:
-        self._solved[name] += share
-        self._squares[name] += share * share
+        found = {PASS: sum(solved) / len(solved), MAJORITY: solved[picked.majority]}
+        found |= {name: solved[one.choice] for name, one in picked.selections.items()}
+        cluster = prompt_cluster(conversation_data(picked.question.task.prompt))
+        for name, share in (found | {ORACLE: max(solved)}).items():
+            self._solved[name].add(share, cluster)
 
     @property
     def lines(self) -> list[Line]:
@@ -469,6 +464,6 @@ class SolvedTally:
     def _line(self, name: str) -> Line:
         solved = None
         if self.graded:
-            solved = Proportion.of_sums(self._solved[name], self._squares[name], self.graded)
+            solved = self._solved[name].mean
         # Not by indexing, which would add the name to the methods.
         return Line(name, solved, self._judgments.get(name, 0), self._undecided.get(name, 0))

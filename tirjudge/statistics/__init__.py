@@ -11,6 +11,7 @@ from tirjudge.statistics.clusters import (
     effective_clusters,
     in_clusters,
     left_out,
+    prompt_cluster,
     quantile,
 )
 from tirjudge.statistics.differences import (
@@ -57,6 +58,7 @@ __all__ = [
     "left_out",
     "normal_interval",
     "paired_difference",
+    "prompt_cluster",
     "quantile",
     "unpaired_interval",
     "wilson_interval",

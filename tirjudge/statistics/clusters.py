@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from dataclasses import dataclass
@@ -22,6 +23,16 @@ PRIOR_CLUSTERS = 2
 """Clusters that as many informative clusters outweigh in an estimate of how alike rows of a cluster are."""
 _STUDENT = {1: 12.7062, 2: 4.3027, 3: 3.1824}
 """Quantiles of Student's t by its degrees of freedom, where the expansion in `quantile` is not close."""
+
+
+def prompt_cluster(prompt: object) -> str:
+    """Return what rows with the same prompt have in common, as the name of their cluster; empty without one.
+
+    A prompt is a text, or messages as JSON values. Every figure finds its clusters in this way.
+    """
+    if isinstance(prompt, str) or not prompt:
+        return prompt if isinstance(prompt, str) else ""
+    return json.dumps(prompt, default=str, sort_keys=True)
 
 
 def cluster_digest(name: str) -> int:
@@ -133,10 +144,8 @@ def too_few(effective: float | None) -> bool:
     return effective is not None and effective < LEAST_CLUSTERS - 0.5
 
 
-def fault_of_clusters(clusters: NDArray[np.intp], weights: NDArray[np.float64] | None = None) -> str:
-    """Return why rows in these clusters give no interval; empty if they do."""
-    shares = cluster_shares(clusters, weights)
-    count, effective = int((shares > 0).sum()), effective_clusters(clusters, weights)
+def fault_of_clusters(count: int, effective: float) -> str:
+    """Return why rows in so many clusters give no interval; empty if they do."""
     if count < LEAST_CLUSTERS:
         return f"fewer than {LEAST_CLUSTERS} clusters of rows"
     if too_few(effective):

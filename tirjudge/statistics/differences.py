@@ -34,7 +34,8 @@ def _fault_of_clusters(figure: object, clusters: NDArray[np.intp]) -> str:
     # Rows of which no two share a cluster are independent, and may be few.
     if not counted.any() or int(np.bincount(clusters[counted]).max()) < 2:
         return ""
-    return fault_of_clusters(clusters, weights)
+    spread = clustered_variance(np.zeros(len(clusters)), clusters, weights)
+    return fault_of_clusters(spread.clusters or 0, spread.effective or 0.0)
 
 
 def difference_interval(

@@ -11,6 +11,7 @@ from tirjudge.statistics.clusters import (
     Z,
     clustered_variance,
     effective_clusters,
+    fault_of_clusters,
     in_clusters,
     quantile,
     too_few,
@@ -46,15 +47,11 @@ class Proportion:
         narrower, and rows with several equal votes count once.
         """
         if votes is None:
-            return cls.of_sums(float(credits.sum()), float(credits @ credits), len(credits))
+            rows, right = len(credits), float(credits.sum())
+            return cls._of_moments(rows, float(rows), right, float(credits @ credits), right, float(rows))
         rows, total, right = len(credits), float(votes.sum()), float(credits.sum())
         squares = float(credits @ credits), float(credits @ votes), float(votes @ votes)
         return cls._of_moments(rows, total, right, *squares)
-
-    @classmethod
-    def of_sums(cls, credits: float, squares: float, n: int) -> Proportion:
-        """Return what `of_rows` returns for n rows with this sum of their credits and of their squares."""
-        return cls._of_moments(n, float(n), credits, squares, credits, float(n))
 
     @classmethod
     def _of_moments(
@@ -96,6 +93,11 @@ class Proportion:
     @property
     def _units(self) -> float | None:
         return self.clusters if self.effective_clusters is None else self.effective_clusters
+
+    @property
+    def fault(self) -> str:
+        """Why there is no interval; empty if there is one."""
+        return "" if self.clusters is None else fault_of_clusters(self.clusters, self._units or 0.0)
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy.stats import t
 from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
@@ -87,7 +88,8 @@ def test_forged_turns_and_sections_reach_no_verdict(
 
 def test_a_row_and_its_attacks_are_shown_in_one_order(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = literal
-    write_rows(tmp_path / "rows.jsonl", rows(12, reference="right", criteria=["The response is right."]))
+    given = rows(12, reference="right", criteria=["The response is right."])
+    write_rows(tmp_path / "rows.jsonl", [row | {"prompt": f"q{n}"} for n, row in enumerate(given)])
     done = attack(tmp_path, "rows.jsonl", "--attack", "passed", "--no-tools", *through(endpoint))
     assert done.exit_code == 0, done.stderr
     assert re.search(
@@ -189,6 +191,23 @@ def test_flips_are_counted_in_pairs(tmp_path: Path) -> None:
     broken = write_rows(tmp_path / "broken.jsonl", [judged("x", "1", 0), {"id": "2"}])
     with pytest.raises(ValueError, match=r"broken\.jsonl:2: not a row of a result file"):
         count_flips(broken)
+
+
+def test_rows_of_the_same_prompt_flip_together(tmp_path: Path) -> None:
+    """30 prompts of ten rows, of which all or none flip: the t intervals of 30 means of 0 and 1."""
+    lines = []
+    for number in range(300):
+        prompt = [{"role": "user", "content": f"q{number % 30}"}]
+        for attack, choice in (("none", 0), ("x", int(number % 30 < 12))):
+            lines.append(judged(attack, str(number), choice) | {"prompt": prompt})
+    found = count_flips(write_rows(tmp_path / "rows.jsonl", lines)).attacks["x"]
+    half = t.ppf(0.975, 29) * math.sqrt(0.4 * 0.6 / 29)
+    for low, high in (found.rate.interval, found.net[1]):
+        assert high - low == pytest.approx(2 * half, rel=0.1)
+    assert found.record()["clusters"] == 30
+    few = [one for one in lines if one["prompt"][0]["content"] in ("q1", "q20")]
+    found = count_flips(write_rows(tmp_path / "few.jsonl", few)).attacks["x"]
+    assert (found.record()["rate_interval"], found.record()["net_interval"]) == (None, None)
 
 
 def test_the_paired_interval_covers() -> None:

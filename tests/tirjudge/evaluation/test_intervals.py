@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, t
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command
@@ -202,10 +202,9 @@ def test_one_program_and_one_answer_for_each_row_have_wilsons_interval() -> None
     assert (found.low, found.high) == pytest.approx(wilson(20, 100), abs=1e-9)
 
 
-def picked(number: int, solved: tuple[float, ...]) -> Picked:
-    question = CandidateSet(
-        JudgeTask(id=str(number), prompt=(Message("user", "p"),), candidates=("x",) * len(solved)), "f:1"
-    )
+def picked(number: int, solved: tuple[float, ...], prompt: str = "") -> Picked:
+    said = (Message("user", prompt or f"p{number}"),)
+    question = CandidateSet(JudgeTask(id=str(number), prompt=said, candidates=("x",) * len(solved)), "f:1")
     return Picked(question, Grade(solved, (None,) * len(solved)), 0, {})
 
 
@@ -222,6 +221,19 @@ def test_the_interval_of_pass_at_1_is_that_of_the_mean_of_questions(candidates: 
     assert found["pass@1"].interval == pytest.approx((low, high), abs=0.004)
     assert found["oracle"].interval == pytest.approx(wilson(int(solved.any(axis=1).sum()), 300), abs=1e-9)
     assert found["majority"].interval == pytest.approx(wilson(int(solved[:, 0].sum()), 300), abs=1e-9)
+
+
+def test_sets_of_the_same_prompt_are_not_independent() -> None:
+    """40 prompts of ten sets, which are all solved or all not: the t interval of 40 means."""
+    tally = SolvedTally()
+    for number in range(400):
+        tally.add(picked(number, (float(number % 40 < 30),), f"p{number % 40}"))
+    (first, *_) = tally.lines
+    assert first.solved is not None
+    low, high = first.solved.interval
+    half = t.ppf(0.975, 39) * np.sqrt(0.75 * 0.25 / 39)
+    assert high - low == pytest.approx(2 * half, rel=0.08)
+    assert str(first.solved).endswith("n = 400 in 40 clusters")
 
 
 def test_the_accuracy_of_a_judged_file_has_the_interval_of_its_row_values() -> None:

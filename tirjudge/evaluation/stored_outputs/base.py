@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.evaluation.base import JudgedRow
+from tirjudge.statistics import prompt_cluster
 from tirjudge_environments.orders import letter, letters
 
 Record = Mapping[str, Any]
@@ -102,7 +103,7 @@ def prompt_of(row: Record) -> str:
         return ""
     given = row.get("input")
     # Most prompts are a text alone, and a text that looks like JSON is no other row's list.
-    return found if isinstance(found, str) and given is None else json.dumps([found, given], default=str)
+    return prompt_cluster(found if isinstance(found, str) and given is None else [found, given])
 
 
 def wrong_column(shape: TypeAdapter[Any], row: Record) -> str:
