@@ -38,6 +38,16 @@ from tirjudge_sandbox import Execution, Limits, Sandbox, Status
 
 _ATTEMPTS = 2
 """Maximum number of attempts to run a program, or to call a tool, while what runs it fails."""
+_FAILED_ANSWERS = 2
+"""Answers in a row without anything whole and with an unknown end, after which the server is down."""
+_PAUSES = {True: 3, False: 16}
+"""Most pauses of a dialogue, at which the model goes on in the same turn, by whether it is text only. A
+server of texts reads the whole dialogue again after every pause."""
+QUESTION = (
+    "Your answer does not contain the verdict in the form that was asked for. Write the verdict alone, in "
+    "exactly that form, with its tag and without anything else."
+)
+"""The turn that asks for the verdict alone, see `JudgeSession`."""
 
 
 class JudgeSession:
@@ -47,8 +57,11 @@ class JudgeSession:
     `done`; then `trajectory` holds the whole dialogue.
 
     With an encoder, every completion must carry its token ids. They are kept as sampled, including an
-    end-of-sequence token in the middle of the dialogue, and are never re-encoded. Without ids, text that a
-    text-only endpoint wrote after a program is dropped before the output is appended.
+    end-of-sequence token in the middle of the dialogue, and are never re-encoded.
+
+    Without ids the dialogue is text only. Text that an endpoint wrote after a program is dropped before the
+    output is appended. An answer that stopped at another fence than a program's is asked for once more, and
+    `context` has no stop strings from then on: an endpoint cannot go on in the middle of its own answer.
     """
 
     def __init__(
@@ -64,10 +77,13 @@ class JudgeSession:
         limits: Limits = Limits(),
         sample: int = 0,
         seed: int = 0,
+        ask_for_verdict: bool = False,
     ) -> None:
         """Start a dialogue; `limits` apply to each program, which is seeded by `seed` and its number.
 
-        `tools` are the tools besides Python that the format offers (see `registry.with_tools`).
+        `tools` are the tools besides Python that the format offers (see `registry.with_tools`). With
+        `ask_for_verdict`, a text-only dialogue whose last turn has no readable verdict goes on with one more
+        turn, which asks for the verdict alone.
 
         Raises ValueError for native tool calls with an encoder, since only an endpoint can render those, and
         for a prompt that the encoder cannot render.
@@ -92,6 +108,13 @@ class JudgeSession:
         self._calls: list[Call] = []
         self._turns = 0
         self._used_tokens = 0
+        self._may_ask = ask_for_verdict
+        self._asked = False
+        self._stops = True
+        """False once the model is asked to write its turns whole, without stop strings."""
+        self._set_aside: Segment | None = None
+        """The turn that stopped at a fence, for a model that writes nothing when it is asked again."""
+        self._failed_answers = self._pauses = self._added = 0
         self._usage = Usage()
         self._started = time.monotonic()
         self._trajectory: Trajectory | None = None
@@ -114,7 +137,8 @@ class JudgeSession:
         ids = self._prompt_ids
         for segment in self._segments:
             ids = ids + segment.ids if ids is not None and segment.ids is not None else None
-        return Context(self.prompt, tuple(self._segments), ids)
+        prompt = self.prompt if self._stops else replace(self.prompt, stop=())
+        return Context(prompt, tuple(self._segments), ids)
 
     @property
     def remaining_tokens(self) -> int:
@@ -132,7 +156,13 @@ class JudgeSession:
             raise RuntimeError("the dialogue has ended")
         if not (completion.text or completion.token_ids or completion.tool_calls):
             cut = completion.finish is Finish.LENGTH
-            if not (self._segments and self._segments[-1].by is By.MODEL):
+            if self._set_aside is not None:
+                completion = replace(completion, text=self._set_aside.text)
+            elif not (self._segments and self._segments[-1].by is By.MODEL):
+                if completion.finish is Finish.UNKNOWN:
+                    self._usage += completion.usage
+                    self._fail_answer(completion)
+                    return ()
                 wrote = "only hidden thinking" if completion.reasoning.strip() else "nothing"
                 # Its tokens were spent all the same.
                 self._usage += completion.usage
@@ -141,9 +171,18 @@ class JudgeSession:
                 return ()
             # The model had nothing to add after a pause, so that its turn ends here.
             completion = replace(completion, finish=Finish.LENGTH if cut else Finish.END)
+        if completion.finish is Finish.STOP and not self._stops:
+            completion = replace(completion, finish=Finish.END)
+        before = tuple(self._segments), self._turns, self._used_tokens
         turn = self._take(completion)
+        readings = self._readings(turn)
+        if self._sets_aside(turn, readings):
+            segments, self._turns, self._used_tokens = before
+            self._segments = list(segments)
+            return ()
+        self._failed_answers, self._set_aside = 0, None
         appended: list[Segment] = []
-        for reading in self._readings(turn):
+        for reading in readings:
             segment = await self._act(reading, turn)
             if segment is None:
                 break
@@ -159,6 +198,7 @@ class JudgeSession:
         """Append a completion to the open turn of the model, and return the whole turn."""
         if self._encoder is not None and completion.token_ids is None:
             raise ValueError("a session with an encoder needs the token ids of every completion")
+        self._added = len(completion.text)
         if self._segments and self._segments[-1].by is By.MODEL:
             written = _joined(self._segments.pop(), completion)
         else:
@@ -173,22 +213,72 @@ class JudgeSession:
         prefill = self.prompt.prefill if len(self._segments) == 1 else ""
         return replace(completion, text=prefill + written.text)
 
+    def _sets_aside(self, turn: Completion, readings: list[Reading]) -> bool:
+        """Return True if the turn that was just taken is dropped, so that the model is asked for it again."""
+        whole = all(isinstance(reading, RunCode | Verdict) for reading in readings)
+        if turn.finish is Finish.UNKNOWN and not whole:
+            self._fail_answer(turn)
+            return not self.done
+        stopped = self._stops and turn.finish is Finish.STOP and self._segments[-1].ids is None
+        if not (stopped and self.remaining_tokens and any(isinstance(one, Continue) for one in readings)):
+            return False
+        self._stops, self._set_aside = False, self._segments[-1]
+        return True
+
+    def _fail_answer(self, completion: Completion) -> None:
+        self._failed_answers += 1
+        if self._failed_answers == _FAILED_ANSWERS:
+            word = completion.finish_word or "nothing"
+            self.fail(
+                StopReason.GENERATOR_DOWN,
+                f"the answer ended for an unknown reason ({word}), and holds neither a whole program nor a "
+                "verdict",
+            )
+
     def _readings(self, turn: Completion) -> list[Reading]:
         """Return one reading, or one per native call if there are several, since each needs an answer."""
         single = [replace(turn, tool_calls=(call,)) for call in turn.tool_calls]
         return [self._environment.read(self._task, self._view, part) for part in single or [turn]]
 
     async def _act(self, reading: Reading, turn: Completion) -> Segment | None:
+        if isinstance(reading, RunCode) and self._asked:
+            reading = Malformed("a program in place of the verdict that was asked for")
         if isinstance(reading, RunCode):
             self._drop_overhang(reading)
             return await self._answer(reading)
         if isinstance(reading, Verdict):
             self._end(StopReason.VERDICT, reading, "")
         elif isinstance(reading, Malformed):
+            if self._asks_for_verdict():
+                return Segment(by=By.SANDBOX, text=QUESTION)
             self.fail(StopReason.MALFORMED, reading.reason)
-        elif isinstance(reading, Continue) and (turn.finish is Finish.LENGTH or not self.remaining_tokens):
+        elif turn.finish is Finish.LENGTH or not self.remaining_tokens:
             self.fail(StopReason.TOKEN_BUDGET, "the model's turn was cut before a verdict")
+        else:
+            self._pause(turn)
         return None
+
+    def _asks_for_verdict(self) -> bool:
+        """Return True, once, if one more turn may ask for the verdict alone."""
+        text_only = self._segments[-1].ids is None
+        if not (self._may_ask and text_only and not self._asked and self._spent() is None):
+            return False
+        self._asked = True
+        return True
+
+    def _pause(self, turn: Completion) -> None:
+        """Let the model go on in the same turn, unless it repeats itself or has paused too often."""
+        self._pauses += 1
+        written, text_only = self._segments[-1], self._segments[-1].ids is None
+        added = turn.text[len(turn.text) - self._added :].strip()
+        earlier = written.text[: len(written.text) - self._added]
+        if text_only and added and added in earlier:
+            self.fail(StopReason.MALFORMED, "the model repeats its text in place of a program or a verdict")
+        elif self._pauses > _PAUSES[text_only]:
+            self.fail(
+                StopReason.MALFORMED,
+                f"the model paused {self._pauses} times without a program or a verdict",
+            )
 
     def _drop_overhang(self, request: RunCode) -> None:
         written = self._segments[-1]
@@ -238,6 +328,8 @@ class JudgeSession:
         if number >= self._budget.tool_calls:
             reason = f"The budget of {self._budget.tool_calls} programs is spent: this one was not run."
             return Call(request, Refused(reason))
+        if request.fault:
+            return Call(request, Refused(request.fault))
         seed = derive_seed(self._seed, number)
         outcome = await self._run(request, request.bindings, seed)
         exchanged = None
@@ -308,6 +400,7 @@ def _joined(before: Segment | None, completion: Completion) -> Segment:
         logprobs=(before.logprobs or ()) + (completion.logprobs or ()) if has_logprobs else None,
         reasoning=before.reasoning + completion.reasoning,
         tool_calls=before.tool_calls + completion.tool_calls,
+        further={**before.further, **completion.further},
     )
 
 

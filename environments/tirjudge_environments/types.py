@@ -35,6 +35,9 @@ class ToolCall:
     """The tool that is called."""
     arguments: str
     """Unparsed JSON text. The model wrote it, so it may be anything."""
+    further: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    """Further fields that the model's server gave the call, such as Gemini's signature of the thinking. They
+    go back to the server with the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,8 @@ class Finish(StrEnum):
     LENGTH = "length"
     """`Sampling.max_tokens` or the end of the model's context was reached."""
     TOOL_CALL = "tool_call"
+    UNKNOWN = "unknown"
+    """The server gave a reason that nobody knows. Only a whole program or verdict is accepted then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +186,8 @@ class Completion:
     text: str
     finish: Finish
     """Why the model stopped here."""
+    finish_word: str = ""
+    """The server's own word for UNKNOWN, in one line."""
     token_ids: tuple[int, ...] | None = None
     """The ids as sampled, including an end-of-sequence token; None if the endpoint does not return them."""
     logprobs: tuple[float, ...] | None = None
@@ -189,6 +196,9 @@ class Completion:
     """Thinking that the endpoint returned separately from the text."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Native calls of `run_python`, under the `tool` protocol."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of a message with native calls, such as its thinking under the server's name for it.
+    They go back to the server with the calls."""
     usage: Usage = Usage()
     """The tokens of this request."""
 
@@ -212,6 +222,8 @@ class RunCode:
     runs a program that ended well a second time, with these variables."""
     tool: str = ""
     """Name of the tool; empty for a program."""
+    fault: str = ""
+    """The reason why the call cannot be made, which is then its result; empty for a call that can be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +315,8 @@ class Segment:
     """Thinking that the endpoint returned separately from the text."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Native calls that the model made in this segment."""
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the message with these calls, as in `Completion`."""
     call_id: str | None = None
     """Id of the native call that a sandbox segment answers."""
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.models.machine import LOCAL
 from tirjudge.storage.run_settings import Option, parameters
-from tirjudge_environments import Completion, Context, Encoder
+from tirjudge_environments import Completion, Context, Encoder, Usage
 from tirjudge_environments.types import Later
 from tirjudge_sandbox.registry import Plugins
 
@@ -102,9 +102,16 @@ class GeneratorFailed(RuntimeError):
     A method of `Judge` for a single question raises it; a batch records it as the `Failure` of a row.
     """
 
+    usage = Usage()
+    """The tokens of an answer that cannot be used, which are paid for all the same."""
+
 
 class ContextTooLong(GeneratorFailed):
     """The context leaves the model no room for an answer."""
+
+
+class PromptCut(ContextTooLong):
+    """The endpoint dropped a part of the prompt without saying so, and answered the rest."""
 
 
 class Withheld(GeneratorFailed):

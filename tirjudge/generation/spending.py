@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from tirjudge.generation.base import Generator, Sampling
+from tirjudge.generation.base import Generator, GeneratorFailed, Sampling
 from tirjudge.storage.json_lines import line_end, read_lines
 from tirjudge_environments import Completion, Context, Encoder, Usage
 
@@ -225,7 +225,7 @@ class Spending:
 class MeteredGenerator:
     """A generator that books every call of another one in `spending`.
 
-    A call that fails or is cancelled counts nothing, because its cost is not known. If the generator counts
+    A call that fails or is cancelled counts only tokens that its endpoint reported. If the generator counts
     no tokens, a call counts the most that it could have cost.
     """
 
@@ -246,7 +246,12 @@ class MeteredGenerator:
         most = Usage(_prompt_bound(context), sampling.max_tokens)
         async with self._spending.reserved(most, self._name):
             started = time.monotonic()
-            completion = await self._inner.generate(context, sampling)
+            try:
+                completion = await self._inner.generate(context, sampling)
+            except GeneratorFailed as error:
+                if error.usage != Usage():
+                    self._spending.add(error.usage, time.monotonic() - started, self._name)
+                raise
             counted = completion.usage if completion.usage != Usage() else most
             self._spending.add(counted, time.monotonic() - started, self._name)
         return completion

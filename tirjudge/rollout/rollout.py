@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
-from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
+from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, PromptCut, Sampling
 from tirjudge.rollout.concurrency import all_or_none, as_finished
 from tirjudge_environments import (
     Environment,
@@ -143,6 +143,8 @@ class Rollout:
         try:
             sampling = self._sampling.model_copy(update={"seed": seed, "max_tokens": most})
             completion = await self._generator.generate(context, sampling)
+        except PromptCut as error:
+            session.fail(StopReason.PROMPT_TOO_LONG, str(error))
         except ContextTooLong as error:
             # A prompt that never fitted is not the judge's fault, unlike a dialogue that grew too long.
             reason = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG

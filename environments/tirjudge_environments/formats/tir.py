@@ -251,13 +251,16 @@ class TirFormat(Rewarded, ABC):
         if call.name in (tool.name for tool in self.further_tools):
             return RunCode(call.arguments, call_id=call.id, tool=call.name)
         if call.name != RUN_PYTHON.name:
-            return Malformed("a call of a tool that does not exist")
+            names = ", ".join(tool.name for tool in (RUN_PYTHON, *self.further_tools))
+            fault = f"There is no tool of this name. The tools are: {names}."
+            return RunCode(call.arguments, call_id=call.id, fault=fault)
         try:
             arguments = json.loads(call.arguments)
         except (ValueError, RecursionError):  # deeply nested JSON exceeds the recursion limit
             arguments = None
         if not isinstance(arguments, dict) or not isinstance(arguments.get("code"), str):
-            return Malformed("a call of run_python without a text `code`")
+            fault = 'The arguments are not a JSON object with a text "code". Nothing was run.'
+            return RunCode(call.arguments, call_id=call.id, fault=fault)
         return RunCode(
             arguments["code"],
             self._bindings(task, view),

@@ -1,26 +1,70 @@
-"""The end of a completion: the endpoint's finish reasons, and stop strings that it cut off."""
+"""The end of a completion: the endpoint's word for it, and stop strings that the endpoint cut off."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from enum import Enum
 
-from tirjudge.generation.base import Withheld
-from tirjudge.generation.endpoint.answers import ChatChoice, TokenChoice
 from tirjudge_environments import Finish
 from tirjudge_environments.parsing import find_fences
 
 
-def finish_of(choice: ChatChoice | TokenChoice) -> Finish:
-    match choice.finish_reason:
-        case "content_filter":
-            raise Withheld("the endpoint's content filter blocked the answer")
-        case "length" | "max_tokens":
-            return Finish.LENGTH
-        case _:
-            return Finish.END
+class Ending(Enum):
+    """The meaning of an endpoint's finish reason."""
+
+    WHOLE = "whole"
+    """The model ended its turn, met a stop string or called a tool."""
+    CUT = "cut"
+    """The limit of tokens or the end of the context was reached."""
+    WITHHELD = "withheld"
+    """A filter of the provider blocked the answer."""
+    FAILED = "failed"
+    """The server failed or was interrupted: what it sent is no answer of the model."""
+    UNKNOWN = "unknown"
+    """The word says nothing that is known."""
 
 
-def restored(before: str, text: str, finish: Finish, stops: tuple[str, ...], met: str) -> tuple[str, Finish]:
+_KINDS = (
+    # A call that the server could not read, which Gemini reports as `function_call_filter: ...` as well.
+    (Ending.FAILED, r"malformed|unexpected_tool|too_many_tool|invalid_(tool|function)"),
+    (
+        Ending.CUT,
+        r"length|max_?tokens|max_\w*tokens|tokens?_limit|token_budget|limit_tokens|error_limit|context_window"
+        r"|out_of_tokens|truncat",
+    ),
+    (
+        Ending.WITHHELD,
+        r"filter|safety|recitation|sensitiv|refus|prohibited|block|spii|moderat|guardrail|toxic|polic|censor"
+        r"|violat|harm|risk|illegal|inspection|copyright|flagged",
+    ),
+    (
+        Ending.FAILED,
+        r"error|fail|abort|cancel|time_?(d_)?out|insufficient|resource|unavailable|overload|network|interrupt"
+        r"|disconnect|connection|preempt|exception|crash|internal|deadline|quota|rate_limit|terminated|kill"
+        r"|expired|evict|shutdown|unload|^load$|^other$|busy",
+    ),
+)
+_WHOLE = re.compile(
+    r"(finish_reason_)?(|stop(ped)?|stop_?(sequence|token|string|word)\w*|end|end_?(of_?)?(turn|text|sequence)"
+    r"|eos(_token\w*)?|eot(_id)?|im_end|tool_?(calls?|use)|function_?calls?|completed?|finish(ed)?|done|success"
+    r"|normal|natural|null|none)"
+)
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+
+
+def ending(reason: str) -> Ending:
+    """Return what a finish reason means, in any provider's spelling: `MAX_TOKENS`, `FinishReason.SAFETY`."""
+    word = _WORD.sub("_", reason).strip("_").lower().removeprefix("finishreason_")
+    word = word.removeprefix("finish_reason_")
+    if _WHOLE.fullmatch(word):
+        return Ending.WHOLE
+    return next((kind for kind, pattern in _KINDS if re.search(pattern, word)), Ending.UNKNOWN)
+
+
+def restored(
+    before: str, text: str, finish: Finish, stops: tuple[str, ...], met: str | None
+) -> tuple[str, Finish]:
     """Restore the stop string that an endpoint cut off; return the text and why it ended.
 
     Args:
@@ -28,13 +72,16 @@ def restored(before: str, text: str, finish: Finish, stops: tuple[str, ...], met
         text: text of this completion, as the endpoint returned it.
         finish: as the endpoint reported it; many do not distinguish a stop string from the end of the turn.
         stops: the stop strings of the request.
-        met: the stop string that ended the turn; empty if the endpoint does not report it.
+        met: the stop string that ended the turn, empty if the model ended it; None if the endpoint does not
+            say which, so that the text decides.
     """
     if finish is Finish.LENGTH:
         return text, finish
     cut = met if met in stops else _closing(before + text, stops)
+    if met is None:
+        cut = cut or _opening(before + text, stops)
     # Some endpoints leave the stop string in the text.
-    text = text.removesuffix(cut) + cut
+    text = text.removesuffix(cut or "") + (cut or "")
     return text, Finish.STOP if stops and text.endswith(stops) else finish
 
 
@@ -45,3 +92,17 @@ def _closing(turn: str, stops: Iterable[str]) -> str:
     if not fences or fences[-1].closed:
         return ""
     return next((stop for stop in stops if find_fences(turn + stop)[len(fences) - 1].closed), "")
+
+
+def _opening(turn: str, stops: Iterable[str]) -> str:
+    """Return the stop string that opens a fence without a language, if the turn seems to end before one.
+
+    The line that opens such a fence equals the line that closes another one. A text that a model ended does
+    not end with a colon or an empty line.
+    """
+    fences = find_fences(turn)
+    ends_before_more = turn.endswith("\n") or turn.rstrip(" \t*_").endswith((":", "："))
+    # A text behind a fence's last line ends with a line break too.
+    if not turn.strip() or not ends_before_more or (fences and fences[-1].end >= len(turn)):
+        return ""
+    return next((stop for stop in stops if stop.strip("\n") == "```"), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import re
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.endpoint.event_stream import StreamBroken, is_stream, joined
 from tirjudge.generation.endpoint.refusals import Refused, complaint, json_of
 from tirjudge_environments.registry import first_fault
 
@@ -45,6 +47,8 @@ LONGEST_CONNECT = 20.0
 """Seconds to open a connection; a longer `timeout` only helps an endpoint that computes."""
 SHORT = 5.0
 """Seconds for an answer that a judge can do without."""
+_LONG_KEY = 8
+"""Characters from which on a key is no part of a word."""
 _BETWEEN_WARNINGS = 60.0
 """Seconds between two warnings about retries."""
 
@@ -59,8 +63,15 @@ _ADVICE = {
 }
 
 
-_DENIED = {401, 402, 403, 404}
-"""Statuses about the key, the account, the address or the model, which are the same for every request."""
+DENIALS = {402, 403, 404}
+"""Statuses about the account, the key's rights, the address or the model, which are then the same for every
+request; or, from some providers, about the content of one request."""
+_WAIT = re.compile(
+    r"(?:retryDelay\W+|(?:re)?try (?:again )?(?:in|after) (?:about )?)"
+    r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?) ?(ms|s)?)?",
+    re.IGNORECASE,
+)
+"""In the body of a 429, how long to wait, such as `try again in 1m2.5s`."""
 
 
 class _Transient(Exception):
@@ -128,15 +139,21 @@ class JsonEndpoint:
         self._timeout, self._attempts = timeout, retries + 1
         self._on_retry, self._warned = on_retry or self._warn, -_BETWEEN_WARNINGS
         self._slots = Semaphore(concurrency)
-        self._answered = self._accepted = False
+        self._answered = False
+        self.accepted = False
+        """True once the endpoint has answered a request."""
         self.denied = False
         """True once the endpoint has refused a request for a reason that holds for every request."""
-        self._client = httpx.AsyncClient(
-            headers=_headers(self._key, azure="api-version" in self._query),
-            timeout=httpx.Timeout(None, connect=LONGEST_CONNECT),
-            # The semaphore limits the connections: waiting for one in httpx would take time of the attempt.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
-        )
+        try:
+            self._client = httpx.AsyncClient(
+                headers=_headers(self._key, azure="api-version" in self._query),
+                timeout=httpx.Timeout(None, connect=LONGEST_CONNECT),
+                # The semaphore limits the connections: waiting for one in httpx would take time of the
+                # attempt.
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
+            )
+        except (OSError, httpx.InvalidURL) as error:
+            raise ValueError(_bad_environment(error)) from None
 
     async def post(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
         """Post a JSON body and return the parsed answer.
@@ -195,41 +212,61 @@ class JsonEndpoint:
         self._answered = True
         if not response.is_success:
             raise self._failure(response, response.status_code)
+        if is_stream(response.content, response.headers.get("content-type", "")):
+            try:
+                whole = json.dumps(joined(response.content)).encode()
+            except StreamBroken as broken:
+                raise _Transient(self._line(str(broken))) from None
+            response = httpx.Response(200, content=whole, request=response.request)
+        # Some gateways report a failure inside a 200, some of them next to a part of an answer.
+        if status := _status_in_body(response):
+            raise self._failure(response, status)
         try:
             read = answer.model_validate_json(_encodable(response.content))
-            self._accepted = True
-            return read
         except ValidationError as error:
-            # Some gateways report a failure inside a 200.
-            if status := _status_in_body(response):
+            if status := _status_without_answer(response):
                 raise self._failure(response, status) from None
-            raise _Transient(self._line(f"invalid answer: {first_fault(error, 'body')}")) from None
+            came = _what_came(response) or first_fault(error, "body")
+            raise _Transient(self._line(f"invalid answer: {came}")) from None
+        # A server that failed while it generated says so by the finish reason.
+        if reason := getattr(read, "failure", ""):
+            raise _Transient(self._line(reason))
+        self.accepted = True
+        return read
 
     def _failure(self, response: httpx.Response, status: int) -> Exception:
         import httpx
 
-        message, code = complaint(response)
-        message = self._line(message)
+        said = complaint(response)
+        message = self._line(said.message)
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
+        address = response.url.copy_with(query=None)
+        refused = Refused("", status=status, message=message, code=said.code, complaint=said)
         # OpenAI answers 429 for a spent quota too, and no pause restores it.
-        quota_spent = code == "insufficient_quota"
-        if (status in TRANSIENT or status >= 500) and not quota_spent:
-            pause = _retry_after(response.headers.get("retry-after", ""))
+        ended = refused.quota_spent
+        if (status in TRANSIENT or status >= 500) and not ended and not refused.context_full:
+            pause = _pause_asked(response.headers, said.words)
             if pause is None or pause <= LONGEST_RETRY_AFTER:
                 return _Transient(line, pause)
-            quota_spent = True
+            ended = True
             line += f"; its Retry-After is {pause:.0f} seconds"
-        # Some gateways answer 403 or 404 for a single row, but never before they have accepted another one.
-        self.denied |= quota_spent or status == 401 or (status in _DENIED and not self._accepted)
-        if status in _ADVICE:
-            line = f"{line.rstrip('.')}; {_ADVICE[status]}"
-        address = response.url.copy_with(query=None)
-        return Refused(f"{address}: {line}", status=status, message=message, code=code)
+        self.denied |= ended or refused.bad_key or (status in DENIALS and refused.about_account)
+        advice = _ADVICE[401] if refused.bad_key else _ADVICE.get(status, "")
+        return Refused(
+            f"{address}: {line}",
+            status=status,
+            message=message,
+            code=said.code,
+            complaint=said,
+            advice="" if refused.about_row else advice,
+        )
 
     def _line(self, text: str, limit: int = 300) -> str:
         """Return the endpoint's text as one line without control characters and the key, cut to `limit`."""
         if key := self._key.get_secret_value():
-            text = text.replace(key, "[key]")
+            # A short key, such as `x` for a server without keys, is also a part of words.
+            ends = ("", "") if len(key) >= _LONG_KEY else (r"(?<!\w)", r"(?!\w)")
+            text = re.sub(f"{ends[0]}{re.escape(key)}{ends[1]}", "[key]", text)
         line = " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
         return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -348,11 +385,80 @@ def _encodable(content: bytes) -> bytes:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
+def _pause_asked(headers: Mapping[str, str], words: str) -> float | None:
+    """Return the seconds that a failed answer asks to wait; None if it does not."""
+    pause = _retry_after(headers.get("retry-after", ""))
+    if pause is None and re.fullmatch(r"\d+", headers.get("retry-after-ms", "")):
+        pause = int(headers["retry-after-ms"]) / 1000
+    found = _WAIT.search(words) if pause is None else None
+    if found is None or not any(found.groups()):
+        return pause
+    hours, minutes, seconds = (float(part or 0) for part in found.groups()[:3])
+    return hours * 3600 + minutes * 60 + (seconds / 1000 if found[4] == "ms" else seconds)
+
+
+def _bad_environment(error: Exception) -> str:
+    """Return why no client can be opened, which only variables of the environment can cause."""
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        path = os.environ.get(name)
+        if isinstance(error, OSError) and path:
+            return f"the environment variable {name} names {path}, which cannot be read as certificates"
+    names = [name for name in os.environ if name.lower().endswith("_proxy") and os.environ[name]]
+    if not names:
+        return f"no connection can be made: {error}"
+    return (
+        f"a proxy variable of the environment ({', '.join(sorted(names))}) cannot be read: {error}; "
+        "write an IPv6 address in NO_PROXY without brackets"
+    )
+
+
 def _status_in_body(response: httpx.Response) -> int | None:
-    """Return the status in the body of a 200, as some gateways send it; 502 for an error without a status."""
+    """Return the status of an error that a 200 contains; 502 for an error without a status."""
     body = json_of(response)
-    error = body.get("error") if isinstance(body, dict) else None
+    if isinstance(body, list):
+        body = next((part for part in body if isinstance(part, dict)), None)
+    if not isinstance(body, dict):
+        return None
+    choices = body.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    error = body.get("error") or (first.get("error") if isinstance(first, dict) else None)
     if not error:
         return None
-    code = error.get("code") if isinstance(error, dict) else None
-    return code if isinstance(code, int) and 400 <= code < 600 else 502
+    return _status_of(error if isinstance(error, dict) else body)
+
+
+def _status_without_answer(response: httpx.Response) -> int | None:
+    """Return the status of a 200 that is no answer and reports an error in another form than `error`."""
+    body = json_of(response)
+    if not isinstance(body, dict):
+        return None
+    inner = body.get("base_resp")
+    told = any(body.get(name) for name in ("errors", "error_msg", "error_code", "detail", "msg", "message"))
+    failed = body.get("success") is False or "error" in (body.get("object"), body.get("type"))
+    if isinstance(inner, dict) and inner.get("status_code"):
+        return _status_of(inner)
+    return _status_of(body) if told or failed else None
+
+
+def _status_of(error: Mapping[str, Any]) -> int:
+    for name in ("code", "status", "status_code", "statusCode", "http_status"):
+        code = error.get(name)
+        code = int(code) if isinstance(code, str) and code.isdecimal() else code
+        if isinstance(code, int) and 400 <= code < 600:
+            return code
+    return 502
+
+
+def _what_came(response: httpx.Response) -> str:
+    """Return what a 200 contains in place of a JSON object; empty if it contains an object."""
+    text = response.text.strip()
+    if not text:
+        return "the body is empty"
+    if re.match(r"<(!doctype|html|head|body|\?xml)", text, re.IGNORECASE):
+        title = re.search(r"(?is)<title[^>]*>(.*?)</title>", text)
+        told = f" with the title {title[1].strip()[:60]!r}" if title and title[1].strip() else ""
+        return f"the body is a web page{told}, and no JSON: is this the address of the API?"
+    body = json_of(response)
+    if isinstance(body, dict):
+        return ""
+    return f"the body is {text[:60]!r}, and no JSON object"

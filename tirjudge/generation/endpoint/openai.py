@@ -14,13 +14,15 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
-from tirjudge.generation.endpoint.answers import ChatAnswer, TokenAnswer, calls_of, estimated
-from tirjudge.generation.endpoint.chat_turns import alternating, offered, sent_texts, unfinished
-from tirjudge.generation.endpoint.finish import finish_of, restored
-from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, JsonEndpoint, Retry
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling, Withheld
+from tirjudge.generation.endpoint.adaptation import Learnt
+from tirjudge.generation.endpoint.answers import ChatAnswer, TokenAnswer, estimated
+from tirjudge.generation.endpoint.chat_turns import ChatTurn, alternating, offered, sent_texts, unfinished
+from tirjudge.generation.endpoint.finish import restored
+from tirjudge.generation.endpoint.http import DENIALS, RETRIES, TIMEOUT, JsonEndpoint, Retry
+from tirjudge.generation.endpoint.prompt_counts import PromptCounts
 from tirjudge.generation.endpoint.refusals import Refused
-from tirjudge.generation.endpoint.request_fields import DISPENSABLE, EXACT, NEUTRAL, check_fields
+from tirjudge.generation.endpoint.request_fields import DISPENSABLE, EXACT, HARMLESS, NEUTRAL, check_fields
 from tirjudge.generation.model_files import load_encoder
 from tirjudge_environments import Completion, Context, Finish, Prompt, Usage
 from tirjudge_environments.tokenization import ChatEncoder
@@ -29,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 Tier = Literal["auto", "completions", "turns", "tools"]
 Answer = TypeVar("Answer", bound=BaseModel)
-_UNSUPPORTED = re.compile(r"n[o']t support|unsupported|deprecated|not permitted", re.IGNORECASE)
 
 
 class OpenAIGenerator:
@@ -100,10 +101,12 @@ class OpenAIGenerator:
         )
         fields = dict(request_fields or {})
         check_fields(fields)
-        self._left_out = {name for name, value in fields.items() if value is None and name in DISPENSABLE}
-        self._fields = {name: value for name, value in fields.items() if name not in self._left_out}
-        self._length = "max_tokens"
-        """The name under which the endpoint accepts the length of an answer."""
+        left_out = frozenset(name for name, value in fields.items() if value is None and name in DISPENSABLE)
+        self._fields = {name: value for name, value in fields.items() if name not in left_out}
+        self._learnt = Learnt(left_out=left_out)
+        self._noted: set[str] = set()
+        self._prompts = PromptCounts()
+        self._probing = Lock()
         self._context_length: int | None = None
         self._card: Mapping[str, Any] | None = None
         self._listing = Lock()
@@ -181,7 +184,8 @@ class OpenAIGenerator:
         stopped = choice.stop_string in context.prompt.stop
         return Completion(
             text=self.encoder.decode(ids),
-            finish=Finish.STOP if stopped else finish_of(choice),
+            finish=Finish.STOP if stopped else choice.finish,
+            finish_word=choice.ending[1],
             token_ids=ids,
             logprobs=logprobs,
             usage=Usage(len(context.ids), len(ids)),
@@ -193,20 +197,19 @@ class OpenAIGenerator:
         try:
             if self._context_length is not None:
                 body["max_tokens"] = max(1, min(wanted, self._context_length - prompt_length))
-            return await self._ask("completions", body, TokenAnswer)
+            return (await self._ask("completions", body, TokenAnswer))[0]
         except Refused as refusal:
-            length = re.search(r"context length (?:is|of) (\d+)", refusal.message)
+            length = re.search(r"context length (?:is|of) (\d+)", refusal.complaint.message)
             if length is None or int(length[1]) <= prompt_length:
                 raise
             self._context_length = int(length[1])
             body["max_tokens"] = min(wanted, self._context_length - prompt_length)
-            return await self._ask("completions", body, TokenAnswer)
+            return (await self._ask("completions", body, TokenAnswer))[0]
 
     async def _chat(self, context: Context, sampling: Sampling) -> Completion:
         prompt = context.prompt
         server = str((await self.card()).get("owned_by"))
         body = NEUTRAL.get(server, {}) | self._request(prompt, sampling)
-        body["messages"] = alternating(context, self.encoder.control_tokens if self.encoder else frozenset())
         if prompt.tools:
             body["tools"] = list(offered(prompt.tools))
         # After all others: a user may replace the neutral sampling.
@@ -215,22 +218,26 @@ class OpenAIGenerator:
             template = self._fields.get("chat_template_kwargs", {})
             body["chat_template_kwargs"] = {"enable_thinking": self._enable_thinking, **template}
         try:
-            answer = await self._ask("chat/completions", body, ChatAnswer)
+            answer, sent = await self._ask("chat/completions", body, ChatAnswer, context)
         except Refused as refusal:
             if refusal.answer_cut:
                 # OpenAI answers so in place of an empty text with the finish reason `length`.
-                spent = Usage(estimated(*sent_texts(body)), sampling.max_tokens)
+                spent = Usage(_estimated_prompt(self._turns(context), body), sampling.max_tokens)
                 return Completion(text="", finish=Finish.LENGTH, usage=spent)
             if not refusal.context_full:
                 raise
             # Without max_tokens the endpoint generates as much as fits.
             del body["max_tokens"]
-            answer = await self._ask("chat/completions", body, ChatAnswer)
-        completion = self._read(answer, context)
-        if completion.usage.prompt_tokens:
-            return completion
-        counted = replace(completion.usage, prompt_tokens=estimated(*sent_texts(body)))
-        return replace(completion, usage=counted)
+            answer, sent = await self._ask("chat/completions", body, ChatAnswer, context)
+        usage = answer.usage
+        if not usage.prompt_tokens:
+            usage = replace(usage, prompt_tokens=_estimated_prompt(sent["messages"], sent))
+        try:
+            self._prompts.check(list(sent_texts(sent)), answer.counts)
+            return replace(self._read(answer, context), usage=usage)
+        except GeneratorFailed as error:
+            error.usage = usage
+            raise
 
     def _request(self, prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -244,52 +251,105 @@ class OpenAIGenerator:
         }
         return body | ({"stop": list(prompt.stop)} if prompt.stop else {})
 
-    async def _ask(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
-        sent = {
-            self._length if name == "max_tokens" else name: value
-            for name, value in body.items()
-            if name not in self._left_out
-        }
-        try:
-            return await self._endpoint.post(path, sent, answer)
-        except Refused as refusal:
-            if refusal.status not in (400, 422) or refusal.context_full or not self._adapts(refusal, sent):
-                raise
-            # The recursion ends: each adaptation changes a field for good, and few fields can change.
-            return await self._ask(path, body, answer)
+    async def _ask(
+        self, path: str, body: Mapping[str, Any], answer: type[Answer], context: Context | None = None
+    ) -> tuple[Answer, dict[str, Any]]:
+        """Return the answer, and the request as it was sent: without what the endpoint refuses."""
+        learnt = self._learnt
+        # The loop ends: each adaptation changes a field for good, and few fields can change.
+        while True:
+            sent = learnt.applied(body)
+            if context is not None:
+                sent["messages"] = self._turns(context, learnt)
+            try:
+                found = await self._endpoint.post(path, sent, answer)
+            except Refused as refusal:
+                adapted = learnt.adapted(refusal, sent)
+                if adapted is None:
+                    raise await self._refusal(refusal, path, answer) from None
+                learnt = adapted
+            else:
+                # Only now, so that a refusal for another reason costs no later request a field.
+                self._learn(learnt)
+                return found, sent
 
-    def _adapts(self, refusal: Refused, sent: Mapping[str, Any]) -> bool:
-        """Return whether a next request will lack what the endpoint has refused."""
-        # OpenAI's newer models refuse the old name, which most other servers require.
-        if "max_completion_tokens" in refusal.message and "max_tokens" in sent:
-            self._length = "max_completion_tokens"
-            return True
-        # Token ids are for training, where the sampling has to be known.
-        if "prompt" in sent or not _UNSUPPORTED.search(refusal.message):
-            return False
-        named = [name for name in DISPENSABLE if re.search(rf"['\"`]{name}\b|\b{name}[=:]", refusal.message)]
-        refused = sent.keys() & named
-        for name in sorted(refused - self._left_out):
-            logger.warning("requests leave out %s from now on, because of %s", name, refusal)
-        self._left_out |= refused
-        return bool(refused)
+    def _learn(self, learnt: Learnt) -> None:
+        for line in learnt.notes:
+            if line not in self._noted:
+                self._noted.add(line)
+                logger.warning("%s", line)
+        # Another request may have learnt something else in the meantime.
+        self._learnt = self._learnt.joined(learnt)
+
+    def _turns(self, context: Context, learnt: Learnt | None = None) -> list[ChatTurn]:
+        tokens = self.encoder.control_tokens if self.encoder else frozenset()
+        learnt = learnt or self._learnt
+        return alternating(context, tokens, thinking=learnt.thinking, unwanted=learnt.unwanted)
+
+    async def _refusal(self, refusal: Refused, path: str, answer: type[BaseModel]) -> GeneratorFailed:
+        """Return the error to raise for a refusal: of this request alone, or of every request."""
+        if refusal.context_full or refusal.answer_cut or self.denied:
+            return refusal
+        if refusal.about_row:
+            return Withheld(str(refusal))
+        if refusal.status not in DENIALS:
+            return refusal
+        async with self._probing:
+            if not (self._endpoint.accepted or self.denied):
+                await self._probe(path, answer)
+        if self.denied or not self._endpoint.accepted:
+            return refusal
+        return Withheld(f"{refusal.plain}; the endpoint refuses this row, and answers others")
+
+    async def _probe(self, path: str, answer: type[BaseModel]) -> None:
+        """Ask a harmless question, to tell one refused row from a refused key."""
+        body: dict[str, Any] = {"model": self.model, "max_tokens": 16, **self._fields}
+        body |= {"messages": [{"role": "user", "content": HARMLESS}]} if path != "completions" else {}
+        body |= {"prompt": HARMLESS} if path == "completions" else {}
+        try:
+            await self._endpoint.post(path, self._learnt.applied(body), answer)
+        except Refused as again:
+            # A complaint about the request's form comes from a model that the key may use.
+            self._endpoint.denied |= again.status in DENIALS
+            self._endpoint.accepted |= again.status not in DENIALS and not self.denied
+        except GeneratorFailed:
+            pass
 
     def _read(self, answer: ChatAnswer, context: Context) -> Completion:
         choice, prompt = answer.choices[0], context.prompt
-        text = choice.message.content or choice.message.refusal or ""
+        message, finish = choice.message, choice.finish
+        text = message.content or message.refusal or ""
         if not context.segments:
             # The request does not carry the prefill, so the model writes it itself.
             text = text.removeprefix(prompt.prefill)
-        stops = () if "stop" in self._left_out else prompt.stop
-        text, finish = restored(unfinished(context), text, finish_of(choice), stops, choice.stop_string)
-        calls = tuple(calls_of(choice.message, turn=len(context.segments)))
+        stops = () if "stop" in self._learnt.left_out else prompt.stop
+        word = choice.ending[1] if finish is Finish.UNKNOWN else ""
+        if finish is not Finish.UNKNOWN:
+            text, finish = restored(unfinished(context), text, finish, stops, choice.stop_string)
+        calls = tuple(message.calls(turn=len(context.segments)))
+        wrote = text or calls or message.reasoning or (answer.counts and answer.counts.completion_tokens)
+        if finish is Finish.END and not wrote:
+            finish, word = Finish.UNKNOWN, "an empty answer"
+        elif word and word not in self._noted:
+            self._noted.add(word)
+            logger.warning(
+                "%s ends answers with the unknown reason %r: they count only with a whole program or verdict",
+                self._endpoint.url,
+                word,
+            )
         return Completion(
             text=text,
-            finish=Finish.TOOL_CALL if calls else finish,
-            reasoning=choice.message.reasoning_content or choice.message.reasoning or "",
+            finish=Finish.TOOL_CALL if calls and finish is not Finish.UNKNOWN else finish,
+            finish_word=word,
+            reasoning=message.reasoning,
             tool_calls=calls,
+            further=message.kept if calls else {},
             usage=answer.usage,
         )
+
+
+def _estimated_prompt(turns: list[ChatTurn], body: Mapping[str, Any]) -> int:
+    return estimated(*sent_texts({**body, "messages": turns}))
 
 
 def _encoder(tokenizer: Any, enable_thinking: bool | None) -> ChatEncoder:

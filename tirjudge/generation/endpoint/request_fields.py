@@ -27,7 +27,6 @@ OWN_FIELDS = {
             "prompt",
             "stop",
             "stop_token_ids",
-            "stream",
             "logprobs",
             "return_token_ids",
             "skip_special_tokens",
@@ -36,8 +35,11 @@ OWN_FIELDS = {
     ),
 }
 """Fields that a request cannot be given, with the option that sets them, if there is one."""
-DISPENSABLE = (*SamplingOptions.model_fields, "seed", "stop")
-"""Fields of the judge that are left out where an endpoint does not support them, or on request."""
+DISPENSABLE = ("seed", *reversed(SamplingOptions.model_fields), "stop")
+"""Fields of the judge that are left out where an endpoint does not support them, or on request; of several
+that a refusal names, the first one."""
+HARMLESS = "Hello"
+"""A question that no filter refuses, by which one refused row is told from a refused key."""
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:

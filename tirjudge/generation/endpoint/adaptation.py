@@ -1,0 +1,106 @@
+"""Adaptation to an endpoint: what its refusals teach about the requests that it accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tirjudge.generation.endpoint.answers import THINKING
+from tirjudge.generation.endpoint.refusals import Refused
+from tirjudge.generation.endpoint.request_fields import DISPENSABLE
+
+_STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+_OF_TURNS = {"role", "content", "tool_calls", "tool_call_id"}
+"""Fields without which a turn is no turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """How the requests to an endpoint differ from those that the judge would send."""
+
+    left_out: frozenset[str] = frozenset()
+    """Fields that the endpoint does not support."""
+    length: str = "max_tokens"
+    """The name under which the endpoint accepts the length of an answer."""
+    most_tokens: int | None = None
+    """The longest answer that the endpoint accepts to be asked for; None if no limit is known."""
+    streams: bool = False
+    """True for an endpoint that answers only as a stream."""
+    thinking: str = ""
+    """The field in which the endpoint wants the thinking of every turn back; empty if it does not."""
+    unwanted: frozenset[str] = frozenset()
+    """Fields of its own turns that the endpoint refuses to read."""
+    notes: tuple[str, ...] = ()
+    """What the user should know, a line each."""
+
+    def applied(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the request that the endpoint accepts."""
+        asked = dict(body)
+        if self.most_tokens is not None and "max_tokens" in asked:
+            asked["max_tokens"] = min(asked["max_tokens"], self.most_tokens)
+        if self.streams or asked.get("stream"):
+            asked = {**_STREAMED, **asked, "stream": True}
+        return {
+            self.length if name == "max_tokens" else name: value
+            for name, value in asked.items()
+            if name not in self.left_out
+        }
+
+    def adapted(self, refusal: Refused, sent: Mapping[str, Any]) -> Learnt | None:
+        """Return what is known after a refusal, if the next request may be accepted; None if not."""
+        return next(self._changes(refusal, sent), None)
+
+    def joined(self, other: Learnt) -> Learnt:
+        """Return everything that two requests have learnt at the same time."""
+        limits = [limit for limit in (self.most_tokens, other.most_tokens) if limit is not None]
+        return Learnt(
+            left_out=self.left_out | other.left_out,
+            length=other.length if self.length == "max_tokens" else self.length,
+            most_tokens=min(limits, default=None),
+            streams=self.streams or other.streams,
+            thinking=self.thinking or other.thinking,
+            unwanted=self.unwanted | other.unwanted,
+        )
+
+    def _changes(self, refusal: Refused, sent: Mapping[str, Any]) -> Iterator[Learnt]:
+        if not refusal.of_fields:
+            return
+        length, limit = sent.get(self.length), None
+        if isinstance(length, int):
+            limit = refusal.output_limit(length)
+        if limit is not None:
+            note = f"requests ask for at most {limit} tokens from now on, because of {refusal.plain}"
+            yield self._noted(note, most_tokens=limit)
+        if refusal.context_full:
+            return
+        # OpenAI's newer models refuse the old name, which most other servers require.
+        if "max_tokens" in sent and refusal.names("max_completion_tokens"):
+            yield replace(self, length="max_completion_tokens")
+        # Token ids are for training, where the sampling has to be known.
+        if "prompt" in sent:
+            return
+        if refusal.stream_only and not sent.get("stream"):
+            yield replace(self, streams=True)
+        if sent.get("stream") and "stream_options" in sent and refusal.names("stream_options"):
+            yield replace(self, left_out=self.left_out | {"stream_options"})
+        if refusal.wants_thinking:
+            if not self.thinking and THINKING[0] not in self.unwanted:
+                yield replace(self, thinking=THINKING[0])
+            return
+        of_turns = {name for turn in sent.get("messages", ()) for name in turn} - _OF_TURNS
+        refused = {name for name in of_turns if refusal.names(name)}
+        if refused:
+            thinking = "" if self.thinking in refused else self.thinking
+            yield replace(self, unwanted=self.unwanted | refused, thinking=thinking)
+        named = [name for name in DISPENSABLE if name in sent and refusal.named(name, sent[name])]
+        # The field that the body names, else a field in quotation marks, else any that is mentioned.
+        quoted = [name for name in named if re.search(rf"['\"`]{name}\b", refusal.complaint.message)]
+        exact = [name for name in named if name == refusal.complaint.field.rpartition(".")[2]]
+        for name in (*exact, *quoted, *named):
+            note = f"requests leave out {name} from now on, because of {refusal.plain}"
+            yield self._noted(note, left_out=self.left_out | {name})
+
+    def _noted(self, note: str, **changes: Any) -> Learnt:
+        return replace(self, notes=(*self.notes, note), **changes)

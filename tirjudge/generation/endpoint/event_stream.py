@@ -1,0 +1,102 @@
+"""Answers that arrive as a stream of server-sent events, joined to the answer that they are parts of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_JOINED = ("content", "refusal", "reasoning_content", "reasoning")
+"""Texts of a message that a stream sends in parts."""
+
+
+class StreamBroken(ValueError):
+    """A stream ended before its answer did."""
+
+
+def is_stream(content: bytes, content_type: str) -> bool:
+    """Return True for a body of server-sent events, whatever its content type says."""
+    start = content.lstrip()[:64]
+    return start.startswith((b"data:", b"event:", b"id:", b": ")) or (
+        "text/event-stream" in content_type and not start.startswith((b"{", b"[", b"<"))
+    )
+
+
+def joined(content: bytes) -> dict[str, Any]:
+    """Return the answer whose parts a stream contains; an event with an error stands for the whole.
+
+    Raises StreamBroken for a stream without an end, whose text may be half an answer.
+    """
+    answer: dict[str, Any] = {}
+    choice: dict[str, Any] = {"index": 0, "message": {}}
+    calls: dict[Any, dict[str, Any]] = {}
+    ended = False
+    for data in _events(content):
+        if data.strip() == "[DONE]":
+            ended = True
+            break
+        try:
+            part = json.loads(data)
+        except (ValueError, RecursionError):
+            raise StreamBroken(f"an event of the stream is no JSON: {data[:60]!r}") from None
+        if not isinstance(part, dict):
+            continue
+        if part.get("error") or part.get("object") == "error":
+            return part if part.get("error") else {"error": part}
+        # The last part with the tokens has no choices.
+        answer |= {name: value for name, value in part.items() if name != "choices" and value is not None}
+        for one in part.get("choices") or ():
+            if isinstance(one, dict) and not one.get("index"):
+                _add(choice, calls, one)
+        ended = ended or bool(choice.get("finish_reason"))
+    if not ended:
+        raise StreamBroken("the stream ended before the answer did")
+    if calls:
+        choice["message"]["tool_calls"] = list(calls.values())
+    return answer | {"choices": [choice]}
+
+
+def _events(content: bytes) -> Iterator[str]:
+    """Yield the data of each event."""
+    lines: list[str] = []
+    for line in (*content.decode("utf-8", errors="replace").splitlines(), ""):
+        if not line.strip():
+            if lines:
+                yield "\n".join(lines)
+            lines = []
+        elif line.startswith("data:"):
+            text = line.removeprefix("data:").removeprefix(" ")
+            # Some servers leave out the empty line between two events.
+            if lines and text.lstrip().startswith(("{", "[DONE]")):
+                yield "\n".join(lines)
+                lines = []
+            lines.append(text)
+
+
+def _add(choice: dict[str, Any], calls: dict[Any, dict[str, Any]], part: Mapping[str, Any]) -> None:
+    """Add a part of the stream to the choice and its calls."""
+    whole, message = part.get("message"), choice["message"]
+    delta = part.get("delta") if isinstance(part.get("delta"), dict) else whole
+    for name, value in part.items():
+        if name not in ("delta", "message") and value is not None:
+            choice[name] = value
+    for name, value in (delta or {}).items():
+        if name == "tool_calls":
+            for number, call in enumerate(value or ()):
+                if isinstance(call, dict):
+                    _add_call(calls, call.get("index", number if delta is whole else len(calls)), call)
+        elif name in _JOINED and isinstance(value, str):
+            message[name] = (message.get(name) or "") + value
+        elif isinstance(value, list) and isinstance(message.get(name), list):
+            message[name] = [*message[name], *value]
+        elif value is not None:
+            message[name] = value
+
+
+def _add_call(calls: dict[Any, dict[str, Any]], key: Any, part: Mapping[str, Any]) -> None:
+    call = calls.setdefault(key, {"function": {"name": "", "arguments": ""}})
+    call.update({name: value for name, value in part.items() if name != "function" and value})
+    function = part.get("function") or {}
+    call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
+    arguments = function.get("arguments") or ""
+    call["function"]["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
