@@ -180,6 +180,8 @@ class JudgeSession:
             segments, self._turns, self._used_tokens = before
             self._segments = list(segments)
             return ()
+        if self.done:
+            return ()
         self._failed_answers, self._set_aside = 0, None
         appended: list[Segment] = []
         for reading in readings:

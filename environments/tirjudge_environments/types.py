@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from tirjudge_sandbox import Execution, Status
 
@@ -35,7 +35,7 @@ class ToolCall:
     """The tool that is called."""
     arguments: str
     """Unparsed JSON text. The model wrote it, so it may be anything."""
-    further: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
+    further: Annotated[Mapping[str, Any], Later({})] = field(default_factory=dict, repr=False, hash=False)
     """Further fields that the model's server gave the call, such as Gemini's signature of the thinking. They
     go back to the server with the call."""
 
@@ -315,7 +315,7 @@ class Segment:
     """Thinking that the endpoint returned separately from the text."""
     tool_calls: tuple[ToolCall, ...] = ()
     """Native calls that the model made in this segment."""
-    further: Mapping[str, Any] = field(default_factory=dict)
+    further: Annotated[Mapping[str, Any], Later({})] = field(default_factory=dict)
     """Further fields of the message with these calls, as in `Completion`."""
     call_id: str | None = None
     """Id of the native call that a sandbox segment answers."""

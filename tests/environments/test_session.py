@@ -162,9 +162,9 @@ async def test_an_output_that_does_not_fit_is_not_appended(start, encoder) -> No
 
 
 async def test_an_endpoint_without_usage_still_ends_at_the_token_budget(start) -> None:
-    session, _ = start(budget=Budget(tokens=100))
+    session, _ = start(OK, budget=Budget(tokens=100, turns=25, tool_calls=25))
     for _ in range(25):
-        await session.step(stopped("```json\n{}\n```\n"))
+        await session.step(stopped(CALL))
         if session.done:
             break
     assert session.trajectory.stop is StopReason.TOKEN_BUDGET

@@ -21,6 +21,8 @@ CACHE_VARIABLE = "TIRJUDGE_CACHE"
 ASKED_SINCE = "0.1.0"
 """The version since which generators ask in the same way for the same context and sampling. Completions of
 earlier versions are not reused, so that a user pays for them again: raise it only with such a change."""
+_ENDED = "ended"
+"""Marks an entry that is known to be a whole answer of the model, or one that its limit of tokens cut."""
 _PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
 
@@ -75,7 +77,7 @@ class CompletionStore:
     def put(self, key: bytes, completion: Completion) -> None:
         """Store a completion without its logprobs. Raises OSError if the file cannot be written."""
         # Judging does not need logprobs, which would be the larger part of an entry.
-        record = asdict(completion) | {"logprobs": None}
+        record = asdict(completion) | {"logprobs": None, _ENDED: True}
         try:
             self._database.execute("REPLACE INTO completions VALUES (?, ?)", (key, json.dumps(record)))
         except sqlite3.Error as error:
@@ -91,6 +93,9 @@ class CachedGenerator:
     The key of a completion is everything it depends on: the model (`identity`), the conversation so far as
     token ids or texts, the sampling, its seed unless it is greedy, and `ASKED_SINCE`. The id and position of
     a row are not part of it, nor is a field that a later version added (`Later`) and that is not used.
+
+    A completion whose end nobody knows is not kept. An entry of that kind is used once per run: a dialogue
+    that cannot read it asks again.
     """
 
     def __init__(self, inner: Generator, store: CompletionStore, identity: Mapping[str, Any]) -> None:
@@ -98,6 +103,8 @@ class CachedGenerator:
         self._inner, self._store = inner, store
         self._identity = {"tirjudge": ASKED_SINCE, **identity}
         self.hits = 0
+        self._doubted: set[bytes] = set()
+        """Keys of entries whose end is not known, and which were returned once."""
 
     @property
     def model(self) -> str:
@@ -110,11 +117,15 @@ class CachedGenerator:
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         key = self._key(context, sampling)
         kept = self._store.get(key)
-        if kept is not None:
+        if kept is not None and (kept.finish is not Finish.UNKNOWN or key not in self._doubted):
+            if kept.finish is Finish.UNKNOWN:
+                # A session that cannot use it asks once more, and then the model answers.
+                self._doubted.add(key)
             self.hits += 1
             return kept
         completion = await self._inner.generate(context, sampling)
-        self._store.put(key, completion)
+        if completion.finish is not Finish.UNKNOWN:
+            self._store.put(key, completion)
         return completion
 
     async def close(self) -> None:
@@ -134,12 +145,17 @@ class CachedGenerator:
 
 
 def _completion(record: Mapping[str, Any]) -> Completion:
-    ids = record["token_ids"]
+    ids, finish = record["token_ids"], Finish(record["finish"])
+    # Before failed answers of endpoints were told from others, they were kept as if the model had ended them.
+    if ids is None and finish is Finish.END and _ENDED not in record:
+        finish = Finish.UNKNOWN
     return Completion(
         text=record["text"],
-        finish=Finish(record["finish"]),
+        finish=finish,
+        finish_word="kept by an earlier version" if finish is Finish.UNKNOWN else "",
         token_ids=None if ids is None else tuple(ids),
         reasoning=record["reasoning"],
         tool_calls=tuple(ToolCall(**call) for call in record["tool_calls"]),
+        further=record.get("further") or {},
         usage=Usage(**record["usage"]),
     )

@@ -12,6 +12,7 @@ from tirjudge_environments import (
     Finish,
     Malformed,
     Message,
+    Refused,
     RunCode,
     TirListwise,
     TirPairwise,
@@ -157,10 +158,13 @@ def test_a_native_call_is_a_program_and_a_fence_is_not(make_task) -> None:
         ("run_python", '{"code": 1' + "0" * 5000 + "}"),
     ],
 )
-def test_an_invalid_call_is_malformed(make_task, name: str, arguments: str) -> None:
-    call = ToolCall("1", name, arguments)
-    reading = read(TirPairwise(protocol="tool"), make_task(), "", finish=Finish.TOOL_CALL, tool_calls=(call,))
-    assert isinstance(reading, Malformed)
+def test_an_invalid_call_is_answered_with_its_fault(make_task, name: str, arguments: str) -> None:
+    """As a call of any other tool is: the model can then call again."""
+    environment, call = TirPairwise(protocol="tool"), ToolCall("1", name, arguments)
+    reading = read(environment, make_task(), "", finish=Finish.TOOL_CALL, tool_calls=(call,))
+    fault = "The tools are: run_python." if name == "run_bash" else "not a JSON object"
+    assert fault in environment.show(reading, Refused(reading.fault))
+    assert reading.call_id == "1"
 
 
 def test_a_random_order_belongs_to_the_task_and_the_seed(make_task) -> None:

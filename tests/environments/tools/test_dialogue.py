@@ -146,8 +146,11 @@ async def test_native_calls_of_a_turn_are_each_answered(tools: tuple[Tool, ...])
     wrong = "ValueError: the arguments are not a JSON object"
     assert answers == [("1", CORPUS["capital"]), ("2", "42"), ("3", wrong)]
     assert [call.request.tool for call in trajectory.calls] == ["search", "", "search"]
-    unknown = await play(tools, ToolCall("1", "find", "{}"), protocol="tool")
-    assert (unknown.stop, unknown.detail) == (StopReason.MALFORMED, "a call of a tool that does not exist")
+    unknown = await play(tools, ToolCall("1", "find", "{}"), VERDICT, protocol="tool")
+    assert unknown.segments[1].text.startswith(
+        "There is no tool of this name. The tools are: run_python, search"
+    )
+    assert unknown.stop is StopReason.VERDICT
 
 
 @pytest.mark.parametrize("arguments", ["", "none", "[1]", '"x"', "{" * 5000, '{"a": ' * 2000])

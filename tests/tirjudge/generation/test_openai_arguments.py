@@ -76,7 +76,7 @@ async def test_further_fields_are_sent_with_every_request(server: EndpointServer
     ("field", "message"),
     [
         ({"max_tokens": 5}, "the judge sets the request field 'max_tokens' itself: use --max-tokens"),
-        ({"stream": True}, "the judge sets the request field 'stream' itself: leave it out"),
+        ({"logprobs": True}, "the judge sets the request field 'logprobs' itself: leave it out"),
         ({"chat_template_kwargs": "x"}, "'chat_template_kwargs' must be a JSON object"),
     ],
 )
