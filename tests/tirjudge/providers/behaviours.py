@@ -46,8 +46,7 @@ class Behaviour:
 
 def honest(body: Body) -> Body:
     """Answer as a perfect judge of whatever kind the request asks for."""
-    last = body["messages"][-1]
-    if last["role"] == "tool" or "```output" in (last.get("content") or ""):
+    if len(body["messages"]) > 1:
         return chat(VERDICT)
     if body.get("tools"):
         return chat(None, "tool_calls", tool_calls=[called(PROGRAM)])
