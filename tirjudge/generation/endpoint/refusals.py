@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.base import GeneratorFailed, SamplingOptions
 
 if TYPE_CHECKING:  # it costs a tenth of a second, which every command would pay for its help
     import httpx
@@ -189,7 +189,7 @@ class Refused(GeneratorFailed):
             return False
         # A number that a user chose may be out of the range that the model accepts, which only they can mend.
         both = re.search("temperature.*top_p|top_p.*temperature", said.message, re.DOTALL)
-        chosen = name in ("temperature", "top_p") and bool(value) and not both
+        chosen = name in SamplingOptions.model_fields and bool(value) and not both
         return not (chosen and _RANGE.search(said.message))
 
 
