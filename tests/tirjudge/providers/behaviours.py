@@ -1,4 +1,4 @@
-"""What providers do, by name: the next report is one line of `BEHAVIOURS`.
+"""Behaviours of providers by name: the next report is one line of `BEHAVIOURS`.
 
 A behaviour answers requests in place of a provider with a perfect judge behind it, which prefers A. The
 wordings are those of public reports.
@@ -31,7 +31,7 @@ CONTENT_POLICY = (
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a provider does, and what has to become of the row."""
+    """A behaviour, and the outcome that it must have for the row."""
 
     play: Play
     outcome: Literal["judged", "down", "withheld", "denied", "token_budget", "too_long", "malformed"]

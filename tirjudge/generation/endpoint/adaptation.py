@@ -18,7 +18,7 @@ _OF_TURNS = {"role", "content", "tool_calls", "tool_call_id"}
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """How the requests to an endpoint differ from those that the judge would send."""
+    """The differences between the requests that an endpoint accepts and those that the judge would send."""
 
     left_out: frozenset[str] = frozenset()
     """Fields that the endpoint does not support."""
@@ -33,7 +33,7 @@ class Learnt:
     unwanted: frozenset[str] = frozenset()
     """Fields of its own turns that the endpoint refuses to read."""
     notes: tuple[str, ...] = ()
-    """What the user should know, a line each."""
+    """Lines that the user should know."""
 
     def applied(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the request that the endpoint accepts."""

@@ -82,7 +82,7 @@ _ECHOED = {"input", "messages", "request", "body", "prompt", "ctx", "url", "doc_
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What the body of an error says."""
+    """The content of the body of an error."""
 
     message: str
     """The main text, which may have several lines."""
