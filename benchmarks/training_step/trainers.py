@@ -128,10 +128,10 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
     from tirjudge_environments import Prompt, Reward, Trajectory, Verdict, View
     from tirjudge_environments.types import By, Segment, StopReason
     from tirjudge_training.cpu_forward import score_learned_tokens
+    from tirjudge_training.rl.batch_sampler import GenerationBatch
     from tirjudge_training.rl.config import RlConfig
-    from tirjudge_training.rl.dynamic_sampling import Batch, Group
+    from tirjudge_training.rl.dynamic_sampling import Group, SampledBatch
     from tirjudge_training.rl.rollout_engine import Engine
-    from tirjudge_training.rl.sampling import GenerationBatch
     from tirjudge_training.rl.trainer import build_trainer
 
     def trajectory(number: int, one: Rollout) -> Trajectory:
@@ -165,7 +165,7 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
 
     async def given(step: int, *_: Any) -> GenerationBatch:
         no_rollouts = {"seconds/generating": 0.0, "seconds/waiting": 0.0}
-        return GenerationBatch(step, Batch((), (), 0, kept), seconds=no_rollouts)
+        return GenerationBatch(step, SampledBatch((), (), 0, kept), seconds=no_rollouts)
 
     model, tokenizer = model_of(workload), bpe_tokenizer(vocab_size=300)
     config = RlConfig(

@@ -24,7 +24,7 @@ from tirjudge_environments import (
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_sandbox import Execution, Program, Status
-from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, SampledBatch, gather
 from tirjudge_training.rl.trl_rollout import batch_rows
 
 SIZE = 4
@@ -78,7 +78,7 @@ async def collect(
     *,
     slots: int = 2,
     **options: object,
-) -> Batch:
+) -> SampledBatch:
     def answer(task: str, view: str, sample: int) -> str:
         return answers[f"{task}/{view}" if f"{task}/{view}" in answers else task][sample]
 
@@ -97,7 +97,7 @@ async def collect(
     )
 
 
-def kept(batch: Batch) -> list[str]:
+def kept(batch: SampledBatch) -> list[str]:
     """Return the ids of the tasks whose groups enter the loss."""
     tasks = (*batch.first, *batch.replacements)
     return [

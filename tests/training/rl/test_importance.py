@@ -16,8 +16,8 @@ from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.generation import Sampling
 from tirjudge_environments import Completion, Context
 from tirjudge_training.cpu_forward import score_learned_tokens
-from tirjudge_training.rl.advantages import truncated_weights
 from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.losses import truncated_weights
 from tirjudge_training.rl.rollout_engine import Engine
 from tirjudge_training.rl.trainer import build_trainer
 

@@ -212,12 +212,8 @@ def test_packing_under_a_budget_changes_neither_loss_nor_gradient(
 
     def scored() -> list[torch.Tensor]:
         """Return logprobs and entropies of a pass without gradients."""
-        trainer._written = own
         with torch.no_grad():
-            found = trainer._get_per_token_logps_and_entropies(
-                trainer.model, ids, attention, COMPLETION, compute_entropy=True
-            )
-        trainer._written = None
+            found = trainer._score(trainer.model, ids, attention, own, None, entropies=True)
         return [values[own.bool()] for values in found[:2]]
 
     expected = scored()

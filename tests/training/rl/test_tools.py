@@ -17,7 +17,7 @@ from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Budget
 from tirjudge_training.rl.packing import without_left_padding, written_tokens
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
-from tirjudge_training.rl.trl_rollout import row
+from tirjudge_training.rl.trl_rollout import rollout_tokens
 from tirjudge_training.sft import IGNORED, Sample
 
 TASK = JudgeTask(
@@ -67,7 +67,7 @@ def test_the_mask_is_one_for_the_judges_own_tokens_alone(engine: Engine) -> None
     ]
     ids = [(mask, list(encoder.text(text))) for mask, text in parts]
     expected = [0] * (len(prompt) - 1) + [mask for mask, part in ids for _ in part]
-    made = row(trajectory, score.total)
+    made = rollout_tokens(trajectory, score.total)
     end = len(made.completion_ids) - sum(len(part) for _, part in ids)
     assert end in (0, 1), "the last turn may have an end-of-sequence token"
     mask = written_tokens([made], len(expected) + end + 2, "cpu").tolist()

@@ -19,7 +19,7 @@ from tirjudge_sandbox import open_sandbox
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.rl.packing import without_left_padding, written_tokens
-from tirjudge_training.rl.trl_rollout import filler, row
+from tirjudge_training.rl.trl_rollout import filler, rollout_tokens
 from tirjudge_training.sft import IGNORED, Sample
 
 TURNS = (
@@ -64,7 +64,7 @@ def test_the_mask_of_a_batch_is_one_for_the_judges_own_tokens_alone(
         list(encoder.text(text)) for text in (TURNS[0], f"```output\n{COMPARED}```\n", TURNS[1])
     )
     written = [*([0] * (len(prompt) - 1)), *([1] * len(first)), *([0] * len(output)), *([1] * len(last))]
-    made = row(trajectory, reward)
+    made = rollout_tokens(trajectory, reward)
     end = len(made.completion_ids) - len(first + output + last)
     assert end in (0, 1), "the last turn may have an end-of-sequence token"
     mask = written_tokens([made, filler(0)], len(written) + end + 3, "cpu").tolist()

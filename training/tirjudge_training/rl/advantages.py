@@ -1,10 +1,10 @@
-"""Group-relative advantages, the filter of dynamic sampling, and weights of tokens."""
+"""Group-relative advantages, and the filter of dynamic sampling."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 Filter = Literal["correctness", "reward", "none"]
 """The quantity that must differ within a group for it to be kept."""
@@ -55,13 +55,3 @@ def teaches(right: Sequence[bool], rewards: Sequence[float], by: Filter) -> bool
             return len(set(rewards)) > 1
         case "none":
             return len(rewards) > 0
-
-
-def truncated_weights(trained: Any, sampled: Any, cap: float) -> Any:
-    """Return each token's ratio of trainer to sampler probability, at most `cap`, without a gradient.
-
-    Two engines round differently with the same weights, which makes the samples slightly off-policy (Yao et
-    al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", 2025). `trained` and
-    `sampled` are logprobs `[rows, completion tokens]`.
-    """
-    return (trained.detach() - sampled).exp().clamp(max=cap)

@@ -24,7 +24,7 @@ class FormattedTask:
     task: JudgeTask
 
 
-Progress = Callable[[int, int], None]
+RoundProgress = Callable[[int, int], None]
 """Receives the number of finished tasks, and of all tasks of a round."""
 TaskSampler = Callable[[int, int], FormattedTask | None]
 """Maps (round, position) to a task of this step, or to None if there are no more. Round 0 is the batch
@@ -103,7 +103,7 @@ class RoundTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SampledBatch:
     """The result of one generation step."""
 
     first: tuple[ScoredRollouts, ...]
@@ -133,9 +133,9 @@ async def gather(
     resamples: int = 1,
     at_once: int | None = None,
     processes: Processes = ALONE,
-    progress: Progress = lambda done, tasks: None,
+    progress: RoundProgress = lambda done, tasks: None,
     drawn: Callable[[Sequence[int]], None] = lambda positions: None,
-) -> Batch:
+) -> SampledBatch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
     This is DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): groups without a learning signal are
@@ -181,7 +181,7 @@ async def gather(
         )
     first, later = rounds[0], [one for replacements in rounds[1:] for one in replacements]
     _require_a_score(first)
-    return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept), times)
+    return SampledBatch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept), times)
 
 
 def _fitting_tasks(

@@ -1,4 +1,4 @@
-"""The losses that RL can train with, found by name, including the losses of other packages."""
+"""The losses that RL can train with, found by name, and importance weights of tokens."""
 
 from __future__ import annotations
 
@@ -76,3 +76,13 @@ class Sequence(Loss):
 
     def arguments(self) -> Mapping[str, Any]:
         return {"loss_type": "grpo", "importance_sampling_level": "sequence"}
+
+
+def truncated_weights(trained: Any, sampled: Any, cap: float) -> Any:
+    """Return each token's ratio of trainer to sampler probability, at most `cap`, without a gradient.
+
+    Two engines round differently with the same weights, which makes the samples slightly off-policy (Yao et
+    al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", 2025). `trained` and
+    `sampled` are logprobs `[rows, completion tokens]`.
+    """
+    return (trained.detach() - sampled).exp().clamp(max=cap)

@@ -22,11 +22,11 @@ from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.outputs import most_counted
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
-from tirjudge_training.rl.dynamic_sampling import Batch, RoundTimes, ScoredRollouts
+from tirjudge_training.rl.batch_sampler import GenerationBatch
+from tirjudge_training.rl.dynamic_sampling import RoundTimes, SampledBatch, ScoredRollouts
 from tirjudge_training.rl.health import FIRST_SHOWN, Health, Unhealthy
-from tirjudge_training.rl.sampling import GenerationBatch
 from tirjudge_training.rl.stream import STREAM
-from tirjudge_training.rl.trl_rollout import Row
+from tirjudge_training.rl.trl_rollout import RolloutTokens
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 FEW = 32
@@ -221,7 +221,7 @@ def _lengths(trajectories: list[Trajectory]) -> dict[str, float]:
     }
 
 
-def _tokens(batch: Batch) -> dict[str, int]:
+def _tokens(batch: SampledBatch) -> dict[str, int]:
     """Return the tokens generated in all rollouts, and those trained on, prompts and outputs included."""
     trained = [
         Transcript.of(trajectory)
@@ -327,7 +327,7 @@ def shard_name(step: int) -> str:
     return f"{FOLDER}/step-{step:06}.parquet"
 
 
-def shard(step: int, batch: Batch) -> bytes:
+def shard(step: int, batch: SampledBatch) -> bytes:
     """Return a batch as a Parquet file: tasks in the columns of `tirjudge judge`, with their rollouts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -338,7 +338,7 @@ def shard(step: int, batch: Batch) -> bytes:
     return file.getvalue()
 
 
-def compared_rows(folder: Path) -> list[Row]:
+def compared_rows(folder: Path) -> list[RolloutTokens]:
     """Return two rollouts of each of the first four groups of the first batch of a stage.
 
     On these rows, which the start of the stage sampled, `kl_start` compares the policy with the start.
@@ -350,7 +350,7 @@ def compared_rows(folder: Path) -> list[Row]:
     groups = list(dict.fromkeys((row["id"], row["view"]) for row in rows))[:4]
     chosen = [row for row in rows if (row["id"], row["view"]) in groups and row["sample"] < 2]
     return [
-        Row(
+        RolloutTokens(
             tuple(row["prompt_ids"]), tuple(row["completion_ids"]), tuple(row["mask"]), tuple(row["logprobs"])
         )
         for row in chosen
@@ -358,7 +358,7 @@ def compared_rows(folder: Path) -> list[Row]:
     ]
 
 
-def _rows(step: int, batch: Batch) -> Iterator[dict[str, Any]]:
+def _rows(step: int, batch: SampledBatch) -> Iterator[dict[str, Any]]:
     for replacement, scored in ((False, batch.first), (True, batch.replacements)):
         for rollouts in scored:
             for trajectory, score in _scores(rollouts):

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from tirjudge_training.cpu_forward import IGNORED
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.packed_attention import pack, packs_rows, prefixes
-from tirjudge_training.rl.trl_rollout import Row
+from tirjudge_training.rl.trl_rollout import RolloutTokens
 
 T = TypeVar("T")
 
 
-def without_left_padding(row: Row) -> Row:
+def without_left_padding(row: RolloutTokens) -> RolloutTokens:
     """Return the row with all of the prompt except its first token moved into the completion, masked.
 
     TRL pads prompts on the left without passing position ids, and rotary embeddings at shifted positions
@@ -33,7 +33,7 @@ def without_left_padding(row: Row) -> Row:
     )
 
 
-def written_tokens(rows: Sequence[Row], width: int, device: Any) -> Any:
+def written_tokens(rows: Sequence[RolloutTokens], width: int, device: Any) -> Any:
     """Return 1 for the tokens that the model wrote, `[rows, width]`, of rows `without_left_padding`."""
     import torch
 
@@ -41,7 +41,7 @@ def written_tokens(rows: Sequence[Row], width: int, device: Any) -> Any:
     return torch.tensor([[*mask, *[0] * (width - len(mask))] for mask in masks], device=device)
 
 
-def prompt_order(row: Row) -> tuple[int, tuple[int, ...], int]:
+def prompt_order(row: RolloutTokens) -> tuple[int, tuple[int, ...], int]:
     """Return a key that puts rows of one prompt together, short prompts first."""
     return len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)
 

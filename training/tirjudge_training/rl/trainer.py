@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.types import derive_seed
@@ -28,10 +29,10 @@ from tirjudge_training.distributed.profiling import (
     times,
 )
 from tirjudge_training.model_folder import LoraConfig, network
-from tirjudge_training.rl.advantages import truncated_weights
+from tirjudge_training.rl.batch_sampler import BatchSampler, GenerationBatch
 from tirjudge_training.rl.config import RlConfig, require_reporters
-from tirjudge_training.rl.dynamic_sampling import Progress
-from tirjudge_training.rl.losses import open_loss
+from tirjudge_training.rl.dynamic_sampling import RoundProgress
+from tirjudge_training.rl.losses import open_loss, truncated_weights
 from tirjudge_training.rl.packed_attention import can_pack, pack_rows, packs_rows
 from tirjudge_training.rl.packing import (
     length_buckets,
@@ -44,9 +45,8 @@ from tirjudge_training.rl.packing import (
     written_tokens,
 )
 from tirjudge_training.rl.rollout_engine import Engine
-from tirjudge_training.rl.sampling import BatchSampler, GenerationBatch
 from tirjudge_training.rl.stream import TaskSource
-from tirjudge_training.rl.trl_rollout import Row, batch_rows, quiet, rollout_output
+from tirjudge_training.rl.trl_rollout import RolloutTokens, batch_rows, quiet, rollout_output
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer
@@ -66,11 +66,40 @@ BatchCallback = Callable[[GenerationBatch], Mapping[str, float]]
 """Callback per batch; returns extra metrics to log."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartOfBatch:
+    """Some rows under training, which TRL's loss gets as its model and passes on to the scoring of tokens."""
+
+    model: Any
+    rows: dict[str, Any]
+    """The tensors of the rows, as TRL's loss gets them."""
+
+
 class JudgeBatches(GRPOTrainer):
     """A mixin before GRPOTrainer that replaces its batches and advantages.
 
     TRL's dataset only counts steps. A batch consists of whole tasks, every rollout is a function of (seed,
-    step, task, view, sample), and advantages are normalised within each (task, view) group.
+    step, task, view, sample), and advantages are normalised within each (task, view) group:
+
+        tasks x orders x samples      `groups` = 6 slots of `samples` = 4 rollouts
+
+        task 1   AB    r r r r        a group, whose mean reward is the baseline of its advantages
+                 BA    r r r r
+        task 2   AB    r r r r
+                 BA    r r r r
+        (empty)        . . . .        slots that no whole task fits: fillers, masked out of the loss
+                       . . . .
+                          |
+                          v           `shard_batch` mixes all rows and cuts them into equal shares:
+        step 1, process 0   [r r] [r .] [r r]      `optimizer_steps` = 2, two processes, and
+                process 1   [r r] [. r] [r .]      micro-batches of `micro_batch` = 2 rows with a
+        step 2, process 0   [. r] [r r] [. r]      backward pass each, in `length_buckets`
+                process 1   [r r] [r .] [. r]
+        or with `token_budget`
+        step 1, process 0   [r|r|r] [r|r]          packs: rows in one sequence without padding
+
+    The loss of every part is weighted by its share of the whole batch, see `_part_loss`, so that it does not
+    matter where a row is.
     """
 
     def __init__(
@@ -81,16 +110,16 @@ class JudgeBatches(GRPOTrainer):
         config: RlConfig,
         seed: int,
         on_batch: BatchCallback,
-        on_sampled: Progress,
+        on_sampled: RoundProgress,
         on_weights: Callable[[int], None] | None = None,
-        compared: Callable[[], Sequence[Row]] = lambda: (),
+        compared: Callable[[], Sequence[RolloutTokens]] = lambda: (),
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
         self.engine, self.config, self.seed = engine, config, seed
         self.on_batch, self.processes = on_batch, processes
         self._compared = compared
-        self._compared_rows: list[Row] | None = None
+        self._compared_rows: list[RolloutTokens] | None = None
         self.sampling = BatchSampler(
             engine,
             source,
@@ -101,13 +130,11 @@ class JudgeBatches(GRPOTrainer):
             processes=processes,
         )
         self.loss = open_loss(config.loss)
-        self.rows: list[Row] = []
-        self._batch: list[Row] = []
+        self.rows: list[RolloutTokens] = []
+        self._batch: list[RolloutTokens] = []
         self._batch_metrics: Mapping[str, float] = {}
         self._measured: dict[str, float] = {}
         self._timer = PhaseTimer()
-        self._written: Any = None
-        self._part: dict[str, Any] | None = None
         super().__init__(**trl)
         if config.beta and trl["args"].beta == 0:  # see `build_trainer`
             from trl.trainer.utils import add_fused_lm_head
@@ -144,7 +171,7 @@ class JudgeBatches(GRPOTrainer):
         with quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         advantages = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
-        # With one optimizer step, the pass that trains gives the importance weights, see `_weigh`.
+        # With one optimizer step, the pass that trains gives the importance weights.
         if self.config.importance_cap is not None and self.config.optimizer_steps > 1:
             advantages = self._weighted(advantages, output["old_per_token_logps"], output)
         output["advantages"] = advantages  # replaces TRL's, which count fillers and unscored rollouts
@@ -226,46 +253,83 @@ class JudgeBatches(GRPOTrainer):
     ) -> tuple[Any, Any, Any]:
         """Return logprobs and entropies `[rows, completion tokens]`; 0 where the model did not write.
 
-        TRL scores every token of a completion, which holds the prompt here, see `without_left_padding`.
+        TRL scores every token of a completion, which holds the prompt here, see `without_left_padding`. It
+        passes on the model that it was given: that of a part under training is a `PartOfBatch`.
+        """
+        if not isinstance(model, PartOfBatch):
+            written = written_tokens(self.rows, logits_to_keep, self.args.device)
+            return self._score(
+                model,
+                input_ids,
+                attention_mask,
+                written,
+                batch_size,
+                compute_entropy,
+                compute_aux_loss,
+                images,
+            )
+        part = model.rows
+        found = self._score(
+            model.model,
+            input_ids,
+            attention_mask,
+            part["completion_mask"] * part["tool_mask"],
+            batch_size,
+            compute_entropy,
+            compute_aux_loss,
+            images,
+            packed=True,
+        )
+        if self.config.importance_cap is not None and self.config.optimizer_steps == 1:
+            # The pass that trains gives the logprobs that the weights need, since the batch has no earlier
+            # step. TRL reads the advantages after it has computed the logprobs.
+            part["advantages"] = self._weighted(part["advantages"], found[0], part)
+        return found
+
+    def _score(
+        self,
+        model: Any,
+        input_ids: Any,
+        attention_mask: Any,
+        written: Any,
+        batch_size: int | None,
+        entropies: bool,
+        aux_loss: bool = False,
+        images: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        packed: bool = False,
+    ) -> tuple[Any, Any, Any]:
+        """Return logprobs and entropies of the tokens in `written`, `[rows, completion tokens]`.
+
+        `packed` rows share one pass: they are a part of the batch within the token budget.
         """
         import torch
 
+        width = written.shape[1]
         # The reference model of the KL divergence, unless it is the policy without its adapter, never shares
         # prompts.
         shares = shares_prompts(self.accelerator.unwrap_model(model))
-        if self.config.token_budget is not None and not shares and not compute_aux_loss:
+        if self.config.token_budget is not None and not shares and not aux_loss:
             scored = torch.zeros_like(attention_mask)
-            scored[:, -logits_to_keep:] = self._written_tokens(logits_to_keep)
+            scored[:, -width:] = written
             with self.accelerator.autocast():
-                logprobs, entropies = score_packed(
+                logprobs, found = score_packed(
                     model,
                     input_ids,
                     attention_mask,
                     scored,
-                    # A part of the loss is a pack already.
-                    budget=None if self._part is not None else self.config.token_budget,
+                    budget=None if packed else self.config.token_budget,
                     processes=self.processes,
-                    entropies=compute_entropy,
+                    entropies=entropies,
                 )
-            own = slice(-logits_to_keep, None)
-            self._weigh(logprobs[:, own])
-            return logprobs[:, own], entropies[:, own] if compute_entropy else None, None
-        if compute_aux_loss or not shares:
-            found = super()._get_per_token_logps_and_entropies(
-                model,
-                input_ids,
-                attention_mask,
-                logits_to_keep,
-                batch_size,
-                compute_entropy,
-                compute_aux_loss,
-                **images,
+            return logprobs[:, -width:], found[:, -width:] if entropies else None, None
+        if aux_loss or not shares:
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, width, batch_size, entropies, aux_loss, **images
             )
-            self._weigh(found[0])
-            return found
         labels = input_ids.masked_fill(attention_mask == 0, IGNORED)
-        labels[:, :-logits_to_keep] = IGNORED
-        labels[:, -logits_to_keep:].masked_fill_(self._written_tokens(logits_to_keep) == 0, IGNORED)
+        labels[:, :-width] = IGNORED
+        labels[:, -width:].masked_fill_(written == 0, IGNORED)
         found = [
             model(input_ids=ids, attention_mask=attended, labels=wanted, fused_lm_head=True)
             for ids, attended, wanted in zip(
@@ -273,29 +337,10 @@ class JudgeBatches(GRPOTrainer):
                 strict=True,
             )
         ]
-        logprobs = torch.cat([one.log_probs for one in found])[:, -logits_to_keep:]
-        self._weigh(logprobs)
-        if not compute_entropy:
+        logprobs = torch.cat([one.log_probs for one in found])[:, -width:]
+        if not entropies:
             return logprobs, None, None
-        return logprobs, torch.cat([one.entropy for one in found])[:, -logits_to_keep:], None
-
-    def _written_tokens(self, width: int) -> Any:
-        """Return 1 for the tokens under scoring that the model wrote, `[rows, width]`."""
-        return (
-            self._written if self._written is not None else written_tokens(self.rows, width, self.args.device)
-        )
-
-    def _weigh(self, logprobs: Any) -> None:
-        """Multiply the advantages of the part under training by its truncated importance weights.
-
-        `logprobs` are those of the pass that trains: before the only optimizer step of a batch they are the
-        logprobs that the weights need, so that no pass is made for the weights alone.
-        """
-        part = self._part
-        if part is None or self.config.importance_cap is None or self.config.optimizer_steps > 1:
-            return
-        # TRL reads the advantages after it has computed the logprobs.
-        part["advantages"] = self._weighted(part["advantages"], logprobs, part)
+        return logprobs, torch.cat([one.entropy for one in found])[:, -width:], None
 
     def _weighted(self, advantages: Any, logprobs: Any, rows: Mapping[str, Any]) -> Any:
         """Return the advantages `[rows, completion tokens]`, times the importance weight of each token.
@@ -332,11 +377,8 @@ class JudgeBatches(GRPOTrainer):
 
     def _trl_loss(self, model: Any, inputs: Mapping[str, Any]) -> Any:
         """Return TRL's own loss of some rows."""
-        part = dict(inputs)
-        self._written, self._part = part["completion_mask"] * part["tool_mask"], part
-        loss = super()._compute_loss(model, part)
-        self._written = self._part = None
-        return loss
+        part = dict(inputs)  # a copy, whose advantages are weighted
+        return super()._compute_loss(PartOfBatch(model, part), part)
 
     def _roll_out(self, step: int) -> GenerationBatch:
         """Return the batch of a step and start its measurements."""
@@ -399,20 +441,13 @@ class JudgeBatches(GRPOTrainer):
             return part["old_per_token_logps"]
         ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
         attention = torch.cat([part["prompt_mask"], part["completion_mask"]], dim=1)
-        self._written = part["completion_mask"] * part["tool_mask"]
+        written = part["completion_mask"] * part["tool_mask"]
         with torch.no_grad():
-            logprobs, _, _ = self._get_per_token_logps_and_entropies(
-                self.model,
-                ids,
-                attention,
-                part["completion_ids"].shape[1],
-                batch_size=self.args.per_device_train_batch_size,
-            )
-        self._written = None
-        return logprobs
+            rows = self.args.per_device_train_batch_size
+            return self._score(self.model, ids, attention, written, rows, entropies=False)[0]
 
 
-def _tensors(rows: Sequence[Row], device: Any) -> dict[str, Any]:
+def _tensors(rows: Sequence[RolloutTokens], device: Any) -> dict[str, Any]:
     """Return rows `without_left_padding` as the tensors of a TRL batch, padded on the right."""
     import torch
 
@@ -443,9 +478,9 @@ def build_trainer(
     seed: int,
     output: str,
     on_batch: BatchCallback = lambda generation: {},
-    on_sampled: Progress = lambda done, tasks: None,
+    on_sampled: RoundProgress = lambda done, tasks: None,
     on_weights: Callable[[int], None] | None = None,
-    compared: Callable[[], Sequence[Row]] = lambda: (),
+    compared: Callable[[], Sequence[RolloutTokens]] = lambda: (),
     processes: Processes = ALONE,
     writer: CheckpointWriter | None = None,
     lora: LoraConfig | None = None,

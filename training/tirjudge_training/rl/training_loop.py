@@ -16,11 +16,11 @@ from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, record_m
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
+from tirjudge_training.rl.batch_sampler import BatchSampler
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog, compared_rows
 from tirjudge_training.rl.rollout_engine import Engine
-from tirjudge_training.rl.sampling import BatchSampler
 from tirjudge_training.rl.stream import STREAM, RowStream, TaskSource
 from tirjudge_training.rl.trainer import build_trainer
 

@@ -21,14 +21,14 @@ from tirjudge_environments import (
     derive_seed,
 )
 from tirjudge_training.rl.advantages import Sigma, advantages
-from tirjudge_training.rl.dynamic_sampling import Batch
+from tirjudge_training.rl.dynamic_sampling import SampledBatch
 
 if TYPE_CHECKING:
     from tirjudge_training.rl.rollout_engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RolloutTokens:
     """One rollout as token ids; `completion_ids`, `mask` and `logprobs` have the same length, at least 1."""
 
     prompt_ids: tuple[int, ...]
@@ -41,8 +41,10 @@ class Row:
     advantage: float = 0.0
 
 
-def row(trajectory: Trajectory, reward: float, advantage: float = 0.0, *, masked: int = 0) -> Row:
-    """Return a trajectory as a row whose last `masked` tokens do not count.
+def rollout_tokens(
+    trajectory: Trajectory, reward: float, advantage: float = 0.0, *, masked: int = 0
+) -> RolloutTokens:
+    """Return the tokens of a trajectory, of which the last `masked` tokens do not count.
 
     Raises ValueError if it is empty or has no ids or logprobs.
     """
@@ -52,16 +54,16 @@ def row(trajectory: Trajectory, reward: float, advantage: float = 0.0, *, masked
     counted = len(script.mask) - masked
     mask = script.mask[:counted] + (0,) * masked
     logprobs = script.logprobs[:counted] + (0.0,) * masked
-    return Row(script.prompt_ids, script.completion_ids, mask, logprobs, reward, advantage)
+    return RolloutTokens(script.prompt_ids, script.completion_ids, mask, logprobs, reward, advantage)
 
 
-def filler(token: int) -> Row:
+def filler(token: int) -> RolloutTokens:
     """Return the shortest possible row, masked out of the loss and of its denominator."""
-    return Row((token,), (token,), (0,), (0.0,))
+    return RolloutTokens((token,), (token,), (0,), (0.0,))
 
 
 def batch_rows(
-    batch: Batch,
+    batch: SampledBatch,
     *,
     slots: int,
     size: int,
@@ -69,7 +71,7 @@ def batch_rows(
     sigma: Sigma = "sample",
     eta: float = 0.0,
     tool_calls: int | None = None,
-) -> list[Row]:
+) -> list[RolloutTokens]:
     """Return `slots * size` rows: the kept groups, then fillers of the token `blank` for the empty slots.
 
     A rollout without a score becomes a filler too, since it has no advantage.
@@ -88,11 +90,11 @@ def batch_rows(
             # A dialogue without room for its program's output ends with the program.
             settled = score.settled and spent and trajectory.stop is StopReason.VERDICT
             masked = len(trajectory.segments[-1].ids or ()) if settled else 0
-            rows.append(row(trajectory, score.total, advantage, masked=masked))
+            rows.append(rollout_tokens(trajectory, score.total, advantage, masked=masked))
     return rows + [filler(blank)] * (slots * size - len(rows))
 
 
-def rollout_output(rows: Sequence[Row]) -> dict[str, list[Any]]:
+def rollout_output(rows: Sequence[RolloutTokens]) -> dict[str, list[Any]]:
     """Return the dict that TRL expects of a `rollout_func`; reward functions receive its `reward`."""
     return {
         "prompt_ids": [list(row.prompt_ids) for row in rows],
@@ -181,12 +183,12 @@ class JudgeRolloutFunc:
         """Return the rewards of the rollouts; pass this method as `reward_funcs`."""
         return reward
 
-    def _row(self, prompt: str, episode: Episode, scores: Sequence[Score]) -> Row:
+    def _row(self, prompt: str, episode: Episode, scores: Sequence[Score]) -> RolloutTokens:
         _, view = self._views[prompt]
         score = scores[view]
         if not isinstance(score, Reward):
             raise RuntimeError(f"{prompt!r} cannot be scored: {score.reason}")
-        return row(episode.trajectories[view], score.total)
+        return rollout_tokens(episode.trajectories[view], score.total)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tirjudge_environments.types import derive_seed
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import PhaseTimer
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.dynamic_sampling import Batch, Progress, gather
+from tirjudge_training.rl.dynamic_sampling import RoundProgress, SampledBatch, gather
 from tirjudge_training.rl.stream import RowStream, TaskSource
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class GenerationBatch:
     """One generation batch, as it is passed to the metrics log."""
 
     step: int
-    batch: Batch
+    batch: SampledBatch
     stream: RowStream | None = None
     """The stream that the batch was drawn from, at the place after it."""
     staleness: int = 0
@@ -59,7 +59,7 @@ class BatchSampler:
         config: RlConfig,
         seed: int,
         *,
-        progress: Progress = lambda done, tasks: None,
+        progress: RoundProgress = lambda done, tasks: None,
         on_weights: Callable[[int], None] | None = None,
         processes: Processes = ALONE,
     ) -> None:
@@ -122,7 +122,7 @@ class BatchSampler:
     def _exhausted(self) -> bool:
         return isinstance(self._source, RowStream) and self._source.exhausted
 
-    async def _sample(self, step: int, weights: int, progress: Progress) -> GenerationBatch:
+    async def _sample(self, step: int, weights: int, progress: RoundProgress) -> GenerationBatch:
         """Sample the batch of a step with the weights from before the step `weights`."""
         engine, config, source = self._engine, self._config, self._source
         if isinstance(source, RowStream):
@@ -166,7 +166,7 @@ def encoded(generation: GenerationBatch) -> str:
     stream = generation.stream
     return json.dumps(
         {
-            "batch": TypeAdapter(Batch).dump_python(generation.batch, mode="json"),
+            "batch": TypeAdapter(SampledBatch).dump_python(generation.batch, mode="json"),
             "place": None if stream is None else stream.place,
             **{name: getattr(generation, name) for name in PLAIN},
         }
@@ -176,7 +176,7 @@ def encoded(generation: GenerationBatch) -> str:
 def decoded(text: str) -> tuple[GenerationBatch, Any]:
     """Return what `encoded` wrote, and the place in the stream after the batch."""
     found = json.loads(text)
-    batch = TypeAdapter(Batch).validate_python(found["batch"])
+    batch = TypeAdapter(SampledBatch).validate_python(found["batch"])
     return GenerationBatch(batch=batch, **{name: found[name] for name in PLAIN}), found["place"]
 
 
