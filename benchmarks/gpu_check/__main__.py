@@ -4,7 +4,8 @@
 
 Steps are processes with limits, in order of value, so that the check can be cut anywhere: no step starts
 after `--budget` seconds. Each writes `STEP.json`. `--wheels` installs missing packages from a folder of
-wheels, for a machine without network whose Python has torch, transformers, accelerate and peft.
+wheels, for a machine without network whose Python has torch, transformers, accelerate and peft. Models and
+runs are in FOLDER/work, or in TIRJUDGE_CHECK_WORK, and are deleted.
 
 | step | seconds | shows |
 |---|---|---|
@@ -22,10 +23,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from benchmarks.gpu_check.findings import WORK
 
 LIMITS = {
     "facts": 90,
@@ -56,7 +60,9 @@ def main() -> int:
     if unknown := [name for name in chosen if name not in LIMITS]:
         parser.error(f"no step {unknown[0]!r}: there are {', '.join(LIMITS)}")
     began = time.perf_counter()
-    environment = {**os.environ, **SETTINGS, "PYTHONPATH": search_path(options.output, options.wheels)}
+    work = Path(os.environ.get(WORK, options.output / "work"))
+    environment = {**os.environ, **SETTINGS, WORK: str(work)}
+    environment["PYTHONPATH"] = search_path(options.output, options.wheels)
     results = {}
     for name in (step for step in LIMITS if step in chosen):
         if time.perf_counter() - began > options.budget:
@@ -72,13 +78,18 @@ def main() -> int:
             str(options.output),
         ]
         start = time.perf_counter()
+        shutil.rmtree(work, ignore_errors=True)
         try:
             code = subprocess.run(words, check=False, env=environment, timeout=LIMITS[name]).returncode
             ended = "done" if code == 0 else f"exit code {code}"
         except subprocess.TimeoutExpired:
             ended = f"ended after its {LIMITS[name]} s"
+        # What a step that was ended has measured until then.
+        for file in work.rglob("metrics.jsonl"):
+            shutil.copy(file, options.output / f"{name}.metrics.jsonl")
         results[name] = f"{ended} in {time.perf_counter() - start:.0f} s"
         print(f"== {name}: {results[name]}", flush=True)
+    shutil.rmtree(work, ignore_errors=True)
     print("\n".join(f"{name:14} {result}" for name, result in results.items()))
     return int(not all(result.startswith("done") for result in results.values()))
 

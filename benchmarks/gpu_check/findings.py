@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 MINIATURE = ROOT / "examples/miniature/trained"
 WORK = "TIRJUDGE_CHECK_WORK"
-"""The environment variable with a folder for models and runs, which are deleted or left to the caller."""
+"""The environment variable with the folder for models and runs."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ def work_folder(name: str) -> Path:
     """Return an empty folder for the models and runs of a step."""
     import shutil
 
-    folder = Path(os.environ.get(WORK, "/tmp/gpu_check")) / name
+    folder = Path(os.environ[WORK]) / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -47,7 +47,7 @@ class Case:
     model: str = ""
     """Further keys of the recipe's `[model]`."""
     groups: int = 16
-    tokens: int = 384
+    tokens: int = 192
     micro_batch: int = 8
     token_budget: int | None = None
 
@@ -57,7 +57,7 @@ def full(findings: Findings) -> None:
 
 
 def lora(findings: Findings) -> None:
-    run(findings, Case("Qwen/Qwen3-8B", LORA, groups=8, tokens=256, micro_batch=4))
+    run(findings, Case("Qwen/Qwen3-8B", LORA, groups=8, tokens=128, micro_batch=4))
 
 
 def packed(findings: Findings) -> None:

@@ -42,6 +42,7 @@ def reference(
     """Compute causal attention of each section alone, with the last query at the last key."""
     assert window_size == (-1, 0)
     assert (cu_seq_q.dtype, cu_seq_k.dtype) == (torch.int32, torch.int32)
+    assert str(query.dtype) in packed_attention.TYPES, "FlashAttention only support fp16 and bf16 data type"
     sections = list(zip(cu_seq_q.tolist(), cu_seq_k.tolist(), strict=True))  # with the start of the first
     assert sections[-1] == (len(query), len(key))
     seen = []
@@ -59,6 +60,8 @@ def reference(
 @pytest.fixture(autouse=True)
 def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(varlen, "varlen_attn", reference)
+    # Unlike the kernel, its definition also computes in float32, in which differences are small.
+    monkeypatch.setattr(packed_attention, "TYPES", packed_attention.TYPES | {"torch.float32"})
 
 
 @pytest.fixture(params=[tiny_qwen3, tiny_llama])
@@ -123,6 +126,20 @@ def test_logprobs_and_gradients_are_those_of_whole_rows(
     assert not logprobs[scored == 0].any()
     found = gradient(model, logprobs, scored)
     assert (found - slope).norm() < GRADIENT * slope.norm()
+
+
+def test_the_kernel_gets_no_float32(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_attention, "TYPES", packed_attention.TYPES - {"torch.float32"})
+    batch = rows(3, 2)
+    exact, _ = score_packed(model, *batch, budget=None, processes=ALONE)
+    pack_rows(model)
+    assert not packs_rows(model)
+    found, _ = score_packed(model, *batch, budget=None, processes=ALONE)
+    assert (found - exact).abs().max() < LOGPROB
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert packs_rows(model)
+        rounded, _ = score_packed(model, *batch, budget=None, processes=ALONE)
+    assert 1e-4 < (rounded - exact).abs().max() < 0.2
 
 
 def test_a_prompt_passes_once_for_all_of_its_rows(model: Any) -> None:

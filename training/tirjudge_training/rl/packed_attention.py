@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NAME = "tirjudge_packed"
 """The name of this attention in transformers."""
+TYPES = frozenset({"torch.bfloat16", "torch.float16"})
+"""The types that the kernel takes."""
 
 
 @dataclass(slots=True)
@@ -122,8 +124,6 @@ def packed_attention(
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Compute the attention of a pack, `[1, heads, tokens, dim]`; without one, what `sdpa` computes."""
-    import torch
-
     if pack is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -132,8 +132,7 @@ def packed_attention(
     from torch.nn.attention import varlen
 
     pack.reached = True
-    device = query.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else query.dtype
+    dtype = _dtype(query.device.type, query.dtype)
     # The kernel takes `[tokens, heads, dim]`.
     queries, keys, values = (one[0].transpose(0, 1).to(dtype) for one in (query, key, value))
     grouped: dict[str, Any] = {}
@@ -158,8 +157,20 @@ def packed_attention(
 
 
 def packs_rows(model: Any) -> bool:
-    """Return True if `pack_rows` gave the model the attention of packed rows; DDP may have wrapped it."""
-    return bool(getattr(model, "module", model).config.get_text_config()._attn_implementation == NAME)
+    """Return True if `pack_rows` gave the model, which DDP may have wrapped, the attention of packed rows.
+
+    In a pass in another type than the kernel takes, a mask keeps rows apart.
+    """
+    network = getattr(model, "module", model)
+    packs = network.config.get_text_config()._attn_implementation == NAME
+    return bool(packs) and str(_dtype(network.device.type, network.dtype)) in TYPES
+
+
+def _dtype(device: str, stored: Any) -> Any:
+    """Return the type in which attention is computed: autocast's, or else that of the weights."""
+    import torch
+
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else stored
 
 
 def can_pack(model: Any) -> bool:
