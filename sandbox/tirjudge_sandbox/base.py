@@ -5,27 +5,26 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-MIB = 1 << 20
+from tirjudge_sandbox.guest.limits import INODES
+from tirjudge_sandbox.guest.limits import MIB as MIB
+from tirjudge_sandbox.guest.limits import Limits as Limits
 
 MOST_NESTED = 500
 """Levels of `Program.bindings`. Twice as many exceed Python's recursion limit."""
 
 LARGEST_LIMIT = 1 << 62
 """Larger numbers do not fit the integers of the kernel's interfaces."""
-_MOST_INODES = 4096
-"""Files and folders of a working folder, itself included."""
 _MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
 """Limits of Linux (NAME_MAX and PATH_MAX) on a name between slashes, and on a path."""
 _SHOWN_CHARACTERS = 100
 _COUNTS = ("threads", "processes")
-_SECONDS = ("wall_seconds", "cpu_seconds")
-"""The limits that may be fractions."""
+"""The limits that may be 0."""
 
 
 class Status(StrEnum):
@@ -79,30 +78,6 @@ class Program:
 
     Of names with a slash, the parts before it take turns, and then the names with the same part.
     """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The resources that one program may use, such as `Limits(wall_seconds=5)`."""
-
-    wall_seconds: float = 20.0
-    """Time from the program's start, not from its queueing."""
-    cpu_seconds: float = 10.0
-    """CPU time of each of its processes."""
-    memory_bytes: int = 512 * MIB
-    """Address space beyond what the warm interpreter already maps; each thread's stack takes 8 MiB of it.
-    Each process may have as much, and in a control group all processes together."""
-    threads: int = 32
-    """Threads that it may run at once besides its first one, without `processes`. A pool of the standard
-    library makes no more."""
-    processes: int = 0
-    """Processes that it may run at once besides its first one; always 0 where the placement has no PID
-    namespace. Above 0, it is the most processes and threads together, whatever `threads` is: the kernel
-    counts both as one."""
-    output_bytes: int = MIB
-    """Standard output and standard error together; a program that exceeds it is killed."""
-    disk_bytes: int = 16 * MIB
-    """Everything it writes to its working folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +184,24 @@ class Sandbox(Protocol):
         ...
 
 
+def read_limits(given: Mapping[str, Any], usual: Limits = Limits()) -> Limits:
+    """Return the limits with these names and values, and `usual` ones for others.
+
+    Raises ValueError, in one line, for an unknown name and a value that `validate` refuses.
+    """
+    known = {limit.name: limit.type for limit in fields(Limits)}
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"there is no limit {name!r}; there are {', '.join(known)}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"the limit {name} is a number, not {value!r}")
+    # Whole numbers may be written as 1e9.
+    whole = {name: value for name, value in given.items() if known[name] == "int" and value % 1 == 0}
+    limits = replace(usual, **{**given, **{name: int(value) for name, value in whole.items()}})
+    validate(Program(""), limits)
+    return limits
+
+
 def validate(program: Program, limits: Limits) -> None:
     """Raise InvalidProgram for a program that cannot be run whatever its source is.
 
@@ -218,10 +211,10 @@ def validate(program: Program, limits: Limits) -> None:
     """
     for limit in fields(limits):
         value = getattr(limits, limit.name)
-        # Only the counts may be 0. The comparisons are negated so that NaN fails them too.
+        # The comparisons are negated so that NaN fails them too.
         if not (value >= 0 if limit.name in _COUNTS else value > 0) or value > LARGEST_LIMIT:
             raise InvalidProgram(limit.name, f"Limits.{limit.name} must be positive and finite, not {value}")
-        if limit.name not in _SECONDS and isinstance(value, float):
+        if limit.type == "int" and isinstance(value, float):
             raise InvalidProgram(limit.name, f"Limits.{limit.name} must be a whole number, not {value}")
     for name, paths in (("files", program.files), ("fetch", program.fetch)):
         if problem := next(filter(None, map(_problem_of_path, paths)), ""):
@@ -273,9 +266,9 @@ def _problem_of_files(files: Mapping[str, bytes], limits: Limits) -> str:
     folders = {folder for path in paths for folder in path.parents}
     if len(paths) < len(files) or not paths.isdisjoint(folders):
         return "the program's files clash: a path is given twice, or as a file and as a folder"
-    if len(paths) + len(folders) > _MOST_INODES:
+    if len(paths) + len(folders) > INODES:
         return (
-            f"the program's {len(paths)} files and their folders exceed the {_MOST_INODES} "
+            f"the program's {len(paths)} files and their folders exceed the {INODES} "
             "that a working folder holds"
         )
     sizes = [len(content) for content in files.values()]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from tirjudge_sandbox.base import Isolation, Limits, Program, SandboxUnavailable, Status
+from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Preparation
 from tirjudge_sandbox.registry import open_sandbox, sandbox_names
 from tirjudge_sandbox.workers import local_process
@@ -57,7 +58,7 @@ async def _placement(name: str) -> Finding:
     if name not in candidate_placements():
         return Finding(backend=LOCAL, placement=name, isolation=None, reason="only for root")
     try:
-        worker = await local_process.start(name, Preparation(), Limits().disk_bytes)
+        worker = await local_process.start(name, Preparation(), WorkingFolder.of(Limits()))
     except WorkerFailed as error:
         return Finding(backend=LOCAL, placement=name, isolation=None, reason=str(error))
     await worker.kill()

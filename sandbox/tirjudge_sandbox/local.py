@@ -99,7 +99,7 @@ class LocalSandbox(PooledSandbox):
         await self._pool.close()
 
     async def _start(self, placement: str) -> Worker:
-        return await local_process.start(placement, self._preparation, self._pool.first_folder_bytes)
+        return await local_process.start(placement, self._preparation, self._pool.first_folder)
 
     def _open(self, placement: str, worker: Worker) -> Self:
         self._pool.open(partial(local_process.start, placement, self._preparation), worker)

@@ -37,6 +37,12 @@ def test_bytes_that_are_not_utf_8_arrive_as_they_are(tmp_path):
     [
         ("1/0", (), 1, "ZeroDivisionError"),
         ("import time; time.sleep(9)", ("--timeout", "0.2"), 124, "0.2 s"),
+        ("import time; time.sleep(9)", ("--program-limit", "wall_seconds=0.2"), 124, "0.2 s"),
+        ("bytearray(1 << 29)", ("--program-limit", "memory_bytes=1e8"), 1, "MemoryError"),
+        ("", ("--program-limit", "memory=1"), 2, "no limit 'memory'; there are wall_seconds, cpu_seconds"),
+        ("", ("--program-limit", "threads=1.5"), 2, "threads must be a whole number, not 1.5"),
+        ("", ("--program-limit", "threads=x"), 2, "the limit threads is a number, not 'x'"),
+        ("", ("--program-limit", "threads"), 2, "write KEY=VALUE"),
         ("import sys; sys.stdout.write('x' * ((1 << 20) + 7))", (), 123, "7 were cut"),
         ("raise SystemExit(124)", (), 122, "exit code 124 is passed on as 122"),
         ("import os; os.abort()", (), 134, "signal 6"),

@@ -9,7 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -323,10 +323,12 @@ def reproduce(
     """
     if timeout is not None and not timeout > 0:
         raise ValueError(f"--timeout must be positive, not {timeout:g}")
-    limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
+    limits = options.limits
+    if timeout is not None:
+        limits = replace(limits, wall_seconds=timeout, cpu_seconds=timeout)
     result = _Result(str(file), verdicts(file))
     if has_programs(file):
-        _hint_at_import_policy(file, options)
+        _hint_at_settings(file, options)
         try:
             asyncio.run(_reproduce(file, options, limits, limit, result))
         except KeyboardInterrupt:
@@ -421,9 +423,14 @@ def _record(one: Reproduction) -> dict[str, Any]:
     }
 
 
-def _hint_at_import_policy(file: Path, options: SandboxOptions) -> None:
-    """Say so if the programs ran under another import policy; the file's own word changes nothing."""
-    judged = (recorded_settings(file) or {}).get("import_policy")
+def _hint_at_settings(file: Path, options: SandboxOptions) -> None:
+    """Say so if the programs ran under another policy or limits; the file's own word changes nothing."""
+    recorded = recorded_settings(file) or {}
+    limits = recorded.get("program_limits")
+    if isinstance(limits, dict) and limits != options.program_limits:
+        given = " ".join(f"--program-limit {name}={value}" for name, value in limits.items())
+        say(f"tirjudge reproduce: these programs ran with {printable(given or 'the usual limits')}")
+    judged = recorded.get("import_policy")
     if judged is True and not options.import_policy:
         say("tirjudge reproduce: these programs ran with --import-policy, which is not given here")
     if judged is False and options.import_policy:

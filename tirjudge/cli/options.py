@@ -239,7 +239,7 @@ def read_options(model: type[ModelT], file: Path | None, given: Mapping[str, Any
             continue
         if _is_table(model.model_fields[name]):
             # One assignment on the command line must not discard the file's other keys.
-            value = {**options.get(name, {}), **_assigned(_flag(name, model.model_fields[name]), value)}
+            value = {**options.get(name, {}), **assigned(_flag(name, model.model_fields[name]), value)}
         options[name] = value
     return model(**options)
 
@@ -312,7 +312,7 @@ def _shown(field: FieldInfo) -> str:
     return str(field.default) if has_value else ""
 
 
-def _assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:
+def assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:
     """Return `KEY=VALUE` texts as a table; a value is JSON (true, 0.5, {"math": true}) or else plain text."""
     table: dict[str, Any] = {}
     for assignment in assignments:

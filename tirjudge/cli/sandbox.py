@@ -32,6 +32,7 @@ from tirjudge.cli.listening import (
     token_file_option,
     url_of,
 )
+from tirjudge.cli.options import assigned
 from tirjudge.cli.output import (
     NO_SANDBOX,
     USAGE,
@@ -54,7 +55,7 @@ from tirjudge_sandbox import (
     Status,
     open_sandbox,
 )
-from tirjudge_sandbox.base import MIB, InvalidProgram
+from tirjudge_sandbox.base import MIB, InvalidProgram, read_limits
 from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.doctor import LOCAL, Finding, examine, lacking
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
@@ -79,6 +80,17 @@ _ENDINGS = {
 }
 
 
+ProgramLimit = Annotated[
+    list[str] | None,
+    option(
+        "Sandbox",
+        f"A limit of the program: {', '.join(Limits.__slots__)}. Repeatable.",
+        "--program-limit",
+        metavar="LIMIT=NUMBER",
+    ),
+]
+
+
 @examples(
     "echo 'print(6 * 7)' | tirjudge sandbox run -",
     "tirjudge sandbox run program.py --timeout 5 --import-policy",
@@ -90,6 +102,7 @@ def run(
     timeout: Annotated[
         float | None, option("Sandbox", "Wall and CPU time.  [default: 20 wall, 10 CPU]", metavar="SECONDS")
     ] = None,
+    program_limit: ProgramLimit = None,
     stdin: Annotated[
         Path | None,
         option("Sandbox", "File that the program reads as standard input.", "--input", metavar="FILE"),
@@ -125,6 +138,7 @@ def run(
     if timeout is not None and not timeout > 0:
         stop("sandbox", f"--timeout must be positive, not {timeout:g}", USAGE)
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
+    limits = _limits("--program-limit", program_limit, limits)
     program = Program(source=_text(file), stdin=_text(str(stdin)) if stdin else "")
     try:
         options = {
@@ -152,6 +166,13 @@ def build() -> None:
     except (client.EngineFailed, SandboxUnavailable) as error:
         no_sandbox("sandbox", error)
     _say(f"{'built' if built else 'already built:'} {image.TAG} {found}")
+
+
+def _limits(flag: str, given: Sequence[str] | None, usual: Limits) -> Limits:
+    try:
+        return read_limits(assigned(flag, given or ()), usual)
+    except ValueError as error:
+        stop("sandbox", error, USAGE)
 
 
 def _policy(wanted: bool, allowed: Sequence[str]) -> ImportPolicy | None:
@@ -240,6 +261,15 @@ def serve(
     max_memory: Annotated[
         int, option("Sandbox", "Most memory that a request may ask for.", min=1, metavar="MIB")
     ] = MOST.memory_bytes // MIB,
+    max_limit: Annotated[
+        list[str] | None,
+        option(
+            "Sandbox",
+            f"Largest limit that a request may ask for: {', '.join(Limits.__slots__)}. Repeatable.",
+            "--max-limit",
+            metavar="LIMIT=NUMBER",
+        ),
+    ] = None,
     max_body: MaxBody = 16,
     grace: Grace = GRACE,
     allow_weak_isolation: Annotated[
@@ -255,13 +285,13 @@ def serve(
     if not math.isfinite(max_seconds):
         # JSON, in which the server reports its limits, has no such number.
         stop("sandbox", f"--max-seconds must be finite, not {max_seconds}", USAGE)
+    most = replace(MOST, wall_seconds=max_seconds, cpu_seconds=max_seconds, memory_bytes=max_memory * MIB)
+    most = _limits("--max-limit", max_limit, most)
     try:
         settings = ServerSettings(
             access=read_access(TOKEN, token_file, allow_host),
             intake=intake_limits(queue, max_body, per_caller, grace),
-            most=replace(
-                MOST, wall_seconds=max_seconds, cpu_seconds=max_seconds, memory_bytes=max_memory * MIB
-            ),
+            most=most,
         )
         with open_listening(host, port, settings.access, TOKEN) as listening:
             asyncio.run(_serving(backend, capacity, notebooks, allow_weak_isolation, listening, settings))
@@ -284,7 +314,7 @@ async def _serving(
         box = open_sandbox(backend, capacity=capacity, **options)
         if isinstance(box, PooledSandbox):
             # Otherwise a caller could have the workers replaced all the time, by ever other sizes.
-            box.share_folders(settings.most.disk_bytes)
+            box.share_folders(settings.most)
         await stack.enter_async_context(box)
         kernels: Any = None
         if notebooks:

@@ -90,6 +90,7 @@ class Juror:
                     tool_calls=options.max_tool_calls,
                     tokens=tokens,
                 ),
+                limits=options.limits,
                 sampling=Sampling.of(options, max_tokens=tokens),
                 seed=options.seed,
             )

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from inspect import Signature
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tirjudge.generation.base import SamplingOptions
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
@@ -25,8 +25,9 @@ from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, para
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tools.base import ToolSettings
+from tirjudge_environments.types import Later
 from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, Status, open_sandbox
-from tirjudge_sandbox.base import MIB
+from tirjudge_sandbox.base import MIB, read_limits
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
 """Environment variables that hold the key of an endpoint; the first one that is set is used."""
@@ -82,6 +83,12 @@ class SandboxOptions(BaseModel):
         Mapping[str, Any], Option("Sandbox", name="backend-option", metavar="KEY=VALUE"), MOVABLE
     ] = Field(default_factory=dict)
     """An option of the sandbox. Repeatable."""
+    program_limits: Annotated[
+        Mapping[str, float],
+        Option("Sandbox", name="program-limit", metavar="LIMIT=NUMBER"),
+        Later({}),
+    ] = Field(default_factory=dict)
+    """A limit of each program, such as memory_bytes=1e9 or wall_seconds=60. Repeatable."""
     import_policy: Annotated[bool, Option("Sandbox")] = False
     """Refuse imports that judging does not need, with a reason that the model can read."""
     allow_weak_isolation: Annotated[bool, Option("Sandbox"), MOVABLE] = False
@@ -97,6 +104,17 @@ class SandboxOptions(BaseModel):
                 hint = f"; did you mean {close[0]}?" if close else ""
                 raise ValueError(f"{name}: there is no such option{hint}")
         return given
+
+    @field_validator("program_limits")
+    @classmethod
+    def _known(cls, given: Mapping[str, float]) -> Mapping[str, float]:
+        read_limits(given)
+        return given
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of each program."""
+        return read_limits(self.program_limits)
 
     def closed_sandbox(self) -> Sandbox:
         """Return the sandbox, not yet open; raises ValueError for an unknown backend or option."""

@@ -16,8 +16,9 @@ from typing import Any
 
 from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.containers import client
-from tirjudge_sandbox.guest import namespaces, syscalls
+from tirjudge_sandbox.guest import syscalls
 from tirjudge_sandbox.guest.launcher import CONTROL
+from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
@@ -59,9 +60,9 @@ class Shape:
     preparation: Preparation
 
 
-async def start(shape: Shape, disk_bytes: int) -> Worker:
+async def start(shape: Shape, working_folder: WorkingFolder) -> Worker:
     """Create a container and wait until its worker is warm. Raises WorkerFailed."""
-    container = _Container(shape, disk_bytes)
+    container = _Container(shape, working_folder)
     try:
         async with asyncio.timeout(START_SECONDS):
             control, isolation = await container.ready()
@@ -72,15 +73,15 @@ async def start(shape: Shape, disk_bytes: int) -> Worker:
         if isinstance(error, client.EngineFailed | OSError):
             raise WorkerFailed(str(error)) from error
         raise
-    return Worker(control, isolation, disk_bytes, container.end)
+    return Worker(control, isolation, working_folder, container.end)
 
 
 class _Container:
     """One container, from its creation to its removal."""
 
-    def __init__(self, shape: Shape, disk_bytes: int):
+    def __init__(self, shape: Shape, working_folder: WorkingFolder):
         self._shape = shape
-        self._disk_bytes = disk_bytes
+        self._working_folder = working_folder
         self._id: str | None = None
 
     async def ready(self) -> tuple[socket.socket, Isolation]:
@@ -144,14 +145,14 @@ class _Container:
         while True:
             uid = secrets.choice(_UIDS)
             try:
-                return docker.containers.create(**_hardened(self._shape, self._disk_bytes, uid, address))
+                return docker.containers.create(**_hardened(self._shape, self._working_folder, uid, address))
             except APIError as error:
                 # The name is taken, and with it the uid: draw another.
                 if error.status_code != _CONFLICT:
                     raise
 
 
-def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str, Any]:
+def _hardened(shape: Shape, working_folder: WorkingFolder, uid: int, address: str) -> dict[str, Any]:
     """Return the keyword arguments of the SDK's `containers.create`."""
     from docker.types import LogConfig, Mount
 
@@ -162,7 +163,7 @@ def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str
         "labels": {**client.Owner.current().labels(), client.SANDBOX: shape.sandbox},
         "hostname": "sandbox",
         "entrypoint": [],
-        "command": interpreter.contained_command(shape.preparation, disk_bytes),
+        "command": interpreter.contained_command(shape.preparation, working_folder),
         "environment": {},
         "user": f"{uid}:{uid}",
         "network_mode": "none",
@@ -178,10 +179,7 @@ def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str
         "memswap_limit": shape.memory_bytes,
         "nano_cpus": int(shape.cpus * 1e9),
         "ipc_mode": "none",
-        "tmpfs": {
-            "/tmp": f"noexec,nosuid,nodev,size={disk_bytes},nr_inodes={namespaces.INODES},"
-            f"mode=0700,uid={uid},gid={uid}"
-        },
+        "tmpfs": {"/tmp": f"noexec,nosuid,nodev,{working_folder.mount_options(uid)}"},
         "mounts": [Mount(target=CONTROL, source=address, type="bind", read_only=True)],
         # The template must be PID 1. An init process would collect its children, and programs could signal
         # it.

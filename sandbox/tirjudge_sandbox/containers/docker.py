@@ -81,7 +81,7 @@ class DockerSandbox(PooledSandbox):
         """
         try:
             start = partial(container.start, await client.ask(self._shape))
-            worker = await start(self._pool.first_folder_bytes)
+            worker = await start(self._pool.first_folder)
         except (client.EngineFailed, WorkerFailed) as error:
             raise SandboxUnavailable(f"no container could be started: {error}") from error
         if worker.isolation.missing and not self._allow_weak:

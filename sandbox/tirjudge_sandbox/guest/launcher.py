@@ -153,7 +153,7 @@ def _become_template(settings: Outside, uid: int) -> NoReturn:
             settings.binds,
             inside.scratch,
             hidden=settings.hidden,
-            scratch_bytes=settings.disk_bytes,
+            folder=settings.folder,
             owner=uid,
         )
     os.chdir(inside.scratch)

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 
 from tirjudge_sandbox.guest import syscalls
+from tirjudge_sandbox.guest.limits import WorkingFolder
 
 NEW_USER = 0x1000_0000
 _NEW_ALL = 0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | 0x4000_0000
@@ -24,8 +25,6 @@ _SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "
 _SYSTEM_DATA = ("/etc/ld.so.cache", "/usr/share/zoneinfo")
 SYSTEM = (*_SYSTEM_LIBRARIES, *_SYSTEM_DATA)
 """The files and folders of the system that an interpreter and its packages load; any may be missing."""
-INODES = 4096
-"""The most files and folders that a program may keep at once."""
 
 
 def enter(*, own_user: bool, inner_uid: int) -> None:
@@ -47,10 +46,10 @@ def pivot(
     scratch: str,
     *,
     hidden: Sequence[str] = (),
-    scratch_bytes: int,
+    folder: WorkingFolder,
     owner: int,
 ) -> None:
-    """Replace the root folder by a small read-only tree with one writable folder of `scratch_bytes`.
+    """Replace the root folder by a small read-only tree with one writable folder.
 
     `binds`: pairs of a path of the host, without symbolic links, and its path inside. `hidden`: files inside
     that are to be empty. `owner`: uid and gid of the folder `scratch`. Raises OSError.
@@ -71,9 +70,7 @@ def pivot(
         # can be written to, while its times, which are the host's, cannot be changed.
         _bind("/host" + path, path, _READ_ONLY | _NOSUID)
     os.mkdir(scratch)
-    _mount_tmpfs(
-        scratch, f"size={scratch_bytes},nr_inodes={INODES},mode=0700,uid={owner},gid={owner}", _MS_NOEXEC
-    )
+    _mount_tmpfs(scratch, folder.mount_options(owner), _MS_NOEXEC)
     # Semaphores of `multiprocessing` are files in /dev/shm: as a link, it shares the bounds of this folder.
     os.symlink(scratch, "/dev/shm")
     # Detached, because the other mounts of the host are still beneath it.

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from tirjudge_sandbox.guest.limits import WorkingFolder
+
 ROOT, USERNS, OWN_UID, PLAIN = "root", "userns", "own-uid", "plain"
 """Placements on a host. `root` and `userns` use namespaces, made with privileges or in a user namespace;
 `own-uid` and `plain` do without, under a uid of the worker's own or that of the host's process. A worker in a
@@ -57,7 +59,7 @@ class Outside:
     """Settings of the launcher, which programs cannot see."""
 
     placement: str
-    disk_bytes: int
+    folder: WorkingFolder
     binds: list[tuple[str, str]]
     """Pairs of a file or folder of the host, without symbolic links, and its read-only path inside."""
     command: list[str]
@@ -80,4 +82,5 @@ class Outside:
     @classmethod
     def from_json(cls, text: str) -> Self:
         fields = json.loads(text)
-        return cls(**{**fields, "inside": Inside._of(fields["inside"])})
+        folder, inside = WorkingFolder(**fields["folder"]), Inside._of(fields["inside"])
+        return cls(**{**fields, "folder": folder, "inside": inside})

@@ -38,7 +38,7 @@ from tirjudge_sandbox.guest import (
     syscalls,
 )
 from tirjudge_sandbox.guest.settings import Inside
-from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
+from tirjudge_sandbox.guest.wire import CANCEL, MOST_DESCRIPTORS, RECORD_BYTES, Ending, Job, Payload
 
 _MOST_BASE_PROCESSES = 64
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -359,7 +359,7 @@ def _refused(action: Callable[[], object]) -> bool:
 
 def _receive(control: socket.socket) -> tuple[Job, list[int]] | None:
     while True:
-        space = socket.CMSG_SPACE(4 * Job.MOST_DESCRIPTORS)
+        space = socket.CMSG_SPACE(4 * MOST_DESCRIPTORS)
         record, ancillary, _, _ = control.recvmsg(RECORD_BYTES, space)
         if not record:
             return None

@@ -9,7 +9,9 @@ import math
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from tirjudge_sandbox.guest.limits import Limits
 
 CANCEL = b"cancel"
 """Sent by the host while a program runs: kill it and report its end."""
@@ -18,39 +20,33 @@ RECORD_BYTES = 4096
 """The largest size of a record."""
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Limits):
     """The limits of one program, which is all that the template learns about it.
 
     The record is sent with descriptors: the `Payload`, stdin, stdout, stderr and, with `fetch`, a fifth one
     for the files that are read back.
     """
 
-    wall_seconds: float
-    cpu_seconds: float
-    memory_bytes: int
-    threads: int
-    processes: int
-    disk_bytes: int
     fetch: bool
 
-    _FORMAT = struct.Struct("=ddQQQQ?")
-    MOST_DESCRIPTORS = 5
-
     def pack(self) -> bytes:
-        return self._FORMAT.pack(
-            self.wall_seconds,
-            self.cpu_seconds,
-            self.memory_bytes,
-            self.threads,
-            self.processes,
-            self.disk_bytes,
-            self.fetch,
-        )
+        return _JOB.pack(*(getattr(self, name) for name in _JOB_FIELDS))
+
+    @classmethod
+    def of(cls, limits: Limits, *, fetch: bool) -> Job:
+        return cls(**{name: getattr(limits, name) for name in Limits.__slots__}, fetch=fetch)
 
     @classmethod
     def unpack(cls, record: bytes) -> Job:
-        return cls(*cls._FORMAT.unpack(record))
+        return cls(**dict(zip(_JOB_FIELDS, _JOB.unpack(record), strict=True)))
+
+
+_JOB_FIELDS = [field.name for field in fields(Job)]
+_CODES = {"float": "d", "int": "Q", "bool": "?"}
+_JOB = struct.Struct("=" + "".join(_CODES[str(field.type)] for field in fields(Job)))
+MOST_DESCRIPTORS = 5
+"""Descriptors of a `Job`."""
 
 
 @dataclass(frozen=True)

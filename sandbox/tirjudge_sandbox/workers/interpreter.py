@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tirjudge_sandbox import guest
 from tirjudge_sandbox.guest import namespaces
+from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import Inside, Outside, Preparation
 
 _INSIDE = "/python"
@@ -53,13 +54,15 @@ def launch_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
 
 
-def pivoted_settings(placement: str, control: int, preparation: Preparation, disk_bytes: int) -> Outside:
+def pivoted_settings(
+    placement: str, control: int, preparation: Preparation, working_folder: WorkingFolder
+) -> Outside:
     """Return settings for a worker with its own root folder, where the interpreter has fixed paths."""
     folders = _site_folders()
     sites = [f"{_INSIDE}/site-{index}" for index in range(len(folders))]
     return Outside(
         placement=placement,
-        disk_bytes=disk_bytes,
+        folder=working_folder,
         binds=[*_interpreter_binds(), *zip(folders, sites, strict=True)],
         hidden=[path for folder, site in zip(folders, sites, strict=True) for path in _hidden(folder, site)],
         command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template", "main")],
@@ -73,11 +76,11 @@ def pivoted_settings(placement: str, control: int, preparation: Preparation, dis
     )
 
 
-def contained_command(preparation: Preparation, disk_bytes: int) -> list[str]:
+def contained_command(preparation: Preparation, working_folder: WorkingFolder) -> list[str]:
     """Return the command line of a container, whose image has the interpreter at the same fixed paths."""
     settings = Outside(
         placement="container",
-        disk_bytes=disk_bytes,
+        folder=working_folder,
         binds=[],
         command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template", "main")],
         environment={**_ENVIRONMENT, "HOME": _INSIDE_SCRATCH, "PATH": f"{_INSIDE}/bin"},
@@ -94,7 +97,7 @@ def contained_command(preparation: Preparation, disk_bytes: int) -> list[str]:
 
 
 def unpivoted_settings(
-    placement: str, control: int, preparation: Preparation, disk_bytes: int, folder: str
+    placement: str, control: int, preparation: Preparation, working_folder: WorkingFolder, folder: str
 ) -> Outside:
     """Return settings for a worker that keeps the host's root folder.
 
@@ -106,7 +109,7 @@ def unpivoted_settings(
     binds = [*_interpreter_binds(), *((folder, folder) for folder in (*sites, package))]
     return Outside(
         placement=placement,
-        disk_bytes=disk_bytes,
+        folder=working_folder,
         binds=binds,
         command=[binds[0][0], *_FLAGS, "-c", _boot(package, "template", "main")],
         environment={**_ENVIRONMENT, **launch_environment(), "HOME": scratch},

@@ -12,6 +12,7 @@ import subprocess
 from dataclasses import replace
 
 from tirjudge_sandbox.base import Isolation
+from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Outside, Preparation
 from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
@@ -20,7 +21,7 @@ from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed,
 _POLL_SECONDS = 0.02
 
 
-async def start(placement: str, preparation: Preparation, disk_bytes: int) -> Worker:
+async def start(placement: str, preparation: Preparation, working_folder: WorkingFolder) -> Worker:
     """Start a worker and wait until it is warm. Raises WorkerFailed, naming the step that failed."""
     ours = None
     try:
@@ -28,7 +29,7 @@ async def start(placement: str, preparation: Preparation, disk_bytes: int) -> Wo
         ours.setblocking(False)
         # As long as a copy of the other end is open here, `ours` cannot report that the worker has ended.
         with theirs:
-            processes = _start_processes(placement, preparation, disk_bytes, theirs.fileno())
+            processes = _start_processes(placement, preparation, working_folder, theirs.fileno())
     except OSError as error:
         if ours is not None:
             ours.close()
@@ -44,19 +45,21 @@ async def start(placement: str, preparation: Preparation, disk_bytes: int) -> Wo
         if isinstance(error, OSError):
             raise WorkerFailed(f"the host cannot wait for it: {error}") from error
         raise
-    return Worker(ours, isolation, disk_bytes, processes.end, processes.memory_group)
+    return Worker(ours, isolation, working_folder, processes.end, processes.memory_group)
 
 
-def _start_processes(placement: str, preparation: Preparation, disk_bytes: int, control: int) -> _Processes:
+def _start_processes(
+    placement: str, preparation: Preparation, working_folder: WorkingFolder, control: int
+) -> _Processes:
     folder = None
     if placement not in WITHOUT_NAMESPACES:
-        settings = interpreter.pivoted_settings(placement, control, preparation, disk_bytes)
+        settings = interpreter.pivoted_settings(placement, control, preparation, working_folder)
     else:
         folder = host.TemporaryFolder()
         # The worker's own uid may enter. Its folder in this one is closed to all others.
         folder.path.chmod(0o711)
         settings = interpreter.unpivoted_settings(
-            placement, control, preparation, disk_bytes, str(folder.path)
+            placement, control, preparation, working_folder, str(folder.path)
         )
     group = None
     try:

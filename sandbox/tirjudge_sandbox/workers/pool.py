@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tirjudge_sandbox.base import Execution, Limits, Program, Status, validate
+from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
@@ -22,8 +23,8 @@ LONG_SECONDS = 0.15
 
 _CLOSED = "the sandbox is not open: use it inside `async with`"
 
-Start = Callable[[int], Awaitable[Worker]]
-"""Starts a worker with a working folder of the given number of bytes. Raises WorkerFailed."""
+Start = Callable[[WorkingFolder], Awaitable[Worker]]
+"""Starts a worker with this working folder. Raises WorkerFailed."""
 
 _DEFAULT_LIMITS = Limits()
 
@@ -73,8 +74,8 @@ class Pool:
         if spare < 0:
             raise ValueError(f"spare must be at least 0, not {spare}")
         self.capacity = capacity or len(os.sched_getaffinity(0))
-        self.folder_bytes = 0
-        """The least size of a working folder; programs with lower limits share workers."""
+        self.least = WorkingFolder()
+        """The least working folder; programs with lower limits share workers."""
         self._most_programs = programs_per_worker
         self._start: Start | None = None
         self._spare = spare
@@ -86,9 +87,9 @@ class Pool:
         self._programs = self._started = self._recycled = self._lost = self._refused = 0
 
     @property
-    def first_folder_bytes(self) -> int:
-        """Size of the working folder of the worker that is started before any program is known."""
-        return max(_DEFAULT_LIMITS.disk_bytes, self.folder_bytes)
+    def first_folder(self) -> WorkingFolder:
+        """The working folder of the worker that is started before any program is known."""
+        return WorkingFolder.of(_DEFAULT_LIMITS, self.least)
 
     def open(self, start: Start, first: Worker) -> None:
         """Accept programs from now on; `first` is a warm worker, and `start` makes further ones."""
@@ -127,12 +128,12 @@ class Pool:
         # Once this program waits, if it has to.
         asyncio.get_running_loop().call_soon(self._lend)
         await self._queue.acquire(program.client)
-        folder_bytes = max(limits.disk_bytes, self.folder_bytes)
+        folder = WorkingFolder.of(limits, self.least)
         # Among equally suitable seats, prefer the most recently used one.
-        seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, folder_bytes))
+        seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, folder))
         self._free.remove(seat)
         try:
-            worker = await self._occupied(seat, folder_bytes, limits)
+            worker = await self._occupied(seat, folder, limits)
             queued = asyncio.get_running_loop().time() - called
             with self._timed():
                 execution = await self._run_in(worker, program, limits, channel)
@@ -191,30 +192,30 @@ class Pool:
         # A program that needs the worker finds out itself why there is none.
         with contextlib.suppress(WorkerFailed, OSError, RuntimeError):
             await self._backoff.wait()
-            seat.worker = await self._started_worker(self.first_folder_bytes)
+            seat.worker = await self._started_worker(self.first_folder)
         seat.warming = None
         self._lend()
 
-    async def _occupied(self, seat: _Seat, disk_bytes: int, limits: Limits) -> Worker:
+    async def _occupied(self, seat: _Seat, folder: WorkingFolder, limits: Limits) -> Worker:
         """Return the seat's worker, or a new one if it has none, a lost, a worn-out or a wrong-sized one."""
         if seat.warming is not None:
             await asyncio.wait([seat.warming])
         if self._start is None:
             raise RuntimeError(_CLOSED)
         worker = seat.worker
-        if worker is not None and self._fitness(seat, disk_bytes) == _FITS and worker.limit(limits):
+        if worker is not None and self._fitness(seat, folder) == _FITS and worker.limit(limits):
             return worker
         await self._vacate(seat)
         await self._backoff.wait()
-        worker = seat.worker = await self._started_worker(disk_bytes)
+        worker = seat.worker = await self._started_worker(folder)
         if not worker.limit(limits):
             raise WorkerFailed("the memory of its control group cannot be limited")
         return worker
 
-    def _fitness(self, seat: _Seat, disk_bytes: int) -> int:
+    def _fitness(self, seat: _Seat, folder: WorkingFolder) -> int:
         if seat.worker is None or not seat.alive or seat.worker.programs >= self._most_programs:
             return _SPARE if seat.spare else _EMPTY
-        if seat.worker.disk_bytes == disk_bytes:
+        if seat.worker.folder == folder:
             return _FITS
         return _SPARE if seat.spare else _OTHER_SIZE
 
@@ -230,12 +231,11 @@ class Pool:
         self._lost += 1
         self._backoff.failed()
 
-    async def _started_worker(self, disk_bytes: int) -> Worker:
+    async def _started_worker(self, folder: WorkingFolder) -> Worker:
         if self._start is None:
             raise RuntimeError(_CLOSED)
         try:
-            # The size of the working folder is fixed when a worker mounts it.
-            worker = await self._start(disk_bytes)
+            worker = await self._start(folder)
         except (WorkerFailed, OSError):
             self._refused += 1
             self._backoff.failed()
@@ -311,13 +311,14 @@ class PooledSandbox:
         """
         return await self._pool.run(program, limits, channel)
 
-    def share_folders(self, size: int) -> None:
-        """Give every working folder at least `size` bytes; must be called before the sandbox is opened.
+    def share_folders(self, most: Limits) -> None:
+        """Give every working folder at least what a program with the limits `most` needs.
 
-        Programs with different `disk_bytes` up to `size` then share workers, which are otherwise replaced for
-        every other size. `disk_bytes` still bounds each file of a program, but no longer their sum.
+        Must be called before the sandbox is opened. Programs with other limits of the folder, up to those,
+        then share workers, which are otherwise replaced for every other size. `disk_bytes` still bounds each
+        file of a program, but no longer their sum.
         """
-        self._pool.folder_bytes = size
+        self._pool.least = WorkingFolder.of(most)
 
     def stats(self) -> PoolStats:
         """Return the state and counters of the pool."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.guest import scratch, wire
+from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
 
 START_SECONDS = 60.0
@@ -55,16 +56,16 @@ class Worker:
         self,
         control: socket.socket,
         isolation: Isolation,
-        disk_bytes: int,
+        folder: WorkingFolder,
         end: Callable[[], Awaitable[None]],
         memory_group: MemoryGroup | None = None,
     ):
-        """`isolation`: the properties that the worker measured from inside. `disk_bytes`: size of the working
-        folder. `end` kills every process of the worker and returns when they are gone. `memory_group`: the
-        worker's control group, or None if this process may make none.
+        """`isolation`: the properties that the worker measured from inside. `folder`: its working folder.
+        `end` kills every process of the worker and returns when they are gone. `memory_group`: the worker's
+        control group, or None if this process may make none.
         """
         self.isolation = isolation
-        self.disk_bytes = disk_bytes
+        self.folder = folder
         self.broken = False
         self.programs = 0
         """Programs that it has been given."""
@@ -154,15 +155,7 @@ class Worker:
         fetched: int | None,
         channel: int | None,
     ) -> None:
-        job = wire.Job(
-            wall_seconds=limits.wall_seconds,
-            cpu_seconds=limits.cpu_seconds,
-            memory_bytes=limits.memory_bytes,
-            threads=limits.threads,
-            processes=limits.processes,
-            disk_bytes=limits.disk_bytes,
-            fetch=fetched is not None,
-        )
+        job = wire.Job.of(limits, fetch=fetched is not None)
         payload = wire.Payload(
             source=_encoded(program.source),
             bindings=json.dumps(dict(program.bindings)),

@@ -114,6 +114,15 @@ def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
         assert TOKEN not in Path(f"/proc/{running.process.pid}/cmdline").read_text()
 
 
+def test_a_server_refuses_more_than_its_largest_limits() -> None:
+    with Server("--max-limit", "output_bytes=1000", "--max-seconds", "3") as running:
+        limits = {"output_bytes": 1001}
+        answer = httpx.post(f"{running.url}/v1/run", json={"source": "print(1)", "limits": limits})
+        assert (answer.status_code, "at most 1000 is allowed" in answer.text) == (422, True)
+        answer = httpx.post(f"{running.url}/v1/run", json={"source": "print('x' * 2000)"})
+        assert answer.json()["status"] == "output_limit"
+
+
 def test_wrong_usage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = refused("--port", str(taken.getsockname()[1]))
@@ -121,6 +130,8 @@ def test_wrong_usage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     assert refused("--backend", "nosuch")[0] == 2
     code, said = refused("--max-seconds", "inf")
     assert (code, "--max-seconds must be finite" in said) == (2, True)
+    code, said = refused("--max-limit", "memory=1")
+    assert (code, "there is no limit 'memory'" in said) == (2, True)
     assert refused("--host", "no.such.host.invalid", TIRJUDGE_SANDBOX_TOKEN=TOKEN)[0] == 2
     assert refused("--token-file", str(tmp_path / "none"))[0] == 2
     (tmp_path / "tokens").write_text(f"{TOKEN}\n{TOKEN}\n")

@@ -182,6 +182,19 @@ def test_limits_and_imports_come_from_the_command_line_and_never_from_the_file(t
     assert refused.startswith("status was ok and is now error")
 
 
+def test_programs_run_under_the_limits_of_the_options(tmp_path: Path) -> None:
+    script = asking("print(len(bytearray(700 << 20)))", lambda output: "B" if "734003200" in output else "A")
+    rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
+    given = {"memory_bytes": 1e9}
+    path = judge_to(tmp_path / "out.jsonl", rows, script, order="given", program_limits=given)
+    assert json.loads(path.read_text())["verdict"] == "B"
+    assert record(path, "--program-limit", "memory_bytes=1e9")["same"] == 1
+    (tmp_path / "out.jsonl.settings.json").write_text(json.dumps({"settings": {"program_limits": given}}))
+    run = reproduce(path)
+    assert run.exit_code == 1
+    assert "these programs ran with --program-limit memory_bytes=1000000000.0" in run.stderr
+
+
 class Weakened:
     """A sandbox with one isolation property less than the real one; None reports nothing."""
 

@@ -1,0 +1,66 @@
+"""The limits of a program, declared once for the host, its workers and the servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+MIB = 1 << 20
+
+INODES = 4096
+"""The most files and folders that a working folder holds, itself included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The resources that one program may use, such as `Limits(wall_seconds=5)`.
+
+    This object travels from the caller to the process that enforces it: in a `wire.Job` to a worker, and as
+    JSON to a server, which refuses more than its `ServerSettings.most`. Who enforces a limit, by placement:
+
+    | | `root`, `userns` | container | `own-uid`, `plain` |
+    |---|---|---|---|
+    | `wall_seconds`, `cpu_seconds`, `memory_bytes`, `threads` | worker | worker | worker |
+    | `processes` | worker | worker | always 0 |
+    | `output_bytes` | host | host | host |
+    | `disk_bytes` | working folder | working folder | programs can write no file |
+    """
+
+    wall_seconds: float = 20.0
+    """Time from the program's start, not from its queueing."""
+    cpu_seconds: float = 10.0
+    """CPU time of each of its processes."""
+    memory_bytes: int = 512 * MIB
+    """Address space beyond what the warm interpreter already maps; each thread's stack takes 8 MiB of it.
+    Each process may have as much, and in a control group all processes together."""
+    threads: int = 32
+    """Threads that it may run at once besides its first one, without `processes`. A pool of the standard
+    library makes no more."""
+    processes: int = 0
+    """Processes that it may run at once besides its first one; always 0 where the placement has no PID
+    namespace. Above 0, it is the most processes and threads together, whatever `threads` is: the kernel
+    counts both as one."""
+    output_bytes: int = MIB
+    """Standard output and standard error together; a program that exceeds it is killed."""
+    disk_bytes: int = 16 * MIB
+    """Everything it writes to its working folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingFolder:
+    """The limits that the kernel takes when a worker mounts its working folder.
+
+    They hold for all programs of the worker: a program with other ones needs another worker.
+    """
+
+    disk_bytes: int = 0
+
+    @classmethod
+    def of(cls, limits: Limits, least: WorkingFolder | None = None) -> Self:
+        """Return the folder of a program, with at least what the folder `least` holds."""
+        most = cls() if least is None else least
+        return cls(**{name: max(getattr(limits, name), getattr(most, name)) for name in cls.__slots__})
+
+    def mount_options(self, owner: int) -> str:
+        """Return the options of its tmpfs; `owner` is its uid and gid."""
+        return f"size={self.disk_bytes},nr_inodes={INODES},mode=0700,uid={owner},gid={owner}"
