@@ -19,6 +19,7 @@ from tirjudge_environments.types import (
     Completion,
     Context,
     Continue,
+    Episode,
     Finish,
     JudgeTask,
     Malformed,
@@ -381,6 +382,17 @@ class JudgeSession:
             usage=self._usage,
             seconds=time.monotonic() - self._started,
         )
+
+
+def strict(episode: Episode) -> Episode:
+    """Return the episode as it would be if no dialogue had asked for the verdict alone."""
+    trajectories = tuple(
+        replace(one, stop=StopReason.MALFORMED, verdict=None, detail="no verdict in the form asked for")
+        if one.stop is StopReason.VERDICT and any(part.text == QUESTION for part in one.segments)
+        else one
+        for one in episode.trajectories
+    )
+    return replace(episode, trajectories=trajectories)
 
 
 def _size(completion: Completion) -> int:

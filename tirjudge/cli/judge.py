@@ -185,7 +185,11 @@ class BatchRun:
         reasons = Counter(str(failure["reason"]) for failure in results.failures())
         if ends:
             (((end, detail), _),) = ends.most_common(1)
-            return f"most views ended by {end}{f' ({detail})' if detail else ''}{_ADVICE.get(end, '')}"
+            advice = _ADVICE.get(end, "")
+            asks = self.options.base_url and not (self.options.ask_for_verdict or self.options.exact)
+            if end == "malformed" and self.command == "judge" and asks:
+                advice += "; --ask-for-verdict asks once more, for the verdict alone"
+            return f"most views ended by {end}{f' ({detail})' if detail else ''}{advice}"
         if reasons:
             ((reason, _),) = reasons.most_common(1)
             return f"most rows failed because: {reason}"

@@ -22,6 +22,7 @@ from tirjudge.rollout import Rollout
 from tirjudge_environments import JudgeTask, Score, ToolEnvironment
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
+from tirjudge_environments.session import strict
 from tirjudge_environments.tools import open_tools
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
 
@@ -146,11 +147,13 @@ class JudgeEngine:
         """Return the training reward of each trajectory of a judgment.
 
         Empty without a label, with criteria, whose verdicts are not about the label, for a jury, and for a
-        format whose reward needs the answers of another model.
+        format whose reward needs the answers of another model. A verdict that was asked for alone does not
+        count.
         """
         if result.criteria or result.jury:
             return ()
-        group, environment = (result.episode, *result.further), self.rollout(result.kind).environment
+        group = tuple(map(strict, (result.episode, *result.further)))
+        environment = self.rollout(result.kind).environment
         if result.episode.task.label is None or environment.questions(group):
             return ()
         return tuple(score for scores in environment.score(group, {}) for score in scores)

@@ -198,6 +198,8 @@ def check_model(options: JudgeOptions) -> None:
             raise ValueError("--generator runs a model in this process: leave out either it or --base-url")
         if not options.model:
             raise ValueError("an endpoint needs the model's name: give --model")
+        if options.ask_for_verdict and options.tokenizer and options.tier in ("auto", "completions"):
+            raise ValueError("--ask-for-verdict needs a chat: give --tier turns, or leave out --tokenizer")
         return
     if options.note_of:
         raise ValueError("--note-of is about a model behind an endpoint: give --base-url")
@@ -205,6 +207,8 @@ def check_model(options: JudgeOptions) -> None:
         raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
     if options.request_fields:
         raise ValueError("--request-field is sent to an endpoint: give --base-url")
+    if options.ask_for_verdict:
+        raise ValueError("--ask-for-verdict asks a model behind an endpoint: give --base-url")
     GENERATORS.entry(options.generator)
     if options.generator in NEEDED:
         extra, modules = NEEDED[options.generator]

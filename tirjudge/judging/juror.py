@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from tirjudge.generation.base import Sampling
+from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.judging.combining import by_criteria, by_criterion, by_views, self_consistency
 from tirjudge.judging.judge_model import JudgeModel, view_tokens
 from tirjudge.judging.judgment import Judgment
@@ -15,7 +15,16 @@ from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.questions import Kind
 from tirjudge.models.resolve import ModelNote
 from tirjudge.rollout import Rollout, all_or_none
-from tirjudge_environments import Context, Environment, Episode, JudgeTask, Message, Prompt, StopReason
+from tirjudge_environments import (
+    Context,
+    Environment,
+    Episode,
+    Finish,
+    JudgeTask,
+    Message,
+    Prompt,
+    StopReason,
+)
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.tools.base import Tool
@@ -73,7 +82,10 @@ class Juror:
             prompt = replace(prompt, prefill=encoder.opening(prompt))
             ids = tuple(encoder.prompt(prompt))
         sampling = Sampling(max_tokens=tokens or view_tokens(self.options, self.model.note))
-        return prompt.prefill + (await generator.generate(Context(prompt, ids=ids), sampling)).text
+        completion = await generator.generate(Context(prompt, ids=ids), sampling)
+        if completion.finish is Finish.UNKNOWN and not completion.text.strip():
+            raise GeneratorFailed(f"the model answered nothing ({completion.finish_word})")
+        return prompt.prefill + completion.text
 
     def rollout(self, format: str, order: Order | None = None) -> Rollout:
         """Return the rollout of a kind or format. Raises ValueError for unknown prompts or options."""
@@ -93,6 +105,7 @@ class Juror:
                 limits=options.limits,
                 sampling=Sampling.of(options, max_tokens=tokens),
                 seed=options.seed,
+                ask_for_verdict=options.ask_for_verdict,
             )
         return self._rollouts[format, order]
 

@@ -25,7 +25,7 @@ from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging.options import endpoint_key
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.run_settings import MOVABLE, Option
-from tirjudge_environments import Completion, Context, Encoder, Question, derive_seed
+from tirjudge_environments import Completion, Context, Encoder, Finish, Question, derive_seed
 
 
 class AskedModel(BaseModel):
@@ -254,6 +254,10 @@ class RewardQuestions:
                     return None
                 await self._wait(error)
             else:
+                if completion.finish is Finish.UNKNOWN and not question.readable(completion.text):
+                    word = completion.finish_word
+                    await self._wait(GeneratorFailed(f"its answer ended for an unknown reason ({word})"))
+                    continue
                 self._down_since = None
                 return completion.text
 

@@ -49,12 +49,14 @@ _MODEL = {
 """Options that decide which model answers."""
 _JURY = ("jury", "vote_weights", "escalate_below")
 """Options of a jury as a whole."""
-_OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields")
+_OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields", "ask_for_verdict")
 _OF_ENGINES = ("generator", "generator_options")
 _ASKED = {*_JURY, *_OF_ENGINES, *_OF_ENDPOINTS}
 """Options with which a user says what runs the model."""
 ABSTENTION = ("abstain_below", "confidence")
 """Options by which verdicts are left open."""
+LENIENT = ("ask_for_verdict",)
+"""Options by which a verdict counts that the strict reading, of benchmarks and rewards, does not find."""
 
 
 class NoSandbox:
@@ -231,6 +233,8 @@ class JudgeOptions(SamplingOptions, SandboxOptions):
         int | None, Field(ge=1), Option("Judging", metavar="N", default="the model's own, else 8192")
     ] = None
     """Tokens of one view after the prompt, program outputs included."""
+    ask_for_verdict: Annotated[bool, Option("Judging"), MOVABLE] = False
+    """Ask an endpoint once more, for the verdict alone, where no verdict can be read in its answer."""
     samples: Annotated[int, Field(ge=1), Option("Sampling", metavar="N")] = 1
     """Samples of every view: the majority decides (self-consistency), scores are means."""
     satisfied_from: Annotated[float, Field(allow_inf_nan=False), Option("Judging", metavar="SCORE")] = (
@@ -352,6 +356,12 @@ class JudgeOptions(SamplingOptions, SandboxOptions):
         fields = type(self).model_fields
         usual = {other: fields[other].get_default(call_default_factory=True) for other in of_others}
         return self.model_copy(update={**alone, **usual, "model": name})
+
+    @model_validator(mode="after")
+    def _check_strictness(self) -> Self:
+        if self.ask_for_verdict and self.exact:
+            raise ValueError("--exact reads verdicts as the paper does: leave out --ask-for-verdict")
+        return self
 
     @model_validator(mode="after")
     def _check_jury(self) -> Self:

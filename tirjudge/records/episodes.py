@@ -110,6 +110,10 @@ def _segment(segment: Segment, *, ids: bool) -> JsonObject:
     record: JsonObject = _SEGMENT.dump_python(
         segment, mode="json", exclude={"ids", "logprobs"}, exclude_defaults=True
     )
+    # Pydantic takes an empty mapping for no default.
+    for part in (record, *record.get("tool_calls", ())):
+        if not part.get("further", True):
+            del part["further"]
     if ids:
         record["ids"] = None if segment.ids is None else list(segment.ids)
         scored = segment.by is By.MODEL and segment.logprobs is not None

@@ -192,7 +192,7 @@ def _turns(passages: list[RecordedPassage]) -> Iterator[list[RecordedPassage] | 
     """Yield the turns of the judge, and between them the outputs that it was shown."""
     turn: list[RecordedPassage] = []
     for passage in passages:
-        if passage.kind != "output":
+        if passage.kind not in ("output", "question"):
             turn.append(passage)
             continue
         if turn:

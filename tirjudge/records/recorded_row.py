@@ -42,6 +42,7 @@ from tirjudge_environments import (
 from tirjudge_environments.messages import conversation_data, response_data, tool_data
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.registry import first_fault
+from tirjudge_environments.session import QUESTION
 from tirjudge_sandbox import Execution, Status
 
 _PROMPT, _REFERENCE, _TOOLS = "prompt", "reference", "tools"
@@ -94,9 +95,10 @@ class RecordedTool(Recorded):
 class RecordedPassage(Recorded):
     """A part of a dialogue. All passages of a dialogue contain the whole of it except for fence lines."""
 
-    kind: Literal["reasoning", "program", "output"]
+    kind: Literal["reasoning", "program", "output", "question"]
     """`reasoning` is what the model wrote, `program` what it asked to run, or the arguments of a tool that it
-    called, with the whole outcome, and `output` the part of the outcome that it was shown."""
+    called, with the whole outcome, `output` the part of the outcome that it was shown, and `question` the
+    turn that asked for the verdict alone (`ask_for_verdict`)."""
     text: Text
     hidden: bool = False
     """True for thinking that the endpoint returned separately."""
@@ -191,7 +193,7 @@ class RecordedView(Dialogue):
 
     @property
     def last_turn(self) -> LastTurn:
-        """The judge's words after its last program."""
+        """The judge's words after its last program, or after it was asked for the verdict alone."""
         text = hidden = ""
         for passage in self.segments:
             if passage.kind != "reasoning":
@@ -425,7 +427,8 @@ def passages(trajectory: Trajectory) -> list[JsonObject]:
     parts: list[JsonObject] = []
     for segment in trajectory.segments:
         if segment.by is By.SANDBOX:
-            parts.append({"kind": "output", "text": segment.text})
+            kind = "question" if segment.text == QUESTION else "output"
+            parts.append({"kind": kind, "text": segment.text})
         else:
             parts.extend(_model_passages(segment, calls))
     return parts

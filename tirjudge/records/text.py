@@ -241,6 +241,9 @@ def _scored(criterion: JudgedCriterion, index: int) -> str:
     return "" if score is None else f" ({score:g})"
 
 
+_HEADINGS = {"output": "shown to the judge", "question": "asked for the verdict alone"}
+
+
 def view_passages(view: RecordedView) -> Iterator[tuple[RecordedPassage, str, str]]:
     """Yield the passages of a dialogue, each with its heading and what the judge was shown of its output.
 
@@ -253,7 +256,7 @@ def view_passages(view: RecordedView) -> Iterator[tuple[RecordedPassage, str, st
             number += 1
             yield passage, program_heading(passage, number), "".join(outputs[number - 1 : number])
         else:
-            heading = "shown to the judge" if passage.kind == "output" else passage.kind
+            heading = _HEADINGS.get(passage.kind, passage.kind)
             yield passage, f"{'hidden ' * passage.hidden}{heading}", ""
 
 

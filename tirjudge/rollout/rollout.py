@@ -56,6 +56,7 @@ class Rollout:
         seed: int = 0,
         concurrency: int = 512,
         reward_questions: RewardAnswers | None = None,
+        ask_for_verdict: bool = False,
     ) -> None:
         """
         Args:
@@ -69,6 +70,7 @@ class Rollout:
             seed: the seed from which those of turns and programs are derived.
             concurrency: at most so many trajectories run at once.
             reward_questions: answers the questions of a judge whose reward depends on another model.
+            ask_for_verdict: see `JudgeSession`; not for training, whose rewards read verdicts strictly.
 
         Raises ValueError for tools that the format cannot offer.
         """
@@ -78,6 +80,7 @@ class Rollout:
         self._concurrency = concurrency
         self._free = asyncio.Semaphore(concurrency)
         self._reward_questions = reward_questions
+        self._ask_for_verdict = ask_for_verdict
 
     async def trajectory(self, task: JudgeTask, view: View, sample: int = 0) -> Trajectory:
         """Sample one dialogue, from the prompt to its end."""
@@ -93,6 +96,7 @@ class Rollout:
                 limits=self._limits,
                 sample=sample,
                 seed=derive_seed(self._seed, task.id, view.name, sample),
+                ask_for_verdict=self._ask_for_verdict,
             )
             turn = 0
             while not session.done:

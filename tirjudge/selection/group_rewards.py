@@ -118,6 +118,8 @@ class GroupJudge:
         ValueError, in one line, for a group of one, an unknown method, a budget that is too small, and a
         judge format that cannot judge such a question.
         """
+        if self._engine.options.ask_for_verdict:
+            raise ValueError("rewards read verdicts strictly: open the judge without ask_for_verdict")
         order: Order | None = "both" if options.both_orders else None
         self._check(task, options, order)
         texts = tuple(dict.fromkeys(task.candidates))

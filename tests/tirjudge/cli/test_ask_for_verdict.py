@@ -1,0 +1,76 @@
+"""Verdicts that are clear to a person and not in the form that was asked for: `--ask-for-verdict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import invoke, judge, pairs, results, through, write_rows
+from tirjudge.judge import Judge
+from tirjudge_environments.session import QUESTION
+
+LOOSE = ["**A** is better.", "[A]", "a", "Ａ", "\u200bA", "A: 7/10, B: 3/10", "Score: 7", "Winner: A"]
+RATED = "Rating: [[7]]"
+
+
+def answering(loose: str) -> Any:
+    def script(body: dict[str, Any]) -> dict[str, Any]:
+        asked = body["messages"][-1]["content"] == QUESTION
+        return chat("<preference>A</preference>" if asked else loose)
+
+    return script
+
+
+@pytest.mark.parametrize("loose", LOOSE)
+def test_one_more_turn_asks_for_the_tag_alone(tmp_path: Path, endpoint: EndpointServer, loose: str) -> None:
+    """The turn is counted, priced and recorded, and the verdicts can be read again from the file."""
+    endpoint.script = answering(loose)
+    write_rows(tmp_path / "rows.jsonl", pairs(3))
+    prices = ("--price-in", "1", "--price-out", "1", "--json")
+    options = ("--no-tools", "--order", "given", "--ask-for-verdict", *through(endpoint))
+    run = judge(tmp_path, "rows.jsonl", *options, *prices)
+    assert run.returncode == 0, run.stderr
+    assert len(endpoint.asked) == 6
+    rows = results(tmp_path / "rows.verdicts.jsonl")
+    assert [row["verdict"] for row in rows] == ["A"] * 3
+    for row in rows:
+        (view,) = row["views"]
+        assert [(part["kind"], part["text"]) for part in view["segments"]] == [
+            ("reasoning", loose),
+            ("question", QUESTION),
+            ("reasoning", "<preference>A</preference>"),
+        ]
+        assert (row["prompt_tokens"], row["completion_tokens"]) == (14, 6)
+        # Training rewards the form as well.
+        assert view["reward"]["total"] == 0.0
+    assert '"cost": 6e-05' in run.stdout
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
+    assert again.returncode == 0, again.stdout
+    shown = invoke("show", "rows.verdicts.jsonl", "p0", folder=tmp_path)
+    assert "asked for the verdict alone" in shown.stdout
+
+
+def test_strict_reading_is_the_rule(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = answering("**A** is better.")
+    write_rows(tmp_path / "rows.jsonl", pairs(2))
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
+    assert run.returncode == 1
+    assert "--ask-for-verdict" in run.stderr.splitlines()[-1]
+    assert [row["verdict"] for row in results(tmp_path / "rows.verdicts.jsonl")] == [None, None]
+    exact = judge(tmp_path, "rows.jsonl", "--exact", "--ask-for-verdict", *through(endpoint))
+    assert exact.returncode == 2
+    assert "leave out --ask-for-verdict" in exact.stderr
+    local = judge(tmp_path, "rows.jsonl", "--ask-for-verdict")
+    assert local.returncode == 2
+    assert "--base-url" in local.stderr
+    evaluated = invoke("eval", "judgebench", "--ask-for-verdict", *through(endpoint), folder=tmp_path)
+    assert evaluated.returncode == 2
+
+
+def test_rewards_are_refused(endpoint: EndpointServer) -> None:
+    options: Any = {"model": "m", "base_url": endpoint.url, "tools": False, "ask_for_verdict": True}
+    with Judge(**options) as lenient, pytest.raises(ValueError, match="read verdicts strictly"):
+        lenient.reward_group("Which?", ["x", "y"])
