@@ -46,6 +46,7 @@ from tirjudge.judging.options import ABSTENTION
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import check_settings, record_settings, settings_path
 from tirjudge.storage.run_settings import refuse_foreign_file
+from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import Columns
 
 
@@ -171,7 +172,7 @@ class _Run:
                 self._given[row.where] = row
             yield row
 
-    def expects(self, work: Work) -> bool:
+    def expects(self, work: Work, task: JudgeTask) -> bool:
         if work.task.id not in self.done:
             return True
         self.before += 1

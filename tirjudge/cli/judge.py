@@ -44,11 +44,22 @@ from tirjudge.console_text import markdown_table, printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import BatchRunner, EngineRows, Plan, ResultSink, RowJudge, TooManyFailures
+from tirjudge.judging.batch import (
+    BatchRunner,
+    EngineRows,
+    Plan,
+    ResultSink,
+    RowJudge,
+    TooManyFailures,
+    Work,
+)
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.options import endpoint_key
+from tirjudge.judging.relabelling import relabelled
 from tirjudge.judging.tally import Tally
+from tirjudge.records.recorded_row import read_result_row
+from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.result_file import ResultFile, ResultStream
 from tirjudge_environments import JudgeCard
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards
@@ -89,6 +100,8 @@ class BatchRun:
     """See `local_weights`."""
     _cached: int = 0
     """Calls that a cache answered."""
+    _relabelled: int = 0
+    """Rows whose label changed since they were judged."""
 
     def run(self) -> bool:
         """Judge the rows without a result and print the summary.
@@ -115,9 +128,7 @@ class BatchRun:
             return self._judge(results, spending)
 
     def _judge(self, results: ResultFile | ResultStream, spending: Spending) -> bool:
-        tally = Tally()
-        for row in results.rows():
-            tally.add(row)
+        tally = Tally.of(results.rows())
         display = Display(
             tally,
             total=_left(self.rows.count(), self.plan.limit, tally.judged),
@@ -132,6 +143,8 @@ class BatchRun:
             streamed = f"{tally.judged} rows were written, and a run to standard output cannot be resumed"
             reason = f"interrupted; {streamed if self.output == STANDARD_OUTPUT else kept}"
             stop(self.command, reason, INTERRUPTED)
+        if self._relabelled:
+            tally = Tally.of(results.rows(), failed=tally.failed)
         summary = Summary(
             tally=tally,
             seconds=display.seconds,
@@ -208,16 +221,43 @@ class BatchRun:
                 plan, where = replace(plan, concurrency=judge.capacity), f"on a Ray cluster of {judge.size}"
             display.say(introduction(judge, self.options, spending, where=where))
             completed = True
+            sink = ResultSink(results, display)
             with display:
                 try:
-                    if not await BatchRunner(judge.row, ResultSink(results, display), plan).run(self.rows):
+                    if not await BatchRunner(judge.row, sink, plan).run(self.rows):
                         raise ValueError(f"{self.rows.name} has no rows")
                 except (CostReached, TooManyFailures) as error:
                     completed = False
                     resumes = "" if self.output == STANDARD_OUTPUT else "; the same command resumes"
                     display.say(f"stopped: {error}{resumes}")
+            self._relabel(results, sink.relabelled, judge, display)
             self._cached = judge.cached
             return completed, judge.model, judge.note
+
+    def _relabel(
+        self,
+        results: ResultFile | ResultStream,
+        works: Mapping[str, Work],
+        judge: RowJudge,
+        display: Display,
+    ) -> None:
+        """Compute the accuracy and the rewards of rows again that were judged with another label."""
+        if not works or not isinstance(results, ResultFile):
+            return
+
+        def change(row: JsonObject) -> JsonObject:
+            work = works.get(row["id"])
+            if work is None:
+                return row
+            recorded = read_result_row(row, f"row {row['id']}")
+            changed = relabelled(recorded, work.task, judge.rewards, self.options.satisfied_from)
+            return changed.model_copy(update={"digest": work.digest}).to_json()
+
+        results.rewrite(change)
+        self._relabelled = len(works)
+        rows = "1 row has" if len(works) == 1 else f"{len(works)} rows have"
+        again = "correct and reward are computed again, and nothing is judged again"
+        display.say(f"{rows} another label than before: {again}")
 
     @asynccontextmanager
     async def _here(self, display: Display, spending: Spending) -> AsyncIterator[RowJudge]:

@@ -14,6 +14,8 @@ from tirjudge.console_text import first_line
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import TooManyFailures, Unjudged, Work
+from tirjudge.judging.judgment import Judgment
+from tirjudge_environments import Score
 
 _DOWN_IN_ROW = 3
 """Consecutive rows for which a worker's model or sandbox was down, after which others get its rows."""
@@ -99,6 +101,10 @@ class ClusterRows:
     _seats: dict[tuple[str, int], _Seat] = field(default_factory=dict)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _watching: asyncio.Task[None] | None = None
+
+    def rewards(self, result: Judgment) -> tuple[Score, ...]:
+        """Return no rewards: the formats are open on the nodes alone."""
+        return ()
 
     async def __aenter__(self) -> Self:
         self._ray = connect(self.address)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from tirjudge.data.rows import BadRow, Row
@@ -14,8 +15,8 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Kind, kind_of, read_question, truncated
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
-from tirjudge.storage.result_file import ResultFile, ResultStream, digest
-from tirjudge_environments import JudgeTask
+from tirjudge.storage.result_file import ResultFile, ResultStream, digest, label_facts, label_key
+from tirjudge_environments import JudgeTask, Score
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError
 
 T = TypeVar("T")
@@ -131,8 +132,11 @@ class Unjudged(Exception):
 class Sink(Protocol[T_contra]):
     """Receives the outcome of each row, in the order in which rows are finished."""
 
-    def expects(self, work: Work) -> bool:
-        """Return False for a row that has its result already; raises RowError for one that may have none."""
+    def expects(self, work: Work, task: JudgeTask) -> bool:
+        """Return False for a row that has its result already; raises RowError for one that may have none.
+
+        `task` is the row as it was read, without texts cut.
+        """
         ...
 
     def judged(self, work: Work, result: T_contra) -> None: ...
@@ -201,7 +205,7 @@ class BatchRunner(Generic[T]):
             shown = truncated(task, plan.truncate)
             kind = kind_of(task, plan.kind)
             work = Work(row.where, shown, kind, cut=shown is not task, digest=digest(task))
-            return work if self.sink.expects(work) else None
+            return work if self.sink.expects(work, task) else None
         except RowError as error:
             return Failure(row.where, id, str(error))
 
@@ -246,6 +250,10 @@ class RowJudge(Protocol):
         """Return the row of the result file; raises Unjudged."""
         ...
 
+    def rewards(self, result: Judgment) -> Sequence[Score]:
+        """Return the reward of each trajectory of a judgment; none where it has none."""
+        ...
+
 
 class EngineRows:
     """Judges rows with an open engine of this process."""
@@ -258,6 +266,9 @@ class EngineRows:
     @property
     def cached(self) -> int:
         return self._engine.cached
+
+    def rewards(self, result: Judgment) -> Sequence[Score]:
+        return self._engine.rewards(result)
 
     async def judgment(self, work: Work) -> Judgment:
         """Return the judgment of a row, with or without a verdict; raises Unjudged."""
@@ -301,21 +312,28 @@ class ResultSink:
 
     results: ResultFile | ResultStream
     watcher: Watcher | None = None
+    relabelled: dict[str, Work] = field(default_factory=dict)
+    """Id to the row, for rows that were judged with another label."""
     _seen: dict[str, str] = field(default_factory=dict)
     """Id to the location of its row, in this run."""
 
-    def expects(self, work: Work) -> bool:
+    def expects(self, work: Work, task: JudgeTask) -> bool:
         id = work.task.id
         other = self._seen.get(id)
         if other is not None:
             raise RowError(f"its id {id!r} is already used by {other}")
         self._seen[id] = work.where
         recorded = self.results.digests.get(id)
-        if recorded not in (None, work.digest):
-            raise RowError(
-                "it was judged with another prompt, responses or label: --overwrite judges every row again"
-            )
-        return recorded is None
+        if recorded is None:
+            return True
+        label = self.results.labels[id]
+        # A digest of older files is about the label too, which no judge saw.
+        if recorded not in (work.digest, digest(replace(task, label=json.loads(label).get("label")))):
+            reason = "it was judged with another prompt or responses: --overwrite judges every row again"
+            raise RowError(reason)
+        if label != label_key(label_facts(task)):
+            self.relabelled[id] = work
+        return False
 
     def judged(self, work: Work, result: Mapping[str, Any]) -> None:
         self.results.append(result)

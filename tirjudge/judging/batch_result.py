@@ -14,6 +14,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.tally import Tally
 from tirjudge.records.answers import JudgedProgram
 from tirjudge.statistics import Proportion
+from tirjudge_environments import JudgeTask
 
 OnProgress = Callable[[int, int], None]
 """Called after each row with the rows done and the rows in all."""
@@ -131,7 +132,7 @@ class _Outcomes:
     progress: OnProgress
     found: dict[str, Judgment | Failure] = field(default_factory=dict)
 
-    def expects(self, work: Work) -> bool:
+    def expects(self, work: Work, task: JudgeTask) -> bool:
         return True
 
     def judged(self, work: Work, result: Judgment) -> None:

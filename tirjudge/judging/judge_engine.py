@@ -117,6 +117,8 @@ class JudgeEngine:
         name = self.options.format or kind or kind_for(task)
         self._check_shown(name, task)
         result = await self._jury.judge(name, task, order)
+        if len(task.candidates) == 1:
+            result = replace(result, satisfied_from=self.options.satisfied_from)
         return result if self._abstention is None else self._abstention.apply(result)
 
     def _check_shown(self, name: str, task: JudgeTask) -> None:

@@ -9,7 +9,13 @@ from typing import Any
 
 from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, judged_programs, judged_views
 from tirjudge.records.recorded_row import RecordedMessage, RecordedRow, RecordedView, failed
-from tirjudge.records.verdicts import JudgedConfidence, JudgedCriterion, JurorVerdict, verdict_credit
+from tirjudge.records.verdicts import (
+    JudgedConfidence,
+    JudgedCriterion,
+    JurorVerdict,
+    rating_credit,
+    verdict_credit,
+)
 from tirjudge_environments import Episode, Refused, Score, StopReason, Trajectory, Usage
 from tirjudge_environments.messages import message_data, response_data, tool_data
 from tirjudge_environments.orders import letter
@@ -41,6 +47,8 @@ class Judgment:
     """The confidence by which the verdict was kept or left open; None for a judge that leaves none open."""
     jury: tuple[JurorVerdict, ...] = ()
     """The verdict of each model that was asked; empty for a judge of one model."""
+    satisfied_from: float | None = None
+    """The lowest score with which a single response passes; None for several responses."""
 
     @property
     def choice(self) -> int | None:
@@ -100,9 +108,16 @@ class Judgment:
 
     @property
     def credit(self) -> float | None:
-        """The `verdict_credit` by the label; None without a label, and for a verdict that was left open."""
+        """The `verdict_credit` by the label, or the `rating_credit` of a single response.
+
+        None without a label, and for a verdict that was left open.
+        """
         label = self.episode.task.label
-        if label is None or len(self.episode.task.candidates) < 2 or self.is_open:
+        if self.is_open:
+            return None
+        if len(self.episode.task.candidates) == 1:
+            return rating_credit(self.episode.task.gold.get("rating"), self.score, self.satisfied_from)
+        if label is None:
             return None
         return verdict_credit(self.best, label)
 
@@ -149,6 +164,10 @@ class Judgment:
             "confidence": self.confidence,
             "jury": list(self.jury),
         }
+        rating = task.gold.get("rating")
+        rated: dict[str, Any] = {} if rating is None else {"rating": rating}
+        if isinstance(rating, bool):
+            rated["satisfied_from"] = self.satisfied_from
         return RecordedRow(
             id=task.id,
             format=self.kind,
@@ -163,6 +182,7 @@ class Judgment:
             domain=task.domain,
             tags=list(task.tags),
             **{name: value for name, value in given.items() if value},
+            **rated,
             views=[
                 RecordedView.of(one, task, texts=texts, reward=reward)
                 for one, reward in zip_longest(self.trajectories, rewards)

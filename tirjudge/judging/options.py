@@ -240,7 +240,7 @@ class JudgeOptions(SamplingOptions, SandboxOptions):
     satisfied_from: Annotated[float, Field(allow_inf_nan=False), Option("Judging", metavar="SCORE")] = (
         SATISFIED_FROM
     )
-    """Lowest score with which a response that is judged alone satisfies a criterion of its row."""
+    """Lowest score with which a response that is judged alone satisfies a criterion of its row, or passes."""
     criteria_per_call: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
     """Criteria of a row that the judge decides in one dialogue, each with a verdict of its own."""
     seed: Annotated[int, Field(ge=0), Option("Sampling", metavar="N")] = 0

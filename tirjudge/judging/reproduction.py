@@ -399,6 +399,7 @@ def _task(row: RecordedRow) -> JudgeTask:
         candidates=tuple("?" * count),
         label=label,
         domain=row.domain,
+        gold={} if row.rating is None else {"rating": row.rating},
         criteria=tuple(one.criterion for one in row.criteria),
     )
 
@@ -406,7 +407,7 @@ def _task(row: RecordedRow) -> JudgeTask:
 def _combined_difference(row: RecordedRow) -> str:
     """Return how the row's verdict differs from that of its views together; empty if it does not."""
     try:
-        combined = _combined(row)
+        combined = combined_judgment(row)
     except (IndexError, KeyError, TypeError, ValueError) as error:
         return f"the views cannot be combined ({error})"
     if combined is None:
@@ -442,25 +443,27 @@ def _confidence_difference(row: RecordedRow, given: JudgedConfidence, combined: 
     return ""
 
 
-def _combined(row: RecordedRow) -> Judgment | None:
+def combined_judgment(row: RecordedRow) -> Judgment | None:
     """Return the judgment of the recorded views; None for a row without any."""
     task = _task(row)
     if not row.criteria:
-        return _of_views(row, task, row.views)
+        found = _of_views(row, task, row.views)
+        return None if found is None else replace(found, satisfied_from=row.satisfied_from)
     parts = [
         _of_views(row, task, [view for view in row.views if view.criterion == number])
         for number in range(len(row.criteria))
     ]
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts):
+    judged = [part for part in parts if part is not None]
+    if len(judged) < len(parts):
         raise ValueError("a criterion has no dialogue")
-    return by_criteria(task, found, common_threshold(one.satisfied_from for one in row.criteria))
+    whole = by_criteria(task, judged, common_threshold(one.satisfied_from for one in row.criteria))
+    return replace(whole, satisfied_from=row.satisfied_from)
 
 
 def _of_views(row: RecordedRow, task: JudgeTask, recorded: Sequence[RecordedView]) -> Judgment | None:
     samples = {}
     for sample, views in groupby(recorded, key=lambda view: view.sample):
-        trajectories = tuple(_trajectory(view) for view in views)
+        trajectories = tuple(recorded_trajectory(view) for view in views)
         samples[sample] = by_views(row.format, Episode(task, sample, trajectories))
     if not samples:
         return None
@@ -477,7 +480,8 @@ def _of_samples(samples: Sequence[Judgment]) -> Judgment:
     return samples[0] if len(samples) == 1 else self_consistency(samples)
 
 
-def _trajectory(view: RecordedView) -> Trajectory:
+def recorded_trajectory(view: RecordedView) -> Trajectory:
+    """Return the end of a dialogue, without its text and its programs."""
     verdict = None
     if view.verdict is not None:
         scores = {int(index): score for index, score in view.verdict.scores.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,14 @@ class Tally:
     stops: Counter[str] = field(default_factory=Counter)
     jury: dict[str, JurorTally] = field(default_factory=dict)
     """The models of a jury, in the order in which they are asked."""
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], *, failed: int = 0) -> Tally:
+        """Return the counts of the rows of a result file, besides which others failed."""
+        tally = cls(failed=failed)
+        for row in rows:
+            tally.add(row)
+        return tally
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Count a row of a result file."""

@@ -214,6 +214,10 @@ class RecordedRow(Recorded):
     choice: Index | None = None
     scores: list[float | None] | None = None
     label: Index | None = None
+    rating: bool | float | None = None
+    """People's judgement of a single response: True or False for pass or fail, a number for a rating."""
+    satisfied_from: float | None = None
+    """The lowest score with which a single response passes, recorded next to pass or fail."""
     strength: Any = None
     checklist: list[Text] = Field(default_factory=list)
     correct: float | None = None

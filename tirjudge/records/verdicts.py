@@ -160,6 +160,18 @@ def verdict_credit(best: Sequence[int], label: int) -> float:
     return 1 / len(best) if label in best else 0.0
 
 
+def rating_credit(
+    rating: bool | float | None, score: float | None, satisfied_from: float | None
+) -> float | None:
+    """Return 1 if a single response passes exactly where people say so, and 0 otherwise or without a score.
+
+    A response passes from the score `satisfied_from`. None for a rating that is neither pass nor fail.
+    """
+    if not isinstance(rating, bool) or satisfied_from is None:
+        return None
+    return float(score is not None and (score >= satisfied_from) == rating)
+
+
 def verdict_record(verdict: Verdict) -> JsonObject:
     """Return the record of a verdict; `parsed` is left out if it is empty."""
     return {

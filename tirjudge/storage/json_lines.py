@@ -64,6 +64,12 @@ class JsonLines:
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         self._end += len(block)
 
+    def rename(self, path: Path) -> None:
+        """Give the file the name of another one, which it replaces, and keep its lock."""
+        os.replace(self.path, path)
+        self.path = path
+        sync_folder(path.parent)
+
     def close(self) -> None:
         """Close the file; closing it again does nothing, like for Python's files."""
         if self._descriptor >= 0:
@@ -155,6 +161,15 @@ def _intact_length(descriptor: int) -> int:
         except RecursionError:  # too deeply nested to be read, but not torn
             return end
     return 0
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until a rename in the folder is on the disk, which happens only once the folder is."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def line_end(descriptor: int, before: int) -> int:

@@ -6,10 +6,12 @@ import hashlib
 import json
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
+from sys import intern
 from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +24,10 @@ from tirjudge.storage.run_settings import refuse_foreign_file, refuse_other_sett
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
 
+_LABELS = ("label", "strength", "checklist", "rating")
+"""Fields of a row that people gave, and no judge saw."""
+_LABEL_COLUMNS = ("label", "checklist", "gold_scores")
+"""Columns that hold them. A run goes on with others."""
 _KEPT = 100
 """Rows that a ResultStream keeps in memory."""
 
@@ -49,7 +55,17 @@ def check_settings(results: Path, settings: Mapping[str, Any], declared_by: type
             "choose another --output, or --overwrite"
         )
     remedy = "repeat them, choose another --output, or --overwrite"
-    refuse_other_settings(results, recorded, settings, declared_by, remedy=remedy)
+    before, now = _without_labels(recorded), _without_labels(settings)
+    refuse_other_settings(results, before, now, declared_by, remedy=remedy)
+
+
+def _without_labels(settings: Mapping[str, Any]) -> JsonObject:
+    """Return the settings on which a verdict depends: the meaning of labels and their columns are none."""
+    kept = {name: value for name, value in settings.items() if name != "labels"}
+    if isinstance(kept.get("columns"), Mapping):
+        columns = {part: place for part, place in kept["columns"].items() if part not in _LABEL_COLUMNS}
+        kept["columns"] = columns
+    return kept
 
 
 def failures_path(results: Path) -> Path:
@@ -101,13 +117,15 @@ class ResultFile:
         self._failure_lines: JsonLines | None = None
         self.digests: dict[str, str] = {}
         """Id of a judged row to the digest of its task."""
+        self.labels: dict[str, str] = {}
+        """Id of a judged row to its `label_key`."""
         try:
             if not self._replaces:
                 self._check_settings()
                 # The failed rows are tried again by this run.
                 self.failures_path.unlink(missing_ok=True)
             for row in self.rows():
-                self.digests[row["id"]] = row["digest"]
+                self._remember(row)
         except BaseException:
             self.close()
             raise
@@ -127,7 +145,30 @@ class ResultFile:
                 self.failures_path.unlink(missing_ok=True)
             self._replaces = False
         self._lines.append(row)
+        self._remember(row)
+
+    def _remember(self, row: Mapping[str, Any]) -> None:
         self.digests[row["id"]] = row["digest"]
+        # Many rows have the same label.
+        self.labels[row["id"]] = intern(label_key(row))
+
+    def rewrite(self, change: Callable[[JsonObject], JsonObject]) -> None:
+        """Replace every row by what `change` returns; a kill leaves all old rows or all new ones."""
+        fresh = JsonLines(self.path.with_name(f"{self.path.name}.new"), replace=True)
+        try:
+            rows = map(change, self.rows())
+            while some := list(islice(rows, _KEPT)):
+                fresh.append(*some)
+            fresh.rename(self.path)
+        except BaseException:
+            fresh.close()
+            fresh.path.unlink(missing_ok=True)
+            raise
+        # The new file is locked as well, and has been since before it had this name.
+        self._lines.close()
+        self._lines = fresh
+        for row in self.rows():
+            self._remember(row)
 
     def append_failure(self, failure: Mapping[str, Any]) -> None:
         if self._failure_lines is None:
@@ -174,6 +215,7 @@ class ResultStream:
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
         self._rows: deque[JsonObject] = deque(maxlen=_KEPT)
         self._failures: deque[JsonObject] = deque(maxlen=_KEPT)
         self._copy = NamedTemporaryFile(prefix="tirjudge-")  # noqa: SIM115 (closed with the stream)
@@ -204,6 +246,19 @@ class ResultStream:
     def __exit__(self, *error: object) -> None:
         """Remove the copy; standard output stays open."""
         self._copy.close()
+
+
+def label_facts(task: JudgeTask) -> JsonObject:
+    """Return the fields of a row that people gave, as a result file records them."""
+    facts: JsonObject = {"label": task.label, "strength": task.gold.get("strength")}
+    facts |= {"checklist": list(task.gold["checklist"])} if task.gold.get("checklist") else {}
+    return facts | ({} if task.gold.get("rating") is None else {"rating": task.gold["rating"]})
+
+
+def label_key(facts: Mapping[str, Any]) -> str:
+    """Return a text that is equal for rows with the same label."""
+    given = {name: facts.get(name) for name in _LABELS}
+    return json.dumps({name: value for name, value in given.items() if value is not None and value != []})
 
 
 def digest(task: JudgeTask) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from tirjudge.storage.json_lines import JsonLines, JsonObject, lock, read_lines
+from tirjudge.storage.json_lines import JsonLines, JsonObject, lock, read_lines, sync_folder
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a full disk, an exhausted quota and a limit on file sizes."""
@@ -64,7 +64,7 @@ class RunFolder:
             self._files.pop(name).close()  # it would append to the old version
         with complete_file(self.path / name) as file:
             yield file
-        _sync_folder(self.path)
+        sync_folder(self.path)
 
     def close(self) -> None:
         for lines in self._files.values():
@@ -108,16 +108,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
-    _sync_folder(path.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    """Wait until a rename in the folder is on the disk, which happens only once the folder is."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 @contextmanager

@@ -59,7 +59,12 @@ def test_the_format_follows_the_number_of_responses(tmp_path: Path, endpoint: En
 
 def test_bad_rows_are_reported_and_the_others_judged(tmp_path: Path, endpoint: EndpointServer) -> None:
     lines = [json.dumps(row) for row in pairs(2)]
-    lines[1:1] = ["{broken", '{"prompt": "p"}', '{"prompt": "p", "responses": ["a"], "label": 4}', lines[0]]
+    lines[1:1] = [
+        "{broken",
+        '{"prompt": "p"}',
+        '{"prompt": "p", "responses": ["a", "b"], "label": 4}',
+        lines[0],
+    ]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     run = judge(tmp_path, "--pairwise", "rows.jsonl", "--no-tools", *through(endpoint))
     assert run.returncode == 1

@@ -116,7 +116,7 @@ def test_a_row_changed_since_its_judgment_is_reported(tmp_path: Path, endpoint: 
     write_rows(tmp_path / "rows.jsonl", [rows[0], {**rows[1], "responses": ["x", "other"]}])
     run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
     assert run.returncode == 1
-    assert "rows.jsonl:2: it was judged with another prompt, responses or label" in run.stderr
+    assert "rows.jsonl:2: it was judged with another prompt or responses" in run.stderr
 
 
 def test_a_foreign_file_and_the_input_itself_are_never_touched(

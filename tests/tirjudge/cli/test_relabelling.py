@@ -1,0 +1,99 @@
+"""Labels are no setting of judging: a run goes on with others, and only what follows from them changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import counting, judge, results, through, write_rows
+from tirjudge.cli import app
+
+ROWS: list[dict[str, Any]] = [
+    {"id": "long", "prompt": "p", "responses": ["x", "xyz"]},
+    {"id": "short", "prompt": "q", "responses": ["xyz", "x"]},
+    {"id": "other", "prompt": "r", "responses": ["xy", "x"]},
+]
+LABELS = {"without": (None, None, None), "first": ("B", "B", "tie"), "second": ("A", "A>>B", "A")}
+FOLLOWS = {"seconds", "wall_seconds", "cpu_seconds", "where"}
+"""Fields that differ between two runs."""
+
+
+def labelled(name: str) -> list[dict[str, Any]]:
+    return [row | {"label": label} for row, label in zip(ROWS, LABELS[name], strict=True)]
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_times(one) for key, one in value.items() if key not in FOLLOWS}
+    return [without_times(one) for one in value] if isinstance(value, list) else value
+
+
+def judged(folder: Path, endpoint: EndpointServer, name: str, *options: str) -> tuple[Any, list[Any]]:
+    folder.mkdir(exist_ok=True)
+    write_rows(folder / "rows.jsonl", labelled(name))
+    run = judge(folder, "rows.jsonl", "--order", "both", *options, *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    return run, sorted(results(folder / "rows.verdicts.jsonl"), key=lambda row: str(row["id"]))
+
+
+@pytest.mark.parametrize("options", [(), ("--samples", "2"), ("--format", "j1-pav")], ids=str)
+@pytest.mark.parametrize("before", ["without", "first"])
+def test_a_run_with_other_labels_is_that_of_the_fresh_run(
+    tmp_path: Path, endpoint: EndpointServer, before: str, options: tuple[str, ...]
+) -> None:
+    """Accuracy, rewards and all fields are those of a run that had these labels from the start."""
+    endpoint.script = lambda body: (
+        chat("<think>So.</think><answer> [[A]] </answer>") if "--format" in options else counting(body)
+    )
+    judged(tmp_path / "old", endpoint, before, *options)
+    asked = len(endpoint.asked)
+    again, rows = judged(tmp_path / "old", endpoint, "second", *options)
+    assert len(endpoint.asked) == asked, "nothing is judged again"
+    assert "3 rows have another label than before" in again.stderr
+    fresh, expected = judged(tmp_path / "new", endpoint, "second", *options)
+    assert without_times(rows) == without_times(expected)
+    assert [line for line in again.stdout.splitlines() if line.startswith(("accuracy", "ties"))] == [
+        line for line in fresh.stdout.splitlines() if line.startswith(("accuracy", "ties"))
+    ]
+    # Once changed, nothing is left to change.
+    content = (tmp_path / "old/rows.verdicts.jsonl").read_bytes()
+    last, _ = judged(tmp_path / "old", endpoint, "second", *options)
+    assert "another label" not in last.stderr
+    assert (tmp_path / "old/rows.verdicts.jsonl").read_bytes() == content
+    assert not list((tmp_path / "old").glob("*.new"))
+
+
+def test_another_translation_of_labels_goes_on_too(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = counting
+    write_rows(tmp_path / "rows.jsonl", [row | {"who": number + 1} for number, row in enumerate(ROWS[:2])])
+    command = ("rows.jsonl", *through(endpoint))
+    assert judge(tmp_path, *command, "--limit", "1").returncode == 0
+    run = judge(tmp_path, *command, "--column", "label=who", "--labels", "1=B,2=A")
+    assert run.returncode == 0, run.stderr
+    assert "1 row has another label than before" in run.stderr
+    assert "accuracy  100.0% [34.2%, 100.0%], n = 2" in run.stdout
+    run = judge(tmp_path, *command, "--column", "label=who", "--labels", "1=A,2=")
+    assert "accuracy  0.0% [0.0%, 79.3%], n = 1" in run.stdout
+    shown = CliRunner().invoke(app, ["reproduce", str(tmp_path / "rows.verdicts.jsonl"), "--json"])
+    assert json.loads(shown.stdout)["verdicts_changed"] == 0
+
+
+def test_a_file_of_an_older_version_goes_on(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Older versions recorded labels among the settings."""
+    endpoint.script = counting
+    write_rows(tmp_path / "rows.jsonl", [row | {"label": 1} for row in ROWS])
+    command = ("rows.jsonl", *through(endpoint))
+    assert judge(tmp_path, *command, "--labels", "1=B").returncode == 0
+    settings = tmp_path / "rows.verdicts.jsonl.settings.json"
+    recorded = json.loads(settings.read_text())
+    recorded["settings"] |= {"labels": {"1": "A"}, "columns": {"label": "old"}}
+    settings.write_text(json.dumps(recorded))
+    asked = len(endpoint.asked)
+    run = judge(tmp_path, *command, "--labels", "1=A")
+    assert (run.returncode, len(endpoint.asked)) == (0, asked), run.stderr
+    assert "3 rows have another label than before" in run.stderr
