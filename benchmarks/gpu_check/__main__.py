@@ -5,7 +5,7 @@
 Steps are processes with limits, in order of value, so that the check can be cut anywhere: no step starts
 after `--budget` seconds. Each writes `STEP.json`. `--wheels` installs missing packages from a folder of
 wheels, for a machine without network whose Python has torch, transformers, accelerate and peft. Models and
-runs are in FOLDER/work, or in TIRJUDGE_CHECK_WORK, and are deleted.
+runs are in FOLDER/gpu_check_work, or in TIRJUDGE_CHECK_WORK/gpu_check_work, and are deleted.
 
 | step | seconds | shows |
 |---|---|---|
@@ -60,7 +60,7 @@ def main() -> int:
     if unknown := [name for name in chosen if name not in LIMITS]:
         parser.error(f"no step {unknown[0]!r}: there are {', '.join(LIMITS)}")
     began = time.perf_counter()
-    work = Path(os.environ.get(WORK, options.output / "work"))
+    work = Path(os.environ.get(WORK, options.output)) / "gpu_check_work"
     environment = {**os.environ, **SETTINGS, WORK: str(work)}
     environment["PYTHONPATH"] = search_path(options.output, options.wheels)
     results = {}

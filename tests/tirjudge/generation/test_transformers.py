@@ -160,6 +160,36 @@ class Casts(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+async def test_the_cache_stays_within_its_memory(make: Make) -> None:
+    """Rows beyond it wait, also in the middle of an answer, and get the tokens that they get alone."""
+    model, ids = tiny_qwen3(), prompts(100, 90, 70, 17, 16, 30, 12, 200)
+    alone = make(model, max_rows=1)
+    expected = [await alone.generate(context(one), sampling(n, 150)) for n, one in enumerate(ids)]
+    # Keys and values of 2 layers with 2 heads of 16 numbers in float32.
+    position = 2 * 2 * 2 * 16 * 4
+    bound = 3 * 320 * position
+    generator = make(model, cache_bytes=bound)
+    cache, taken = generator._decoder._cache, []
+    reserve = cache.reserve
+    cache.reserve = lambda *room: (reserve(*room), taken.append(sum(t.nbytes for t in cache._tensors())))[0]
+    found = await asyncio.gather(
+        *(generator.generate(context(one), sampling(n, 150)) for n, one in enumerate(ids))
+    )
+    assert [one.token_ids for one in found] == [one.token_ids for one in expected]
+    assert bound / 2 < max(taken) <= bound
+    for tokens, completion in zip(ids, found, strict=True):
+        assert_exact(model, tokens, completion)
+
+
+async def test_a_row_that_does_not_fit_runs_alone(make: Make) -> None:
+    model, ids = tiny_qwen3(), prompts(100, 90)
+    generator = make(model, cache_bytes=1)
+    found = await asyncio.gather(*(generator.generate(context(one), SAMPLED) for one in ids))
+    for tokens, completion in zip(ids, found, strict=True):
+        assert_exact(model, tokens, completion)
+    assert generator._decoder._cache._slots <= 1
+
+
 async def test_long_prompts_are_prefilled_in_several_passes(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from tirjudge.generation.local.batch_generator import BatchRow, RowDecoder
 from tirjudge.generation.local.kv_cache import PaddedCache, ParkedRow, ParkedRows
 from tirjudge.generation.local.sampling import draw
+from tirjudge.models.machine import free_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +31,10 @@ PASS_COLUMNS = 1024
 """Tokens of one row in a prefill pass."""
 PASS_TOKENS = 8192
 """Tokens of all rows in a prefill pass, padding included."""
+SHARE = 0.8
+"""The part of the free memory that keys and values may take."""
+MARGIN = 128
+"""Positions that a row must have room to grow by when it is admitted."""
 
 
 class Decoder(RowDecoder):
@@ -39,12 +44,21 @@ class Decoder(RowDecoder):
     """
 
     def __init__(
-        self, model: Any, *, ends: Iterable[int], max_rows: int, max_context: int, parked_bytes: int
+        self,
+        model: Any,
+        *,
+        ends: Iterable[int],
+        max_rows: int,
+        max_context: int,
+        parked_bytes: int,
+        cache_bytes: int | None = None,
     ) -> None:
+        """For the arguments see `TransformersGenerator`."""
         super().__init__(ends, max_rows)
         self._model = model
         self._max_context = max_context
-        self._cache = PaddedCache(model.config.get_text_config().num_hidden_layers, max_rows)
+        self._cache = PaddedCache(model.config.get_text_config(), max_rows, max_bytes=self._room)
+        self._cache_bytes = cache_bytes
         self._parked = ParkedRows(parked_bytes)
 
     def forget(self) -> None:
@@ -52,7 +66,15 @@ class Decoder(RowDecoder):
         self._parked.clear()
         self._cache.clear()
 
+    def _room(self) -> int:
+        """Return the most bytes of the cache."""
+        if self._cache_bytes is not None:
+            return self._cache_bytes
+        return int(SHARE * _free_bytes(self._model.device))
+
     def _sample(self) -> None:
+        while len(self._rows) > 1 and not self._cache.fits(len(self._rows), self._longest + 1):
+            self._put_back()
         rows = self._rows
         logits = self._feed(0, [row.ids[row.fed : row.fed + 1] for row in rows])
         tokens, logprobs = draw(logits, [row.uniform for row in rows], [row.sampling for row in rows])
@@ -79,7 +101,7 @@ class Decoder(RowDecoder):
         return gone[::-1]
 
     def _admit(self) -> None:
-        free = self._max_rows - len(self._rows)
+        free = self._fitting(self._waiting[: self._max_rows - len(self._rows)])
         ready, self._waiting = self._waiting[:free], self._waiting[free:]
         same: dict[tuple[int, ...], list[BatchRow]] = {}
         for row in ready:
@@ -87,6 +109,26 @@ class Decoder(RowDecoder):
             same.setdefault(tuple(row.ids), []).append(row)
         if same:
             self._join(list(same.values()))
+
+    @property
+    def _longest(self) -> int:
+        return max((row.fed for row in self._rows), default=0)
+
+    def _fitting(self, rows: list[BatchRow]) -> int:
+        """Return how many rows, in order, fit into the cache beside those that run; one row always does."""
+        longest, running = self._longest, len(self._rows)
+        for number, row in enumerate(rows):
+            longest = max(longest, len(row.ids))
+            if running + number and not self._cache.fits(running + number + 1, longest + MARGIN):
+                return number
+        return len(rows)
+
+    def _put_back(self) -> None:
+        """Let the row in the last slot wait until there is room; its tokens so far are kept."""
+        self._park(len(self._rows) - 1, prompt=False)
+        row = self._rows.pop()
+        row.resumes = True
+        self._waiting.insert(0, row)
 
     def _join(self, groups: list[list[BatchRow]]) -> None:
         """Prefill the first row of each group of equal contexts, and copy it to the others of the group.
@@ -172,3 +214,13 @@ class Decoder(RowDecoder):
         if row.fed:
             snapshot = self._cache.snapshot(slot, row.fed)
             self._parked.put(ParkedRow(np.array(row.ids[: row.fed]), snapshot, prompt))
+
+
+def _free_bytes(device: Any) -> int:
+    """Return the memory that tensors on a device may still take."""
+    import torch
+
+    if device.type != "cuda":
+        return free_memory()
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 GRAIN = 64
 """Slot lengths are multiples of this many positions, so that the cache rarely grows."""
+
+FLOAT32 = 4
+"""Bytes of a key's or value's number, until the type of the attention is known."""
 
 Snapshot = tuple["Tensor", ...]
 """One row's keys and values, layer by layer, each `[head, position, dim]`."""
@@ -65,11 +69,17 @@ class PaddedLayer:
 class PaddedCache:
     """The cache of all layers for up to `max_slots` rows; slots and lengths grow on demand."""
 
-    def __init__(self, layers: int, max_slots: int) -> None:
+    def __init__(self, config: Any, max_slots: int, max_bytes: Callable[[], int]) -> None:
+        """`config` is that of a text model; `max_bytes` gives the bound, while no row has a slot."""
         from transformers.cache_utils import Cache
 
         self.window: Window
         self._max_slots = max_slots
+        self._max_bytes, self._bound = max_bytes, 0
+        layers = config.num_hidden_layers
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self._expected = 2 * layers * heads * size * FLOAT32
         self._slots = self._length = 0
         self._layers = [PaddedLayer(self) for _ in range(layers)]
         self.past_key_values = Cache(layers=self._layers)
@@ -80,20 +90,28 @@ class PaddedCache:
         """Positions of every slot."""
         return self._length
 
+    def fits(self, slots: int, length: int) -> bool:
+        """Return True if so many slots of so many positions stay within the bound."""
+        if not self._slots:
+            self._bound = self._max_bytes()
+        stored = self._tensors()
+        position = sum(one.shape[1] * one.shape[3] * one.element_size() for one in stored) or self._expected
+        return slots * _rounded(length) * position <= self._bound
+
     def reserve(self, slots: int, length: int) -> None:
         """Make room for `slots` rows of `length` positions, and keep what is stored in these positions."""
-        rounded = -(-length // GRAIN) * GRAIN
+        rounded = _rounded(length)
         # Slots also shrink after the longest row has left, because decoding reads the whole of each slot.
         if slots <= self._slots and rounded <= self._length < rounded + 2 * GRAIN:
             return
-        if slots > self._slots:
-            # Doubling keeps the number of copies logarithmic in the number of rows.
-            self._slots = min(self._max_slots, max(slots, 2 * self._slots))
+        # Doubling keeps the number of copies logarithmic in the number of rows.
+        wanted = self._slots if slots <= self._slots else min(self._max_slots, max(slots, 2 * self._slots))
+        self._slots = wanted if self.fits(wanted, length) else slots
         self._length = rounded
         for layer in self._layers:
             fitting = [self.room(stored) for stored in layer.tensors]
             for old, new in zip(layer.tensors, fitting, strict=True):
-                new[: old.shape[0], :, : old.shape[2]] = old[:, :, :rounded]
+                new[: old.shape[0], :, : old.shape[2]] = old[: self._slots, :, :rounded]
             layer.tensors = fitting
 
     def room(self, like: Tensor) -> Tensor:
@@ -129,6 +147,10 @@ class PaddedCache:
 
     def _tensors(self) -> list[Tensor]:
         return [tensor for layer in self._layers for tensor in layer.tensors]
+
+
+def _rounded(length: int) -> int:
+    return -(-length // GRAIN) * GRAIN
 
 
 def _as_computed(new: Tensor) -> Tensor:

@@ -38,6 +38,7 @@ class TransformersGenerator(BatchGenerator):
         max_rows: int = 128,
         max_context: int | None = None,
         parked_bytes: int = 1 << 30,
+        cache_bytes: int | None = None,
         device: str | None = None,
         autocast: str | None = None,
         enable_thinking: bool | None = None,
@@ -50,6 +51,8 @@ class TransformersGenerator(BatchGenerator):
             max_rows: at most so many rows run at once; the others wait in order.
             max_context: tokens of prompt and answer together; None is what the model's positions allow.
             parked_bytes: memory for the keys and values of rows that may be resumed.
+            cache_bytes: memory for the keys and values of rows that run, each as long as the longest; as
+                many rows run at once as fit. None is four fifths of the free memory.
             device: where the model is moved; None leaves it where it is.
             autocast: type of the matrix products, `bfloat16` or `float16`; None is the type of the weights.
             enable_thinking: see `ChatEncoder`.
@@ -68,6 +71,7 @@ class TransformersGenerator(BatchGenerator):
             max_rows=max_rows,
             max_context=positions,
             parked_bytes=parked_bytes,
+            cache_bytes=cache_bytes,
         )
         super().__init__(name, encoder, decoder, positions)
         self._autocast = autocast

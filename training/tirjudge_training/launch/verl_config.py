@@ -255,8 +255,8 @@ def _model(recipe: Recipe, start: str) -> dict[str, Any]:
         "path": start,
         "use_liger": recipe.model.liger,
         "enable_gradient_checkpointing": True,
-        # Rows without padding share one sequence, which only FlashAttention keeps apart.
-        "use_remove_padding": attention.startswith("flash_attention"),
+        # Rows without padding share one sequence: transformers tells them apart by their positions.
+        "use_remove_padding": True,
         "override_config": {"attn_implementation": attention},
     }
 
