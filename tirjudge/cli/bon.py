@@ -116,7 +116,7 @@ def bon(
 
     Selecting needs no labels. Rows with a label, or another column to check by, also score the selection.
     Exit codes: 0 all rows done, 1 some
-    failed, 2 usage, 130 interrupted.
+    failed or no judgment got a verdict, 2 usage, 130 interrupted.
     """
     named = [*(method or ()), *(name for name in DEFAULT_METHODS if getattr(options, name))]
     if no_judge and named:
@@ -212,7 +212,7 @@ class BonRun:
             with display:
                 completed = await self._select(judge, grades, picks, tally, display)
             self._print(tally, seen.failed, judge, display)
-            return completed and not seen.failed
+            return completed and not seen.failed and _has_verdicts(judge)
 
     def _print(self, tally: SolvedTally, failed: int, judge: _Judge | None, display: Display) -> None:
         picks = str(self._companion("picks"))
@@ -355,11 +355,27 @@ def _print_picks(path: Path) -> None:
             print(printable(f"{method} picked {counts}"))
 
 
+def _has_verdicts(judge: _Judge | None) -> bool:
+    """Return False, and say so, if the judge was asked and gave no verdict: then chance has picked."""
+    judged = _judged(judge)
+    if not judged.judged or judged.verdicts:
+        return True
+    ((end, _),) = judged.stops.most_common(1)
+    say(f"tirjudge bon: no judgment got a verdict, and most ended by {end}: no judge has made these picks")
+    return False
+
+
+def _judged(judge: _Judge | None) -> Tally:
+    """Count the judgments of all runs into the file."""
+    judged = Tally()
+    for row in judge.results.rows() if judge is not None else ():
+        judged.add(row)
+    return judged
+
+
 def _print_spent(judge: _Judge, retries: int) -> None:
     """Print the totals of all runs into the file."""
-    judged = Tally()
-    for row in judge.results.rows():
-        judged.add(row)
+    judged = _judged(judge)
     spending = judge.spending
     print(f"judged    {judged.judged} times in all runs, {judged.verdicts} with a verdict")
     print(f"programs  {judged.programs} run, {judged.programs_failed} failed")

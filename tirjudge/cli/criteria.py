@@ -79,7 +79,8 @@ def criteria(
 
     The model contrasts the better response with up to three others. Then it judges the row by each criterion,
     in both orders. The rows are written with the criteria that agree; the same command resumes.
-    Exit codes: 0 every row was read, 1 some rows failed, 2 usage or no rows, 130 interrupted.
+    Exit codes: 0 every row was read, 1 some rows failed or nothing was proposed, 2 usage or no rows, 130
+    interrupted.
     """
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
     target = output_file(output, file, "criteria")
@@ -125,7 +126,10 @@ def criteria(
     )
     print(f"criteria  {run.proposed} proposed, {run.kept} kept")
     print(f"written   {printable(str(target))}")
-    raise typer.Exit(0 if completed and not run.failed_rows else SOME_FAILED)
+    proposed_nothing = bool(run.judged_rows) and not run.proposed
+    if proposed_nothing:
+        say("tirjudge criteria: the model proposed no criterion for any row: choose another --model")
+    raise typer.Exit(0 if completed and not run.failed_rows and not proposed_nothing else SOME_FAILED)
 
 
 @dataclass(slots=True)

@@ -152,7 +152,7 @@ class JsonEndpoint:
                 # attempt.
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
             )
-        except (OSError, httpx.InvalidURL) as error:
+        except (OSError, ImportError, httpx.InvalidURL) as error:
             raise ValueError(_bad_environment(error)) from None
 
     async def post(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
@@ -404,6 +404,8 @@ def _bad_environment(error: Exception) -> str:
         if isinstance(error, OSError) and path:
             return f"the environment variable {name} names {path}, which cannot be read as certificates"
     names = [name for name in os.environ if name.lower().endswith("_proxy") and os.environ[name]]
+    if isinstance(error, ImportError):
+        return f"{', '.join(sorted(names))} names a SOCKS proxy, which needs: pip install 'httpx[socks]'"
     if not names:
         return f"no connection can be made: {error}"
     return (
