@@ -87,9 +87,10 @@ def calibrated(
     """Measure a run. Raises ValueError, in one line, for labels and runs that cannot be measured."""
     if target_risk is not None and not 0 <= target_risk < 1:
         raise ValueError(f"--target-risk {target_risk:g}: a share from 0 to below 1, such as 0.1")
-    people, counts = PeopleLabels(labels, meaning), Counter[str]()
-    again = [{row.id: row for row in one} for one in reruns]
-    found = CalibratedRows.of(with_reruns(run, again, counts) if again else run, people, confidence)
+    people, counts = PeopleLabels(labels, meaning, run.join), Counter[str]()
+    again = [{(row.domain, row.id): row for row in one} for one in reruns]
+    rows_of = with_reruns(run.with_rows(), again, counts) if again else run.with_rows()
+    found = CalibratedRows.of(rows_of, people, confidence, run.name)
     rows = labelled(found.rows)
     if not rows:
         raise ValueError(f"{people.name}: the annotators of no row agree on a majority")

@@ -16,6 +16,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import DECISION, JudgedRow, Vote, decision, sample_decision
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
 from tirjudge.evaluation.protocols.agreement import kappa
@@ -59,22 +60,29 @@ class CalibratedRows:
     """Rows that are left out of all numbers or of some, by reason."""
 
     @classmethod
-    def of(cls, run: Iterable[JudgedRow], labels: PeopleLabels, confidence: Confidence) -> CalibratedRows:
-        """Join a run with labels.
+    def of(
+        cls,
+        run: Iterable[tuple[JudgedRow, Row]],
+        labels: PeopleLabels,
+        confidence: Confidence,
+        name: str = "the run",
+    ) -> CalibratedRows:
+        """Join a run with labels, by each judged row's row in the file.
 
         Raises ValueError, in one line, if no row is labelled, or all labels name the same class.
         """
         found = cls(labels.annotators)
         position = -1
-        for position, row in enumerate(run):
-            people = labels.classes(row, position)
+        for position, (row, own) in enumerate(run):
+            people = labels.classes(own, row.candidates, position)
             if people is None or not any(one is not None for one in people):
                 found.counts["without labels"] += 1
                 nobody = (None,) * len(labels.annotators)
                 found.unlabelled.append(replace(_calibrated(row, nobody, confidence), votes=()))
                 continue
             found.rows.append(_calibrated(row, people, confidence))
-        labels.check_length(position + 1)
+        labels.check_length(position + 1, name)
+        found.counts["labels of no row"] = labels.unused
         rows = found.rows
         if not rows:
             raise ValueError(
@@ -92,23 +100,25 @@ class CalibratedRows:
 
 
 def with_reruns(
-    run: Iterable[JudgedRow], reruns: Sequence[Mapping[str, JudgedRow]], counts: Counter[str]
-) -> Iterator[JudgedRow]:
+    run: Iterable[tuple[JudgedRow, Row]],
+    reruns: Sequence[Mapping[tuple[str, str], JudgedRow]],
+    counts: Counter[str],
+) -> Iterator[tuple[JudgedRow, Row]]:
     """Yield the rows of a run with the votes of further runs, as further samples of each row.
 
-    `reruns` have the rows by id. A row that a rerun lacks is counted in `counts`, and keeps the votes
-    that it has.
+    `reruns` have the rows by domain and id. A row that a rerun lacks is counted in `counts`, and keeps the
+    votes that it has.
     """
-    for row in run:
+    for row, own in run:
         votes = list(row.votes)
-        others = [rerun[row.id] for rerun in reruns if row.id in rerun]
+        others = [rerun[row.domain, row.id] for rerun in reruns if (row.domain, row.id) in rerun]
         counts["not in every rerun"] += len(others) < len(reruns)
         for other in others:
             start = 1 + max((vote.sample for vote in votes), default=-1)
             votes += [replace(vote, sample=start + vote.sample) for vote in other.votes]
         # The recorded verdict is that of the first run alone.
         extras = {name: value for name, value in row.extras.items() if name != DECISION}
-        yield replace(row, votes=tuple(votes), extras=extras)
+        yield replace(row, votes=tuple(votes), extras=extras), own
 
 
 def class_of(best: Sequence[int]) -> int:

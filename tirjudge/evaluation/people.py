@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.stored_outputs.base import read_choice, shown
-from tirjudge.evaluation.stored_outputs.files import KEYS, RunFiles, key_of, rows_by_key
+from tirjudge.evaluation.stored_outputs.base import Unreadable, read_choice, shown
+from tirjudge.evaluation.stored_outputs.files import BY_KEYS, BadLabels, JoinedBy, LabelFile, RunFiles
 from tirjudge_environments.orders import letter
 
 TIE = -1
@@ -25,31 +24,33 @@ _ENOUGH = 20
 
 
 class PeopleLabels:
-    """The rows of a file of labels, with the annotators that its first row names.
+    """The rows of a file of labels, with the annotators that any of its rows names.
 
     Columns are `annotator1`, `annotator2` and so on; or `annotators`, a list or an object of names; or else
-    `label`. Raises ValueError, in one line, for a file without them, two rows with the same key, and numbers
-    on another scale; OSError.
+    `label`. Rows are joined as by `--labels`, but may be labels of some rows alone. Raises ValueError, in one
+    line, for a file without labels, two rows with the same key, and numbers on another scale; OSError.
     """
 
-    def __init__(self, path: Path, meaning: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        meaning: Mapping[str, str] | None = None,
+        join: JoinedBy = BY_KEYS,
+    ) -> None:
         """`meaning` says what the file's values mean: {"1": "A", "2": "B", "0": "tie"}."""
         self.name = str(path)
         self._rows = list(RunFiles([path]))
         if not self._rows:
             raise ValueError(f"{path} is empty")
-        first = self._rows[0].fields
-        self.annotators = _annotators(first, self._rows[0].where)
+        self._file = LabelFile(self._rows, self.name, join)
         self._meaning = meaning
-        self._key = next((key for key in KEYS if key in first), None)
         # Names inside the column `annotators` may look like columns, such as annotator1.
-        self._numbered = any(_NUMBERED.fullmatch(str(name)) for name in first)
-        given = first.get("annotators")
-        self._nested = not self._numbered and isinstance(given, Mapping | list) and bool(given)
+        self._numbered = any(_NUMBERED.fullmatch(str(name)) for row in self._rows for name in row.fields)
+        self._nested = not self._numbered and any(_has_annotators(row.fields) for row in self._rows)
+        self.annotators = self._names()
         if meaning is None:
             self._check_scale()
-        key = self._key
-        self._by_key = None if key is None else rows_by_key(self._rows, lambda fields: key_of(fields, key))
+        self._used = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -57,34 +58,62 @@ class PeopleLabels:
     @property
     def joined_by(self) -> str:
         """Name of the column that rows are joined by; `position` without one."""
-        return self._key or "position"
+        return self._file.joined_by
 
-    def check_length(self, rows: int) -> None:
+    @property
+    def unused(self) -> int:
+        """Number of labels that no row of the run has asked for."""
+        return len(self._rows) - self._used
+
+    def check_length(self, rows: int, run: str) -> None:
         """Raise ValueError if labels that are joined by position are more or fewer than the run's rows."""
-        if self._by_key is None and rows != len(self._rows):
-            raise ValueError(
-                f"{self.name} has {len(self._rows)} labels and the run has {rows} rows: without a column to "
-                f"join by ({', '.join(KEYS)}), positions count, and one row more or fewer moves every label"
-            )
+        self._file.check_length(rows, run)
 
-    def classes(self, row: JudgedRow, position: int) -> tuple[int | None, ...] | None:
-        """Return each annotator's class for a judged row, None for an annotator without a label.
+    def classes(self, row: Row, candidates: int, position: int) -> tuple[int | None, ...] | None:
+        """Return each annotator's class for a row of a run, None for an annotator without a label.
 
         `position` is the place of the row in its run, from 0. None if the file does not have the row. Raises
-        ValueError, with file and line, for a label that cannot be read.
+        ValueError, with file and line, for a label that cannot be read, and for a file that cannot be joined.
         """
-        if self._by_key is not None:
-            found = self._by_key.get(row.id)
-        else:
-            found = self._rows[position] if position < len(self._rows) else None
+        try:
+            found = self._file.find(row, position)
+        except BadLabels:
+            raise
+        except Unreadable as error:
+            raise ValueError(f"{row.where}: {error}") from None
         if found is None:
             return None
-        return tuple(self._class(found, value, row.candidates) for value in self._values(found))
+        self._used += 1
+        return tuple(self._class(found, value, candidates) for value in self._values(found))
+
+    def _names(self) -> tuple[str, ...]:
+        """Return the names of all annotators. Raises ValueError for a file without any."""
+        fields = [row.fields for row in self._rows]
+        if self._numbered:
+            found = {
+                (int(match[1]), str(name))
+                for one in fields
+                for name in one
+                if (match := _NUMBERED.fullmatch(str(name)))
+            }
+            return tuple(name for _, name in sorted(found))
+        given = [one["annotators"] for one in fields if _has_annotators(one)]
+        objects = [one for one in given if isinstance(one, Mapping)]
+        if objects:
+            return tuple(dict.fromkeys(str(name) for one in objects for name in one))
+        if given:
+            return tuple(f"annotators[{number}]" for number in range(len(given[0])))
+        if any("label" in one for one in fields):
+            return ("label",)
+        where = self._rows[0].where
+        raise ValueError(f"{where}: no labels of people: a column annotator1, annotators or label")
 
     def _values(self, row: Row) -> Sequence[Any]:
         if not self._nested:
             return [row.fields.get(name) for name in self.annotators]
         given = row.fields.get("annotators")
+        if given is None:
+            return [None] * len(self.annotators)
         if isinstance(given, Mapping):
             return [given.get(name) for name in self.annotators]
         if isinstance(given, list) and len(given) == len(self.annotators):
@@ -138,15 +167,6 @@ def class_name(number: int) -> str:
     return letter(number)
 
 
-def _annotators(first: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    numbered = [(int(match[1]), name) for name in first if (match := _NUMBERED.fullmatch(str(name)))]
-    if numbered:
-        return tuple(name for _, name in sorted(numbered))
-    given = first.get("annotators")
-    if isinstance(given, Mapping) and given:
-        return tuple(map(str, given))
-    if isinstance(given, list) and given:
-        return tuple(f"annotators[{number}]" for number in range(len(given)))
-    if "label" in first:
-        return ("label",)
-    raise ValueError(f"{where}: no labels of people: a column annotator1, annotators or label")
+def _has_annotators(fields: Mapping[str, Any]) -> bool:
+    given = fields.get("annotators")
+    return isinstance(given, Mapping | list) and bool(given)

@@ -163,3 +163,81 @@ def test_a_row_that_was_falsely_opened_or_decided_is_found(
     done = command("reproduce", tmp_path / "verdicts.jsonl")
     assert done.exit_code == 1
     assert "verdict changed      1\n" in done.stdout
+
+
+def verdict_rows(count: int, **names: str) -> list[dict[str, Any]]:
+    """Verdicts of which three in four are right about `labels`; each name is a column with a row's key."""
+    keys = [{column: template.format(n) for column, template in names.items()} for n in range(count)]
+    return [key | {"p": "AB"[(n % 2) ^ (n % 4 == 3)]} for n, key in enumerate(keys)]
+
+
+def right(count: int) -> list[str]:
+    return ["AB"[n % 2] for n in range(count)]
+
+
+PREDICTION = ("--column", "prediction=p")
+
+
+def test_annotators_that_the_first_row_lacks_are_read(tmp_path: Path) -> None:
+    """Of 200 rows, 88 have only the third annotator, who is missing in the first row."""
+    run = write_rows(tmp_path / "run.jsonl", verdict_rows(200, id="{}"))
+    people = [
+        {"id": n, "annotators": {"c": one} if n >= 112 else {"a": one, "b": one}}
+        for n, one in enumerate(right(200))
+    ]
+    found = calibration("score", run, *PREDICTION, "--calibrate", write_rows(tmp_path / "l.jsonl", people))
+    assert (found["rows"], found["counts"].get("without labels", 0)) == (200, 0)
+    named = {one["raters"][1]: one["agreement"] for one in found["agreement"] if one["raters"][0] == "judge"}
+    assert (named["majority"]["n"], named["majority"]["value"]) == (200, 0.75)
+    assert {name: one["n"] for name, one in named.items()} == {"a": 112, "b": 112, "c": 88, "majority": 200}
+
+
+def test_calibration_joins_by_the_column_that_both_files_have(tmp_path: Path) -> None:
+    """The run's `id` has the values of `idx` in reverse, and `idx` is what the labels have."""
+    rows = verdict_rows(40, idx="{}")
+    rows = [row | {"id": str(39 - n)} for n, row in enumerate(rows)]
+    run = write_rows(tmp_path / "run.jsonl", rows)
+    labels = write_rows(tmp_path / "l.jsonl", [{"idx": n, "label": one} for n, one in enumerate(right(40))])
+    for named in ((), ("--column", "id=idx")):
+        found = calibration("score", run, *PREDICTION, *named, "--calibrate", labels)
+        assert found["agreement"][0]["agreement"]["value"] == 0.75
+    stored = write_rows(tmp_path / "alone.jsonl", [_stored(n, row["p"]) for n, row in enumerate(rows)])
+    found = calibration("score", stored, "--calibrate", labels)
+    assert found["agreement"][0]["agreement"]["value"] == 0.75
+
+
+def _stored(number: int, verdict: str) -> dict[str, Any]:
+    """A row in JudgeBench's columns, with an `id` that is another row's `idx`."""
+    judgments = [{"judgment": {"response": text}, "decision": None} for text in ("", "")]
+    names = {"A": ("[[A>B]]", "[[B>A]]"), "B": ("[[B>A]]", "[[A>B]]")}[verdict]
+    for one, text in zip(judgments, names, strict=True):
+        one["judgment"] = {"response": text}
+    row = {"pair_id": f"p{number}", "source": "mmlu-pro-law", "label": "A>B", "judgments": judgments}
+    return row | {"idx": number, "id": 39 - number}
+
+
+@pytest.mark.parametrize("labelled_by", ["question", None])
+def test_labels_without_the_key_of_the_run_are_not_joined_by_position(
+    tmp_path: Path, labelled_by: str | None
+) -> None:
+    run = write_rows(tmp_path / "run.jsonl", verdict_rows(40, id="{}"))
+    labels = [{"label": one} | ({labelled_by: n} if labelled_by else {}) for n, one in enumerate(right(40))]
+    done = command("score", run, *PREDICTION, "--calibrate", write_rows(tmp_path / "l.jsonl", labels[::-1]))
+    assert done.exit_code == 2
+    assert "l.jsonl: no column to join labels by: one of idx, pair_id, id, index" in done.stderr
+    places = write_rows(tmp_path / "places.jsonl", verdict_rows(40))
+    ours = write_rows(tmp_path / "ours.jsonl", [_stored(n, "A") for n in range(40)])
+    done = command("score", ours, "--calibrate", tmp_path / "l.jsonl")
+    assert done.exit_code == 2
+    assert "l.jsonl: no column to join labels by: one of idx, pair_id, id, index" in done.stderr
+    kept = write_rows(tmp_path / "kept.jsonl", [{"id": n, **one} for n, one in enumerate(labels)])
+    done = command("score", places, *PREDICTION, "--calibrate", kept)
+    assert done.exit_code == 2
+    assert "the results: no column to join labels by: one of idx, pair_id, id, index" in done.stderr
+
+
+def test_labels_of_no_row_are_counted(tmp_path: Path) -> None:
+    run = write_rows(tmp_path / "run.jsonl", verdict_rows(40, id="{}"))
+    labels = [{"id": n, "label": one} for n, one in enumerate(right(50))]
+    found = calibration("score", run, *PREDICTION, "--calibrate", write_rows(tmp_path / "l.jsonl", labels))
+    assert (found["rows"], found["counts"]["labels of no row"]) == (40, 10)

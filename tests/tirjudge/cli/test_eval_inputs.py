@@ -146,7 +146,11 @@ def test_formats_that_hold_their_labels_refuse_the_option(tmp_path: Path) -> Non
         ("differ.json", lambda people: people.append(people[7] | {"annotator1": 0}), "and they differ"),
         ("value.json", lambda people: people[4].update(annotator2=7), ", item 5: annotator2 is 7"),
         ("fewer.json", lambda people: people.__delitem__(slice(500, None)), " has no row '500'"),
-        ("keyless.json", lambda people: people[0].pop("idx"), ": no column to join by: one of idx, pair_id"),
+        (
+            "keyless.json",
+            lambda people: people[0].pop("idx"),
+            ": no column to join labels by: one of idx, pair_id",
+        ),
     ],
 )
 def test_wrong_labels_name_their_file(tmp_path: Path, name: str, change: Any, reason: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.calibration import (
     CalibratedRow,
@@ -260,13 +261,14 @@ def test_the_recorded_verdict_is_the_decision(tmp_path: Path) -> None:
 def test_reruns_are_further_samples() -> None:
     counts: Counter[str] = Counter()
     first = [JudgedRow(id="a", votes=votes((0,))), JudgedRow(id="b", votes=votes((0,)))]
-    second = {"a": JudgedRow(id="a", votes=votes((1,), (1,)))}
-    merged = list(with_reruns(first, [second], counts))
+    second = {("", "a"): JudgedRow(id="a", votes=votes((1,), (1,)))}
+    rows = [(row, Row("run:1", "", {})) for row in first]
+    merged = [row for row, _ in with_reruns(rows, [second], counts)]
     assert [(vote.sample, vote.best) for vote in merged[0].votes] == [(0, (0,)), (1, (1,)), (2, (1,))]
     assert merged[1].votes == first[1].votes
     assert counts["not in every rerun"] == 1
     counts.clear()
-    list(with_reruns(first, [second, {}], counts))
+    list(with_reruns(rows, [second, {}], counts))
     assert counts["not in every rerun"] == 2
 
 
@@ -289,8 +291,10 @@ def test_labels_of_people_are_read(
     tmp_path: Path,
 ) -> None:
     labels = PeopleLabels(write(tmp_path / "labels.jsonl", columns), meaning)
-    assert labels.classes(JudgedRow(id="1", votes=()), 0) == expected
-    assert labels.classes(JudgedRow(id="2", votes=()), 1) is None
+    keys: list[dict[str, Any]] = [{}, {}] if len(columns[0]) == 1 else [{"id": "1"}, {"id": 2}]
+    first, second = (Row(f"run:{n}", f"line-{n}", one) for n, one in enumerate(keys, 1))
+    assert labels.classes(first, 2, 0) == expected
+    assert labels.classes(second, 2, 1) is None
     assert len(labels.annotators) == len(expected)
 
 
@@ -327,7 +331,7 @@ def test_labels_that_cannot_be_used_are_refused(
     rows: list[dict[str, Any]], reason: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "labels.jsonl", rows)
-    run = [JudgedRow(id=str(n), votes=votes((0,))) for n in range(2)]
+    run = [(JudgedRow(id=str(n), votes=votes((0,))), Row(f"run:{n}", "", {"id": n})) for n in range(2)]
     # A reason that begins with a colon begins with the file's name in the message.
     line = re.escape((f"{path}{reason}" if reason.startswith(":") else reason).format(path))
     with pytest.raises(ValueError, match=rf"\A{line}[^\n]*\Z"):

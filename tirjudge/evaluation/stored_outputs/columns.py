@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     read_choice,
     shown,
 )
+from tirjudge.evaluation.stored_outputs.files import KEYS, JoinedBy
 from tirjudge_environments.tasks import ColumnPlaces, RowError
 
 _VERDICTS = ("prediction", "prediction_swapped", "place_swapped")
@@ -72,9 +73,15 @@ class VerdictColumns(ColumnPlaces):
         """Return the format of these columns. Raises ValueError if they name no verdict or score."""
         return RatingFile(self) if self.has("rating") else VerdictFile(self)
 
-    def label_key(self, first: Record) -> Callable[[Record], str] | None:
-        """Return the key that joins labels, for a file with this first row; None if it has no id."""
-        return self.row_id if self.find(first, "id") is not None else None
+    def joined_by(self, first: Record) -> JoinedBy:
+        """Return what joins labels, for a file with this first row: the named id, or `id` before others."""
+        try:
+            named = self.has("id") and self.find(first, "id") is not None
+        except RowError:
+            named = False  # an object of lists, whose rows have no id of their own to join by
+        if named:
+            return JoinedBy(key=self.row_id)
+        return JoinedBy(tuple(dict.fromkeys(("id", *KEYS))))
 
     def row_id(self, row: Record) -> str:
         """Return a row's id. Raises Unreadable if it has none."""

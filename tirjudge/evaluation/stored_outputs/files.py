@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,19 @@ KEYS = ("idx", "pair_id", "id", "index")
 """Columns that rows are joined by: the first of these that both files have."""
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedBy:
+    """The columns by which labels are joined with rows of results."""
+
+    columns: tuple[str, ...] = KEYS
+    """The first of these columns that both files have."""
+    key: Callable[[Record], str] | None = None
+    """Returns the key of a row of either file, if the user named the column of the ids."""
+
+
+BY_KEYS = JoinedBy()
+
+
 class BadLabels(Unreadable):
     """The file of labels is wrong, whatever the results; the message names its file and line."""
 
@@ -146,6 +160,8 @@ def key_of(fields: Record, column: str) -> str:
     """Return the key of a row in one of its columns. Raises Unreadable without it."""
     if column not in fields:
         raise Unreadable(f"no column {column!r} to join by")
+    if fields[column] in (None, ""):
+        raise Unreadable(f"no value in the column {column!r}, by which labels are joined")
     return str(fields[column])
 
 
@@ -173,16 +189,31 @@ class LabelFile:
     Its labels raise BadLabels if two rows have the same key, or if there is none to join by.
     """
 
-    def __init__(self, rows: Iterable[Row], name: str, key: Callable[[Record], str] | None = None) -> None:
-        """`key` returns the key of a row, if it is not one of the columns in KEYS."""
+    def __init__(self, rows: Iterable[Row], name: str, join: JoinedBy = BY_KEYS) -> None:
         self.name = name
         self._rows = list(rows)
-        self._own_key = key
+        self._own_key, self._keys = join.key, join.columns
         self._by_key: dict[str, Row] | None = None
         self._columns: tuple[str, str] = ("", "")
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def joined_by(self) -> str:
+        """Name of the column that rows were joined by; `position` without one."""
+        return "id" if self._own_key is not None else self._columns[1] or "position"
+
+    def find(self, row: Row, position: int) -> Row | None:
+        """Return the label of a row of results, at `position` among them from 0; None if it has no label.
+
+        Raises BadLabels for a file that cannot be joined, and Unreadable for a row of results without a key.
+        """
+        if self._by_key is None:
+            self._by_key = self._joined(row.fields)
+        if not self._by_key:
+            return self._rows[position] if position < len(self._rows) else None
+        return self._by_key.get(self._key(row.fields, self._columns[0]))
 
     def label(self, row: Row, position: int) -> LabelRow:
         """Return the label of a row of results, which is the one at `position`, from 0, in its file."""
@@ -198,19 +229,15 @@ class LabelFile:
             )
 
     def _find(self, row: Row, position: int) -> Row:
-        if self._by_key is None:
-            self._by_key = self._joined(row.fields)
+        found = self.find(row, position)
+        if found is not None:
+            return found
         if not self._by_key:
-            if position >= len(self._rows):
-                raise BadLabels(
-                    f"{self.name} has only {len(self._rows)} labels, which are joined by position, and the "
-                    "run has more rows"
-                )
-            return self._rows[position]
-        key = self._key(row.fields, self._columns[0])
-        if key not in self._by_key:
-            raise Unreadable(f"{self.name} has no row {key!r}")
-        return self._by_key[key]
+            raise BadLabels(
+                f"{self.name} has only {len(self._rows)} labels, which are joined by position, and the "
+                "run has more rows"
+            )
+        raise Unreadable(f"{self.name} has no row {self._key(row.fields, self._columns[0])!r}")
 
     def _joined(self, fields: Record) -> dict[str, Row]:
         """Return the rows by key; empty if neither file has a column to join by, so that positions count."""
@@ -222,13 +249,13 @@ class LabelFile:
 
     def _join_columns(self, fields: Record) -> tuple[str, str]:
         """Return the columns to join by in the results and here; empty texts for the position."""
-        here = [key for key in KEYS if self._rows and key in self._rows[0].fields]
-        there = [key for key in KEYS if key in fields]
+        here = [key for key in self._keys if self._rows and key in self._rows[0].fields]
+        there = [key for key in self._keys if key in fields]
         if not here and not there:
             return "", ""
         if not here or not there:
             lacking = self.name if there else "the results"
-            raise BadLabels(f"{lacking}: no column to join by: one of {', '.join(KEYS)}")
+            raise BadLabels(f"{lacking}: no column to join labels by: one of {', '.join(KEYS)}")
         both = [key for key in there if key in here]
         return (both[0], both[0]) if both else (there[0], here[0])
 

@@ -26,7 +26,14 @@ from tirjudge.evaluation.stored_outputs.base import (
     wrong_column,
 )
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns, VerdictFile
-from tirjudge.evaluation.stored_outputs.files import BadLabels, LabelFile, RunFiles, SwappedFiles
+from tirjudge.evaluation.stored_outputs.files import (
+    BY_KEYS,
+    BadLabels,
+    JoinedBy,
+    LabelFile,
+    RunFiles,
+    SwappedFiles,
+)
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_sandbox.registry import Plugins
@@ -70,6 +77,7 @@ class Replay:
         duplicates: Duplicates = "refuse",
         extras: Mapping[str, Mapping[str, Any]] | None = None,
         cluster: str = "",
+        join: JoinedBy = BY_KEYS,
     ) -> None:
         """Rows with the same value in the column `cluster`, by default the prompt, belong together.
 
@@ -84,6 +92,8 @@ class Replay:
         self._labels = labels
         self._duplicates: Duplicates = duplicates
         self._extras = extras or {}
+        self.join = join
+        """How rows are joined with labels."""
         self.cluster = cluster
         """Column of what rows have in common; empty for the prompt."""
 
@@ -103,6 +113,13 @@ class Replay:
         return self.format.benchmark or _recorded_benchmark(self.path)
 
     def __iter__(self) -> Iterator[JudgedRow]:
+        return (judged for judged, _ in self.with_rows())
+
+    def with_rows(self) -> Iterator[tuple[JudgedRow, Row]]:
+        """Yield each judged row with its row in the file, by which labels are joined.
+
+        A place of an object of lists has a row with its id alone.
+        """
         known = _Hashes()
         scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
         swaps = _Swaps(self.format)
@@ -111,11 +128,13 @@ class Replay:
         for position, row in enumerate(self.files):
             scales.add(row)
             self._check_model(row, models)
-            for judged in self._read(row, position):
+            judged_rows = self._read(row, position)
+            for judged in judged_rows:
                 swaps.add(judged)
                 # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
                 if known.add(hash((judged.domain, judged.id, judged.tag("model")))):
-                    yield self._with_extras(judged)
+                    own = row if len(judged_rows) == 1 else replace(row, fields={"id": judged.id})
+                    yield self._with_extras(judged), own
                 elif self._duplicates == "first":
                     self.dropped += 1
                 else:
@@ -149,6 +168,7 @@ class Replay:
             duplicates=self._duplicates,
             extras={**self._extras, **extras},
             cluster=self.cluster,
+            join=self.join,
         )
 
     def _read(self, row: Row, position: int) -> list[JudgedRow]:
@@ -219,9 +239,9 @@ def open_replay(
     if columns is not None and format:
         raise ValueError("--column reads files of any format: leave out --format")
     found = columns.format() if columns is not None else _format(files, first, format)
-    key = None if columns is None or labels is None else columns.label_key(first.fields)
-    known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), key)
-    return Replay(files, found, labels=known, duplicates=duplicates, cluster=cluster)
+    join = BY_KEYS if columns is None else columns.joined_by(first.fields)
+    known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), join)
+    return Replay(files, found, labels=known, duplicates=duplicates, cluster=cluster, join=join)
 
 
 class _CompleteRows(RunFiles):
