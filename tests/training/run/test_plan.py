@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,10 +23,10 @@ from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load, shipped
-from tirjudge_training.run import model_size
+from tirjudge_training.run import model_size, preflight
 from tirjudge_training.run.context import data_of
 from tirjudge_training.run.plan import NoRows, plan
-from tirjudge_training.run.preflight import disk_bytes
+from tirjudge_training.run.preflight import TooSmall, disk_bytes
 from tirjudge_training.weight_sync.base import Sampler
 
 
@@ -203,6 +204,55 @@ def test_the_least_memory_of_a_launched_process(
     shape = model_size.shape(str(qwen))
     found = model_size.launched_bytes(shape, reference=True, sampler=sampler, off_policy=off_policy)
     assert found == PARAMETERS * bytes_a_parameter
+
+
+@pytest.mark.parametrize(
+    ("keys", "beside"),
+    [
+        ({}, None),  # awake all the time: 16 + 4 bytes a parameter, beside nine tenths of the GPU
+        ({"rl.vllm.enable_sleep_mode": "true"}, 16),
+        ({"rl.vllm.enable_sleep_mode": "true", "rl.offload_moments": "true"}, 8),
+    ],
+)
+def test_the_engine_of_the_same_process_is_counted(
+    keys: dict[str, str], beside: int | None, qwen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it samples there are weights, moments and the reference, but no gradients."""
+    share = 0.7
+    words = [
+        f"model.base={qwen}",
+        "rl.beta=0.01",
+        "rl.generator=vllm",
+        f"rl.vllm.gpu_memory_utilization={share}",
+    ]
+    recipe = load(Recipe, MINI, [*assignments(), *words, *(f"{key}={value}" for key, value in keys.items())])
+    pipeline = pipeline_of(recipe)
+    assert any(stage.reference for stage in pipeline.stages)
+    state = PARAMETERS * (beside or 20)
+    line = lines(recipe, tmp_path)[-1]
+    assert f"at least {20 * PARAMETERS / 2**30:,.1f} GiB" in line
+    told = (
+        f"At least {state / 2**30:,.1f} GiB while batches are sampled, beside"
+        if beside
+        else ", and all the time"
+    )
+    assert f"{told} vLLM's engine, which takes 70% of the device" in line
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(preflight, "available_disk", lambda folder: 10**15)
+    monkeypatch.setattr(preflight, "free_bytes", lambda parent: 10**15)
+    least = round(state / (1 - share))
+    for whole, fits in ((least + 10**6, True), (least - 10**6, False)):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda whole=whole: (whole, whole))
+        if fits:
+            preflight._check_space(recipe, pipeline, str(qwen), tmp_path)
+            continue
+        with pytest.raises(TooSmall) as refused:
+            preflight._check_space(recipe, pipeline, str(qwen), tmp_path)
+        assert "rl.vllm.gpu_memory_utilization = 0.69 or less, or " in str(refused.value)
+        next_step = {None: "enable_sleep_mode = true", 16: "offload_moments = true", 8: "more GPUs"}[beside]
+        assert next_step in str(refused.value)
 
 
 def test_only_the_adapter_is_trained_with_lora(qwen: Path) -> None:

@@ -23,6 +23,8 @@ SHAPES = Path(__file__).with_name("model_shapes.json")
 """The parts of published config.json files that decide on sizes, of the models that shipped recipes train."""
 TRAINED = 16
 """Bytes per trained parameter: weight, gradient and Adam's two moments, all in float32."""
+MOMENTS = 8
+"""Bytes of Adam's two moments per trained parameter."""
 FROZEN = 4
 """Bytes per value in float32: per frozen parameter, if the recipe states no other type."""
 HALF = 2
@@ -113,11 +115,16 @@ def launched_bytes(
     shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers", off_policy: bool = False
 ) -> int:
     """Return the memory that one of the launched processes needs for training, see `training_bytes`."""
-    shards = launched_processes() if Sharding.launched() is Sharding.FSDP else 1
+    shards = launched_shards()
     rounded = os.environ.get("ACCELERATE_MIXED_PRECISION", "no") != "no"
     return training_bytes(
         shape, shards=shards, rounded=rounded, reference=reference, sampler=sampler, off_policy=off_policy
     )
+
+
+def launched_shards() -> int:
+    """Return the number of launched processes that share the state of training; 1 if each has all of it."""
+    return launched_processes() if Sharding.launched() is Sharding.FSDP else 1
 
 
 def training_bytes(
@@ -125,7 +132,8 @@ def training_bytes(
 ) -> int:
     """Return the memory that training needs on each of the devices that share the state, for any batch size.
 
-    Activations and vLLM's engine come on top. `rounded` is True if a sharded KL reference is in bfloat16.
+    Activations and an engine of vLLM come on top, see `beside_engine_bytes`. `rounded` is True if a sharded
+    KL reference is in bfloat16.
     """
     # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
     frozen = shape.parameters if reference or shape.adapter is not None else 0
@@ -133,6 +141,14 @@ def training_bytes(
     state = TRAINED * shape.trained + weight * frozen
     copied = sampler == "transformers" and (off_policy or shards > 1)
     return state // shards + (shape.weight * shape.parameters if copied else 0)
+
+
+def beside_engine_bytes(needed: int, shape: Shape, *, shards: int, offloaded: bool) -> int:
+    """Return what is left of `training_bytes` on each device while an engine in the same process samples.
+
+    There are no gradients then, and no moments of Adam where these are `offloaded` to the host.
+    """
+    return needed - (FROZEN + MOMENTS * offloaded) * shape.trained // shards
 
 
 def gib(size: int) -> str:

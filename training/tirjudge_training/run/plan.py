@@ -15,6 +15,7 @@ from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.run import model_size
 from tirjudge_training.run.model_size import Shape, gib
+from tirjudge_training.run.preflight import engine_share
 from tirjudge_training.stages.base import DONE, Size, Stage
 
 HEAD = ("stage", "what", "sampled", "trained", "tokens", "time")
@@ -153,4 +154,13 @@ def _memory(recipe: Recipe, pipeline: Pipeline, shape: Shape) -> str:
         off_policy=recipe.rl.off_policy,
     )
     where = f"each of {devices} devices" if devices > 1 else "the device"
-    return f"memory of {where}: at least {gib(needed)}; activations and vLLM's engine come on top"
+    line = f"memory of {where}: at least {gib(needed)}; activations come on top"
+    if recipe.rl.generator != "vllm":
+        return line
+    beside = model_size.beside_engine_bytes(
+        needed, shape, shards=devices, offloaded=recipe.rl.offload_moments
+    )
+    share = f"vLLM's engine, which takes {engine_share(recipe):.0%} of the device"
+    if recipe.rl.vllm.get("enable_sleep_mode"):
+        return f"{line}. At least {gib(beside)} while batches are sampled, beside {share}"
+    return f"{line}, and all the time {share}"

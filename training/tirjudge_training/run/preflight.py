@@ -261,6 +261,8 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) ->
     )
     available, where = available_memory()
     model = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
+    if recipe.rl.generator == "vllm":
+        _check_engine_space(recipe, shape, needed, model)
     if needed > available:
         advice = "use a smaller model or a larger machine, or shard it with accelerate's FSDP"
         if Sharding.launched() is Sharding.FSDP and recipe.rl.generator == "transformers":
@@ -276,6 +278,40 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) ->
             f"{model}: the run writes at least {gib(written)} of checkpoints and models, and {gib(room)} are "
             f"free at {folder}; free some space, or choose another --output"
         )
+
+
+def engine_share(recipe: Recipe) -> float:
+    """Return the share of a GPU's whole memory that vLLM's engine takes, by vLLM's default nine tenths."""
+    return float(recipe.rl.vllm.get("gpu_memory_utilization", 0.9))
+
+
+def _check_engine_space(recipe: Recipe, shape: Shape, needed: int, model: str) -> None:
+    """Refuse an engine of vLLM that does not fit on its GPU beside the state of training."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    free, whole = torch.cuda.mem_get_info()
+    share = engine_share(recipe)
+    beside, sleeps = needed, bool(recipe.rl.vllm.get("enable_sleep_mode"))
+    if sleeps:
+        beside = model_size.beside_engine_bytes(
+            needed, shape, shards=model_size.launched_shards(), offloaded=recipe.rl.offload_moments
+        )
+    engine = int(share * whole)
+    if beside + engine <= free:
+        return
+    # In hundredths, which is how people set it.
+    fitting = int(100 * (free - beside) / whole) / 100
+    advice = "rl.offload_moments = true" if sleeps else "rl.vllm.enable_sleep_mode = true"
+    if sleeps and recipe.rl.offload_moments:
+        advice = "more GPUs with accelerate's FSDP"
+    lower = f"rl.vllm.gpu_memory_utilization = {fitting:g} or less, or " if fitting > 0 else ""
+    raise TooSmall(
+        f"{model}: vLLM's engine takes {gib(engine)} (rl.vllm.gpu_memory_utilization = {share:g}) beside at "
+        f"least {gib(beside)} of training, and {gib(free)} are free on {torch.cuda.get_device_name()}: set "
+        f"{lower}{advice}"
+    )
 
 
 def disk_bytes(pipeline: Pipeline, shape: Shape, lora: LoraConfig | None) -> int:
