@@ -60,10 +60,15 @@ def visible(line: str) -> str:
 
     White space at the ends is dropped and other white space is one space; the case is folded.
     """
-    seen = " ".join(_INVISIBLE.sub("", _ESCAPE.sub("", line)).split())[:_LONGEST]
+    seen = " ".join(without_invisible(line).split())[:_LONGEST]
     if not seen.isascii():
         seen = unicodedata.normalize("NFKC", seen)
     return " ".join(seen.split()).casefold()
+
+
+def without_invisible(text: str) -> str:
+    """Return the text without control characters and without letters that are drawn as nothing."""
+    return _INVISIBLE.sub("", _ESCAPE.sub("", text))
 
 
 def opens_or_closes_a_fence(line: str) -> bool:

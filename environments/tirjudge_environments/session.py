@@ -34,6 +34,7 @@ from tirjudge_environments.types import (
     Verdict,
     View,
     derive_seed,
+    model_turns,
 )
 from tirjudge_sandbox import Execution, Limits, Sandbox, Status
 
@@ -213,8 +214,8 @@ class JudgeSession:
         self._segments.append(written)
         self._usage += completion.usage
         self._used_tokens += _size(completion)
-        prefill = self.prompt.prefill if len(self._segments) == 1 else ""
-        return replace(completion, text=prefill + written.text)
+        *earlier, turn = model_turns(self.prompt, self._segments)
+        return replace(completion, text=turn, earlier=tuple(earlier))
 
     def _sets_aside(self, turn: Completion, readings: list[Reading]) -> bool:
         """Return True if the turn that was just taken is dropped, so that the model is asked for it again."""

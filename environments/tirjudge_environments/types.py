@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -199,6 +199,8 @@ class Completion:
     further: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of a message with native calls, such as its thinking under the server's name for it.
     They go back to the server with the calls."""
+    earlier: tuple[str, ...] = ()
+    """The model's earlier turns, prefill included, in which it may have opened its thinking."""
     usage: Usage = Usage()
     """The tokens of this request."""
 
@@ -329,6 +331,12 @@ class Context:
     segments: tuple[Segment, ...] = ()
     ids: tuple[int, ...] | None = None
     """Prompt and segments as token ids, exactly as sampled; None without an encoder."""
+
+
+def model_turns(prompt: Prompt, segments: Iterable[Segment]) -> list[str]:
+    """Return the model's turns as a format reads them: the first one begins with the prefill."""
+    first, *others = [segment.text for segment in segments if segment.by is By.MODEL] or [""]
+    return [prompt.prefill + first, *others]
 
 
 class StopReason(StrEnum):

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.rewards import (
     Scored,
     Term,
@@ -18,7 +19,7 @@ from tirjudge_environments.formats.rewards import (
     label_scores_highest,
     together,
 )
-from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
+from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.parsing import behind, behind_thinking, elements, tag_count
 from tirjudge_environments.registry import RewardOnly
@@ -37,6 +38,10 @@ _TENTHS = re.compile(r"10(\.0{1,9})?|[0-9](\.[0-9]0{0,8})?", re.ASCII)
 class J1(TextOnly):
     """The base class of J1's judges: a reward of 1 if right and 0 if wrong, plus two optional terms."""
 
+    marks: ClassVar[Marks] = Marks(
+        elements=("answer", "score", "score_A", "score_B"), tags=("think", "plan", "execution")
+    )
+
     negative_reward: RewardOnly[float] = Field(default=0.0, le=0.0)
     """The reward of a wrong answer instead of 0 (J1 Table 4). The paper does not print its size."""
     format_reward: RewardOnly[float] = Field(default=0.0, ge=0.0)
@@ -53,7 +58,8 @@ class J1(TextOnly):
         return {
             "correct": Term(correct),
             "format": Term(
-                lambda seen: float(thought(written(seen.trajectory), self.steps)), weight=self.format_reward
+                lambda seen: float(thought(self.own_text(seen.task, seen.trajectory), self.steps)),
+                weight=self.format_reward,
             ),
         }
 

@@ -12,8 +12,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.rewards import Scored, Term, failed, length_reward
-from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
+from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.parsing import behind_thinking, elements
 from tirjudge_environments.registry import RewardOnly
@@ -28,6 +29,7 @@ from tirjudge_environments.types import (
     View,
 )
 
+_MARKS = Marks(elements=("answer",))
 _NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 _TAG = re.compile(r"</?(?:think|answer)>")
 _IN_ORDER = ["<think>", "</think>", *2 * ["<answer>", "</answer>"]]
@@ -158,6 +160,8 @@ class JudgeLrmPair(TextPair):
         source="JudgeLRM section 3.2, Fig. 2, Eq. 1 to 5 and 9",
     )
 
+    marks: ClassVar[Marks] = _MARKS
+
     order: Order = "given"
     terms: RewardOnly[Terms] = "paper"
     """Sizes of the content terms; `relation-only` also works with labels instead of gold scores."""
@@ -204,7 +208,7 @@ class JudgeLrmPair(TextPair):
         if isinstance(gold, Unscored):
             return gold
         shown = tuple(gold[index] for index in trajectory.view.order)
-        right = matches(read_scores(written(trajectory), 2), shown, self.rules)
+        right = matches(read_scores(self.own_text(task, trajectory), 2), shown, self.rules)
         return Scored(task, trajectory, right, right)
 
     def _part(self, name: str, seen: Scored) -> float:
@@ -212,7 +216,8 @@ class JudgeLrmPair(TextPair):
         assert not isinstance(gold, Unscored)  # see `_scored`
         first, second = seen.trajectory.view.order
         shown = (gold[first], gold[second])
-        return judgelrm_parts(written(seen.trajectory), shown, terms=self.terms, rules=self.rules)[name]
+        text = self.own_text(seen.task, seen.trajectory)
+        return judgelrm_parts(text, shown, terms=self.terms, rules=self.rules)[name]
 
     def _gold(self, task: JudgeTask) -> Sequence[float] | Unscored:
         """Return gold scores by candidate; for a reward of the relation alone, a label replaces them."""
@@ -237,6 +242,7 @@ class JudgeLrmSingle(TextOnly):
         reward="none: inference only",
         source="JudgeLRM section 4.3, Fig. 4",
     )
+    marks: ClassVar[Marks] = _MARKS
 
     @property
     def wording(self) -> Wording:

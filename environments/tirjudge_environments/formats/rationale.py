@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.rewards import Scored, Term, correct, failed
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.orders import letter
@@ -47,6 +48,7 @@ class Rationale(TextPair):
         reward="AP of the reasons, matched one to one with people's by another model, times the outcome",
         source="Rationale section 4.1, Eq. 1, 3 and 4, Fig. 9 and 13",
     )
+    marks: ClassVar[Marks] = Marks(others=r"<RESULT_(?:START|END)>|\\boxed\{[^{}\n]{0,40}\}")
     wording: ClassVar[Wording] = Wording("rationale")
 
     reward: RewardOnly[Literal["hybrid", "outcome", "rationale"]] = "hybrid"

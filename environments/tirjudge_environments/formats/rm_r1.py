@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.rewards import Scored, Term, correct, failed, unlabelled
 from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
-from tirjudge_environments.formats.text_only import TextPair, Wording, written
+from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.messages import is_transcript, response_text
 from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.quoting import quote_lines, starts_with
@@ -41,6 +42,8 @@ class RmR1(TextPair):
         reward="+1 for the label, else -1 (Eq. 8); `cold-start`: label + format, 1 each (Eq. 11)",
         source="RM-R1 §2.3, App. A, G.1; Fig. 3, 5, 6, 7",
     )
+
+    marks: ClassVar[Marks] = Marks(elements=("answer",))
 
     style: Style = "instruct"
     """`instruct`: the chain of rubrics (Fig. 3); `reasoning`: for models that think, without a system message
@@ -114,7 +117,7 @@ class RmR1(TextPair):
     def own_terms(self) -> Mapping[str, Term]:
         if self.reward != "cold-start":
             return {"correct": Term(correct)}
-        form = Term(lambda seen: float(self.well_formed(written(seen.trajectory))))
+        form = Term(lambda seen: float(self.well_formed(self.own_text(seen.task, seen.trajectory))))
         return {"correct": Term(correct), "format": form}
 
     def equation(self, parts: Mapping[str, float]) -> float:
@@ -128,7 +131,7 @@ class RmR1(TextPair):
         ]
 
     def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored:
-        right = self._choice(trajectory, written(trajectory)) == task.label
+        right = self._choice(trajectory, self.own_text(task, trajectory)) == task.label
         return Scored(task, trajectory, right, right)
 
     def _choice(self, trajectory: Trajectory, text: str) -> int | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from tirjudge_environments.formats.quotations import Marks, mask_quotations, read_own
 from tirjudge_environments.formats.rewards import Rewarded
 from tirjudge_environments.messages import response_text
 from tirjudge_environments.orders import Order, ordered_views, require_pair
@@ -48,6 +49,9 @@ class TextOnly(Rewarded, ABC):
     `verdict`, `own_terms` and `scored`. Everything that these depend on is an option.
     """
 
+    marks: ClassVar[Marks] = Marks()
+    """The tokens from which `verdict` reads; those that the judge quotes from the judged texts are masked."""
+
     def model_post_init(self, context: Any) -> None:
         """Load the prompts now, so that a missing one fails before a run begins."""
         self._messages()
@@ -77,13 +81,17 @@ class TextOnly(Rewarded, ABC):
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
         text = _with_reasoning(completion.text, completion.reasoning, self.wording.prefill)
-        reading = self.verdict(task, view, text)
+        reading = read_own(text, task, self.marks, lambda own: self.verdict(task, view, own))
         # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         return ()
+
+    def own_text(self, task: JudgeTask, trajectory: Trajectory) -> str:
+        """Return the text of a dialogue as `written` does, with masked tokens where it quotes the task."""
+        return mask_quotations(written(trajectory), task, self.marks)
 
     def _messages(self) -> tuple[Template, Template | None]:
         wording = self.wording

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from tirjudge_environments.formats.quotations import Marks, mask_quotations, read_own
 from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS, Rewarded, Term, correct, tools_in_order
 from tirjudge_environments.messages import (
     conversation_data,
@@ -27,7 +28,6 @@ from tirjudge_environments.templates import Template, load_template, question_te
 from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.types import (
     THINK,
-    By,
     Completion,
     Continue,
     Episode,
@@ -47,6 +47,7 @@ from tirjudge_environments.types import (
     Trajectory,
     Verdict,
     View,
+    model_turns,
 )
 from tirjudge_sandbox import Execution
 
@@ -175,7 +176,8 @@ class TirFormat(Rewarded, ABC):
         # A stop string without a program, such as the end of another fence, is only a pause within the turn.
         if completion.finish is Finish.STOP:
             return Continue()
-        reading = self._read_verdict(view, turn, self._answers(task))
+        opened = self._thinks(task, completion.earlier)
+        reading = self._read_verdict(task, view, completion.text, opened, self._answers(task))
         # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
@@ -190,21 +192,22 @@ class TirFormat(Rewarded, ABC):
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         return ()
 
-    def replay(self, trajectory: Trajectory) -> Verdict | None:
-        """Read the verdict again from the text of the last turn; None without a verdict."""
-        turns = _model_texts(trajectory)
-        if trajectory.stop is not StopReason.VERDICT or not turns:
+    def replay(self, task: JudgeTask, trajectory: Trajectory) -> Verdict | None:
+        """Read the verdict again from the text of the turns; None without a verdict."""
+        if trajectory.stop is not StopReason.VERDICT:
             return None
-        reading = self._read_verdict(trajectory.view, self._turn(turns[-1]))
+        *earlier, last = model_turns(trajectory.prompt, trajectory.segments)
+        reading = self._read_verdict(task, trajectory.view, last, self._thinks(task, earlier))
         return reading if isinstance(reading, Verdict) else None
 
     def well_formed(self, task: JudgeTask, trajectory: Trajectory) -> bool:
         """Return Rf: the verdict's tag is unique and last, fences are closed, no output is forged, and no
         program was requested in a domain without tools.
         """
-        if self.replay(trajectory) is None:
+        if self.replay(task, trajectory) is None:
             return False
-        turns = list(map(self._turn, _model_texts(trajectory)))
+        written = model_turns(trajectory.prompt, trajectory.segments)
+        turns = [self._turn(mask_quotations(text, task, self._marks, fenced=True)) for text in written]
         tags = [tag for turn in turns for tag in turn.tags(self.tag)]
         if len(tags) != 2 or turns[-1].text[tags[-1].end :].strip():
             return False
@@ -213,6 +216,19 @@ class TirFormat(Rewarded, ABC):
         # A judge without tools may write a program too, which is then not among the calls.
         called = bool(trajectory.calls) or any(turn.program for turn in turns)
         return not (called and task.domain in NO_TOOL_DOMAINS)
+
+    @property
+    def _marks(self) -> Marks:
+        return Marks(elements=(self.tag,))
+
+    def _thinks(self, task: JudgeTask, earlier: Sequence[str]) -> bool:
+        """Return True if the model's earlier turns left its thinking open."""
+        opened = False
+        for text in earlier:
+            thinking = opened or text.lstrip().startswith(THINK)
+            own = mask_quotations(text, task, self._marks)
+            opened = thinking and behind_thinking(THINK + own) is None
+        return opened
 
     def _turn(self, text: str) -> Turn:
         return Turn(text, tuple(tool.name for tool in self.further_tools))
@@ -272,16 +288,26 @@ class TirFormat(Rewarded, ABC):
         """Return the number of answers that the judge of this task is asked for."""
         return max(1, len(task.criteria)) if self.per_criterion else 1
 
-    def _read_verdict(self, view: View, turn: Turn, answers: int = 1) -> Verdict | Malformed:
-        length = len(turn.text)
+    def _read_verdict(
+        self, task: JudgeTask, view: View, text: str, opened: bool, answers: int = 1
+    ) -> Verdict | Malformed:
+        """Read the judge's last turn; `opened` is True if the turn begins within thinking."""
+
+        def read(own: str) -> Verdict | Malformed:
+            return self._read_answer(view, own, opened, answers)
+
+        return read_own(text, task, self._marks, read, fenced=True)
+
+    def _read_answer(self, view: View, text: str, opened: bool, answers: int) -> Verdict | Malformed:
+        turn = self._turn(text)
         # Only a turn that begins with the tag thinks: elsewhere the judge may quote it from a response.
-        if turn.text.lstrip().startswith(THINK):
-            behind = behind_thinking(turn.text)
+        if opened or text.lstrip().startswith(THINK):
+            behind = behind_thinking(THINK + text)
             if behind is None:
                 return Malformed("the thinking was not closed")
             turn = self._turn(behind)
         if answers > 1:
-            return self._read_each(view, turn, answers, length - len(turn.text))
+            return self._read_each(view, turn, answers, len(text) - len(turn.text))
         answer = turn.answer(self.tag)
         if answer is not None:
             return self.verdict(view, answer) or Malformed(
@@ -311,9 +337,3 @@ class TirFormat(Rewarded, ABC):
 
 def _shown(task: JudgeTask, view: View) -> list[Response]:
     return [task.candidates[index] for index in view.order]
-
-
-def _model_texts(trajectory: Trajectory) -> list[str]:
-    """Return the turns as `read` sees them: the first one with its prefill."""
-    first, *others = [segment.text for segment in trajectory.segments if segment.by is By.MODEL] or [""]
-    return [trajectory.prompt.prefill + first, *others]

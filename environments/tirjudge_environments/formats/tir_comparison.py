@@ -72,7 +72,7 @@ class TirChoice(TirFormat):
         return together(views) if self.consistency else views
 
     def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored:
-        verdict = self.replay(trajectory)
+        verdict = self.replay(task, trajectory)
         right = verdict is not None and verdict.choice == task.label
         needed, evidence = self._needs_evidence(task), trajectory.evidence
         # MISSING settles nothing: in place of the verdict the judge could have written a program.

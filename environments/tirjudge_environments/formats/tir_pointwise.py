@@ -51,7 +51,7 @@ class TirPointwise(TirFormat):
 
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
         """Score all views together, since the labelled response must score highest (TIR Eq. 3)."""
-        verdicts = [self.replay(trajectory) for trajectory in episode.trajectories]
+        verdicts = [self.replay(episode.task, trajectory) for trajectory in episode.trajectories]
         right = label_scores_highest(episode.task, verdicts)
         return together(
             [
