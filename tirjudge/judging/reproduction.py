@@ -22,6 +22,7 @@ from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.recorded_row import (
+    RecordedMessage,
     RecordedPassage,
     RecordedRow,
     RecordedView,
@@ -38,6 +39,7 @@ from tirjudge_environments import (
     JudgeTask,
     Message,
     Prompt,
+    Response,
     StopReason,
     Trajectory,
     Verdict,
@@ -366,7 +368,9 @@ def _readings(row: RecordedRow, view: RecordedView) -> list[str]:
         prefill = environment.prompt(task, shown).prefill
         # The chat template of a thinking model may have opened the thinking.
         for start in (prefill, f"{THINK}\n{prefill}"):
-            completion = Completion(text=start + text, finish=Finish.END, reasoning=hidden)
+            turns = *view.earlier_turns, text
+            *earlier, last = start + turns[0], *turns[1:]
+            completion = Completion(text=last, finish=Finish.END, reasoning=hidden, earlier=tuple(earlier))
             reading = environment.read(task, shown, completion)
             verdict = _described(reading) if isinstance(reading, Verdict) else _described(None)
             found += [verdict] if verdict not in found else []
@@ -390,18 +394,23 @@ def _environments(format: str) -> tuple[Environment, ...]:
 
 
 def _task(row: RecordedRow) -> JudgeTask:
-    """Return the row as a task; its texts are not needed to read an answer."""
+    """Return the row as a task, without the texts that the file leaves out."""
     count = min(max(row.candidates, len(row.responses or [])), _MOST_RESPONSES)
     label = row.label if row.label is not None and row.label < count else None
     return JudgeTask(
         id=row.id,
-        prompt=(Message("user", "?"),),
-        candidates=tuple("?" * count),
+        prompt=tuple(message.message for message in row.prompt or ()) or (Message("user", "?"),),
+        candidates=(*map(_response, row.responses or ()), *"?" * (count - len(row.responses or ())))[:count],
+        reference=row.reference,
         label=label,
         domain=row.domain,
         gold={} if row.rating is None else {"rating": row.rating},
         criteria=tuple(one.criterion for one in row.criteria),
     )
+
+
+def _response(recorded: str | list[RecordedMessage]) -> Response:
+    return recorded if isinstance(recorded, str) else tuple(message.message for message in recorded)
 
 
 def _combined_difference(row: RecordedRow) -> str:

@@ -192,6 +192,17 @@ class RecordedView(Dialogue):
         )
 
     @property
+    def earlier_turns(self) -> list[str]:
+        """The judge's words before each of its programs and calls."""
+        turns = [""]
+        for passage in self.segments:
+            if passage.kind == "output":
+                turns.append("")
+            elif passage.kind == "reasoning" and not passage.hidden:
+                turns[-1] += passage.text
+        return turns[:-1]
+
+    @property
     def last_turn(self) -> LastTurn:
         """The judge's words after its last program, or after it was asked for the verdict alone."""
         text = hidden = ""
