@@ -43,6 +43,8 @@ _CONTROL_TOKEN = re.compile(
 _MARK = re.compile(r"\.\.\. ?[0-9,]+ characters left out ?\.\.\.")
 _LONGEST = 1000
 """Characters of a line that are normalised. No line of a prompt is longer where it borders on a slot."""
+_START = 4 * _LONGEST
+"""Characters of a line that are looked at first: most lines show enough of themselves there."""
 
 
 def quote_lines(text: str, reads_as_ours: Reads) -> str:
@@ -60,10 +62,18 @@ def visible(line: str) -> str:
 
     White space at the ends is dropped and other white space is one space; the case is folded.
     """
-    seen = " ".join(without_invisible(line).split())[:_LONGEST]
+    seen = _shown(line[:_START])
+    if len(seen) <= _LONGEST:
+        # What is invisible, or white space, fills the start of the line.
+        seen = _shown(line)
+    seen = seen[:_LONGEST]
     if not seen.isascii():
         seen = unicodedata.normalize("NFKC", seen)
     return " ".join(seen.split()).casefold()
+
+
+def _shown(line: str) -> str:
+    return " ".join(without_invisible(line).split())
 
 
 def without_invisible(text: str) -> str:

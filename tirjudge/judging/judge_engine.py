@@ -19,6 +19,7 @@ from tirjudge.judging.options import JudgeOptions, NoSandbox
 from tirjudge.judging.questions import Kind, kind_for
 from tirjudge.models.resolve import ModelNote
 from tirjudge.rollout import Rollout
+from tirjudge.rollout.callers import CallersSandbox, FairGenerator, Turns
 from tirjudge_environments import JudgeTask, Score, ToolEnvironment
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
@@ -87,11 +88,13 @@ class JudgeEngine:
         sandbox = self._closed_sandbox()
         async with AsyncExitStack() as stack:
             models = self._open_models(stack)
-            self._sandbox = await stack.enter_async_context(sandbox)
+            self._sandbox: Sandbox = CallersSandbox(await stack.enter_async_context(sandbox))
             tools = await stack.enter_async_context(open_tools(self.options.tool_settings, self._sandbox))
             weights = self.options.vote_weights
+            # Twice as many, so that the model has work while programs run.
+            turns = Turns(2 * self.options.concurrency)
             jurors = [
-                Juror(model, options, self._sandbox, tools, weights.get(model.name, 1.0))
+                Juror(model, options, self._sandbox, tools, weights.get(model.name, 1.0), turns)
                 for model, options in zip(models, self.options.jurors, strict=False)
             ]
             self._jury = Jury(jurors, self._escalation)
@@ -218,7 +221,8 @@ class JudgeEngine:
 
     def _open_models(self, stack: AsyncExitStack) -> list[JudgeModel]:
         if self._given_generator is not None:  # the caller closes its own generator
-            generator = MeteredGenerator(self._given_generator, self._spending)
+            metered = MeteredGenerator(self._given_generator, self._spending)
+            generator = FairGenerator(metered, self.options.concurrency)
             return [JudgeModel(generator.model, ModelNote(), generator)]
         is_jury = bool(self.options.jury)
         return [

@@ -28,6 +28,7 @@ from tirjudge.models.resolve import (
     read_note,
     weights_digest,
 )
+from tirjudge.rollout.callers import FairGenerator
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,9 @@ def open_model(
     stack.push_async_callback(generator.close)
     endpoint = generator if isinstance(generator, OpenAIGenerator) else None
     # The meter is inside: a cached completion costs nothing.
-    metered: Generator = MeteredGenerator(generator, spending, name if by_name else "")
+    metered: Generator = FairGenerator(
+        MeteredGenerator(generator, spending, name if by_name else ""), options.concurrency
+    )
     cached = None
     if store is not None:
         # Equal names with other weights must not share completions.

@@ -15,6 +15,7 @@ from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.questions import Kind
 from tirjudge.models.resolve import ModelNote
 from tirjudge.rollout import Rollout, all_or_none
+from tirjudge.rollout.callers import Turns
 from tirjudge_environments import (
     Context,
     Environment,
@@ -49,6 +50,8 @@ class Juror:
     """Open tools besides Python."""
     weight: float = 1.0
     """The weight of its votes and scores in a jury."""
+    turns: Turns | None = None
+    """Places for dialogues that all rollouts share; None: every rollout has its own."""
     _rollouts: dict[tuple[str, Order | None], Rollout] = field(default_factory=dict)
 
     @property
@@ -106,6 +109,7 @@ class Juror:
                 sampling=Sampling.of(options, max_tokens=tokens),
                 seed=options.seed,
                 ask_for_verdict=options.ask_for_verdict,
+                turns=self.turns,
             )
         return self._rollouts[format, order]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, PromptCut, Sampling
+from tirjudge.rollout.callers import Turns
 from tirjudge.rollout.concurrency import all_or_none, as_finished
 from tirjudge_environments import (
     Environment,
@@ -57,6 +57,7 @@ class Rollout:
         concurrency: int = 512,
         reward_questions: RewardAnswers | None = None,
         ask_for_verdict: bool = False,
+        turns: Turns | None = None,
     ) -> None:
         """
         Args:
@@ -69,6 +70,7 @@ class Rollout:
             sampling: the parameters of every turn; its seed is not used, since each turn gets its own.
             seed: the seed from which those of turns and programs are derived.
             concurrency: at most so many trajectories run at once.
+            turns: places for trajectories that other rollouts share, in place of `concurrency` of its own.
             reward_questions: answers the questions of a judge whose reward depends on another model.
             ask_for_verdict: see `JudgeSession`; not for training, whose rewards read verdicts strictly.
 
@@ -78,13 +80,13 @@ class Rollout:
         self._generator, self._sandbox, self._tools = generator, sandbox, tuple(tools)
         self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
         self._concurrency = concurrency
-        self._free = asyncio.Semaphore(concurrency)
+        self._turns = turns or Turns(concurrency)
         self._reward_questions = reward_questions
         self._ask_for_verdict = ask_for_verdict
 
     async def trajectory(self, task: JudgeTask, view: View, sample: int = 0) -> Trajectory:
         """Sample one dialogue, from the prompt to its end."""
-        async with self._free:
+        async with self._turns.place():
             session = JudgeSession(
                 self.environment,
                 task,

@@ -17,6 +17,7 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout import all_or_none
+from tirjudge.rollout.callers import Turns
 from tirjudge.selection.strengths import TIE, Comparison, Members
 from tirjudge.selection.tournaments import Tournament, check_method, open_tournament
 from tirjudge_environments import JudgeTask, StopReason, derive_seed
@@ -98,13 +99,15 @@ class GroupJudge:
         engine: JudgeEngine,
         truncate: int | None = None,
         on_judgment: Callable[[Judgment, float], None] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """`truncate` is the most characters of a completion that the judge sees.
 
-        `on_judgment` is called with every judgment, failed ones included, and its seconds.
+        `on_judgment` is called with every judgment, failed ones included, and its seconds. `turns` are places
+        for judgments that others share.
         """
         self._engine, self._truncate, self._on_judgment = engine, truncate, on_judgment
-        self._free = asyncio.Semaphore(engine.options.concurrency)
+        self._turns = turns or Turns(engine.options.concurrency)
         self._known: dict[bytes, _Answer] = {}
         self._asked: dict[bytes, _Question] = {}
         self._warned = False
@@ -268,7 +271,7 @@ class GroupJudge:
         return answer, was_asked
 
     async def _judge(self, task: JudgeTask, order: Order | None) -> _Answer:
-        async with self._free:
+        async with self._turns.place():
             started = time.monotonic()
             judgment = await self._engine.judge(task, order=order)
         if self._on_judgment is not None:

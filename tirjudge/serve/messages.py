@@ -19,6 +19,8 @@ MOST_QUESTIONS = 256
 """The most questions in one request."""
 MOST_RESPONSES = 64
 """The most responses to one question."""
+MOST_CHARACTERS = 2_000_000
+"""The most characters of one question: about half a million tokens."""
 MOST_CRITERIA = 64
 """The most criteria of one question."""
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
 
@@ -14,15 +15,20 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout import all_or_none
+from tirjudge.rollout.callers import Turns
 from tirjudge.selection.arriving_groups import ArrivingGroups
 from tirjudge.selection.group_rewards import GroupJudge, GroupRewards
-from tirjudge.serve.messages import GroupRequest, JudgeRequest, MemberRequest
+from tirjudge.serve.messages import MOST_CHARACTERS, GroupRequest, JudgeRequest, MemberRequest
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.guard import CALLER, OWNER, Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.metrics import SECONDS, RequestMetrics
 from tirjudge_sandbox.server.settings import FieldRefused
+from tirjudge_sandbox.workers.fair_queue import Pace
+
+_FEW_CHARACTERS = 10_000
+"""Characters up to which a question is read at once."""
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Routes that need no token."""
@@ -77,6 +83,15 @@ class Down(RuntimeError):
     """The model or the sandbox did not answer, or the cost limit is reached; the text is one line."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The groups of one owner."""
+
+    judge: GroupJudge
+    """Remembers the comparisons that were made."""
+    arriving: ArrivingGroups
+
+
 class JudgeService:
     """Judges questions; if the model or the sandbox fails for one of a request, the whole request fails.
 
@@ -92,8 +107,11 @@ class JudgeService:
         self._check_seconds, self._truncate = check_seconds, truncate
         self._reason = "not checked yet"
         self._checking = asyncio.Lock()
-        self._groups = GroupJudge(engine, truncate, metrics.judged)
-        self._arriving = ArrivingGroups()
+        self._owned: dict[str, _Groups] = {}
+        """What is stored, by `OWNER`."""
+        places = engine.options.concurrency
+        self._turns = Turns(places, further=-(-places // 4))
+        self._reading = Pace()
 
     async def judge(self, questions: Sequence[JudgeRequest], *way: str) -> list[Judgment]:
         """Judge questions; raises Down, and FieldRefused for unfit ones, which `way` locates."""
@@ -106,7 +124,11 @@ class JudgeService:
     async def reward_group(self, asked: GroupRequest) -> GroupRewards:
         """Judge a group; raises Down, and FieldRefused for a group that cannot be judged."""
         try:
-            found = await self._groups.rewards(asked.task(), asked.options)
+            # The judge sees no more than two completions at once, except by the method `listwise`.
+            shown = None if asked.options.method == "listwise" else 2
+            longest = sorted(asked.completions, key=len, reverse=True)[:shown]
+            await self._read(_size(asked, longest, ["completions"]))
+            found = await self._groups.judge.rewards(asked.task(), asked.options)
         except RowError as error:
             # The other fields were checked when the request was read.
             raise FieldRefused(str(error), "prompt" if asked.criteria is None else "criteria") from None
@@ -123,7 +145,7 @@ class JudgeService:
 
         Raises MembersMissing, and as `reward_group` does.
         """
-        return await self._arriving.join(
+        return await self._groups.arriving.join(
             asked.key,
             asked.member,
             asked.completion,
@@ -131,6 +153,14 @@ class JudgeService:
             seconds=asked.wait_seconds,
             judge=lambda completions: self.reward_group(asked.whole(completions)),
         )
+
+    @property
+    def _groups(self) -> _Groups:
+        owner = OWNER.get()
+        if owner not in self._owned:
+            judge = GroupJudge(self._engine, self._truncate, self._metrics.judged, self._turns)
+            self._owned[owner] = _Groups(judge, ArrivingGroups())
+        return self._owned[owner]
 
     async def check(self) -> str:
         """Return why no question can be judged now; empty if nothing is known to be wrong.
@@ -149,13 +179,21 @@ class JudgeService:
                     self._reason = str(error)
             return self._reason
 
+    async def _read(self, size: int) -> None:
+        """Wait until a question of so many characters may be read: a long one holds up all others."""
+        if size > _FEW_CHARACTERS:
+            await self._reading.start(CALLER.get())
+
     async def _one(self, question: JudgeRequest, way: Sequence[str | int]) -> Judgment:
         started = time.monotonic()
         if question.kind and self._engine.options.format:
             raise FieldRefused(f"this server judges only as {self._engine.options.format}", *way, "kind")
+        size = _size(question, question.responses, (*way, "responses"))
         try:
-            task = truncated(question.task(), self._truncate)
-            judgment = await self._engine.judge(task, question.kind)
+            async with self._turns.place():
+                await self._read(size)
+                task = truncated(question.task(), self._truncate)
+                judgment = await self._engine.judge(task, question.kind)
         except RowError as error:
             raise FieldRefused(str(error), *way) from None
         except ValueError as error:
@@ -169,3 +207,14 @@ class JudgeService:
             raise Down(f"{judgment.stop.value}: {judgment.detail}")
         self._reason = ""
         return judgment
+
+
+def _size(question: JudgeRequest | GroupRequest, texts: Sequence[str], way: Sequence[str | int]) -> int:
+    """Return the characters of a question with these texts; raises FieldRefused for too many."""
+    prompt = question.prompt
+    said = [prompt] if isinstance(prompt, str) else [message.content for message in prompt]
+    size = sum(map(len, (*said, question.reference or "", *texts)))
+    if size > MOST_CHARACTERS:
+        text = f"make a question of {size} characters, at most {MOST_CHARACTERS} are accepted"
+        raise FieldRefused(text, *way)
+    return size

@@ -5,14 +5,18 @@ A token is checked, and pages in a browser are kept out, which can reach loopbac
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
 import ipaddress
 import json
 import re
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextvars import ContextVar
+from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SecretStr
@@ -28,8 +32,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 CALLER: ContextVar[str] = ContextVar("caller", default="")
 """Who sent the request that is being served, by its token or address; see `Guard`. Contains no slash."""
 
+OWNER: ContextVar[str] = ContextVar("owner", default="")
+"""The owner of what a request stores, and may read: with several tokens the caller, and else empty.
+
+With one token the hosts of a job share what the server keeps."""
+
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 _JSON = "application/json"
+_GUESSES, _GUESS_SECONDS = 20, 1.0
+"""Number of wrong tokens, of all callers together, within so many seconds; further ones wait as long."""
 
 
 class Refused(Exception):
@@ -101,6 +112,8 @@ class Guard:
         tokens = (*filter(None, [access.token]), *access.further_tokens)
         self._tokens = [token.get_secret_value().encode() for token in tokens]
         self._open_paths = access.open_paths
+        self._wrong_tokens: deque[float] = deque(maxlen=_GUESSES)
+        """Times of the last requests with a wrong token."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,10 +124,17 @@ class Guard:
         try:
             caller = self._check(scope)
         except Refused as refused:
+            if refused.status == HTTPStatus.UNAUTHORIZED and self._is_guessing():
+                await asyncio.sleep(_GUESS_SECONDS)
             await refused.send(send)
         else:
             CALLER.set(caller)
+            OWNER.set(caller if len(self._tokens) > 1 else "")
             await self._app(scope, receive, send)
+
+    def _is_guessing(self) -> bool:
+        full = len(self._wrong_tokens) == _GUESSES
+        return full and time.monotonic() - self._wrong_tokens[0] < _GUESS_SECONDS
 
     def _check(self, scope: Scope) -> str:
         """Return the caller's name. Raises Refused."""
@@ -131,6 +151,7 @@ class Guard:
             # All are compared, so that the time says nothing about which one is close.
             equal = [hmac.compare_digest(given[0], token) for token in self._tokens if len(given) == 1]
             if not any(equal):
+                self._wrong_tokens.append(time.monotonic())
                 raise _refused(401, "a valid token is needed", {"www-authenticate": "Bearer"})
             if len(self._tokens) > 1:
                 caller = f"token {equal.index(True)}"

@@ -23,6 +23,7 @@ from tirjudge_sandbox.server.guard import (
     body_parts,
     header_values,
 )
+from tirjudge_sandbox.workers.fair_queue import Pace
 
 _CLOSE = {"connection": "close"}
 _RETRY = {"retry-after": "1"}
@@ -39,7 +40,7 @@ _MOST_DIGITS = 1000
 _DIGITS, _BYTES = 10, 256
 """Digits, and bytes, that take as long to parse as one value."""
 _VALUE_SECONDS = 4e-6
-"""Time for each value of a body after which the next body of the same caller is parsed.
+"""Time for each value of a body after which the next large body is parsed.
 
 It is about twice as long as parsing a value, checking it and passing it on take."""
 _FEW = 1000
@@ -79,8 +80,7 @@ class Intake:
         self._app = app
         self._limits = limits
         self._held = _Held(limits)
-        self._parsing: dict[str, float] = {}
-        """Maps a caller to the time of the event loop at which its next body may be parsed."""
+        self._parsing = Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # These have no body and run no program, so metrics and probes answer under overload too.
@@ -164,15 +164,10 @@ class Intake:
     async def _turn(self, values: int) -> None:
         """Wait until a body of so many values may be parsed.
 
-        The bodies of one caller take turns, with as much time between them for others.
+        Callers take turns, and everything else gets more time than the bodies.
         """
-        if values <= _FEW:
-            return
-        loop, caller = asyncio.get_running_loop(), CALLER.get()
-        self._parsing = {one: until for one, until in self._parsing.items() if until > loop.time()}
-        begin = self._parsing.get(caller, loop.time())
-        self._parsing[caller] = begin + values * _VALUE_SECONDS
-        await asyncio.sleep(begin - loop.time())
+        if values > _FEW:
+            await self._parsing.start(CALLER.get(), values * _VALUE_SECONDS)
 
     async def _drain(self, receive: Receive) -> None:
         """Read and discard part of the body: a caller that is still sending does not see an answer."""

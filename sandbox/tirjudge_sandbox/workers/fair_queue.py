@@ -6,6 +6,9 @@ import asyncio
 import time
 from collections import Counter, OrderedDict, deque
 
+_CALM_SECONDS = 0.005
+"""Seconds of one round of the event loop up to which it counts as calm."""
+_CALM_PROBES, _MOST_PROBES = 4, 40
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.1, 10.0
 _MOST_DOUBLINGS = 10
 """Bounds the exponent: 0.1 s doubled ten times is far beyond the longest wait."""
@@ -67,6 +70,10 @@ class FairQueue:
             del self._held[group]
         self._serve()
 
+    def held(self, client: str) -> int:
+        """Return the number of places that clients with the same part before the slash hold."""
+        return self._held[client.partition("/")[0]]
+
     def extend(self, extra: int) -> None:
         """Allow so many places in addition to `count`.
 
@@ -108,6 +115,72 @@ class FairQueue:
                 del clients[client]
             if not clients:
                 del self._waiting[group]
+
+
+class Pace:
+    """Starts pieces of work of an event loop one after another, each once the loop has rested from the last.
+
+    Work that computes for long without waiting holds up everything else; after it the loop serves others
+    for twice as long. Clients take turns.
+    """
+
+    def __init__(self) -> None:
+        self._last: str | None = None
+        """The client whose work started last, until the loop has rested from it."""
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._resting: set[asyncio.Task[None]] = set()
+
+    async def start(self, client: str, least: float = 0.0) -> None:
+        """Wait until the next piece of work may start, which the caller then starts at once.
+
+        The one after it starts `least` seconds later, or later still.
+        """
+        if self._last is not None:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(client, deque()).append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():
+                    # The turn was given in the same iteration of the loop, and would be lost.
+                    self._next()
+                raise
+        self._last = client
+        rest = asyncio.ensure_future(self._rest(least))
+        self._resting.add(rest)
+        rest.add_done_callback(self._resting.discard)
+
+    async def _rest(self, least: float) -> None:
+        try:
+            await asyncio.sleep(least)
+            calm = 0
+            for _ in range(_MOST_PROBES):
+                began = time.monotonic()
+                # Everything that is ready runs once.
+                await asyncio.sleep(0)
+                took = time.monotonic() - began
+                calm = 0 if took > _CALM_SECONDS else calm + 1
+                if calm == _CALM_PROBES:
+                    break
+                await asyncio.sleep(2 * took if took > _CALM_SECONDS else 0)
+        finally:
+            self._next()
+
+    def _next(self) -> None:
+        """Give the turn to the next client, if possible to another one than the last."""
+        while self._waiting:
+            client = next((one for one in self._waiting if one != self._last), None) or next(
+                iter(self._waiting)
+            )
+            turns = self._waiting.pop(client)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[client] = turns
+            if not turn.done():
+                self._last = client
+                turn.set_result(None)
+                return
+        self._last = None
 
 
 class Backoff:
