@@ -150,7 +150,7 @@ class InvalidProgram(ValueError):
     def __init__(self, field: str, text: str):
         super().__init__(text)
         self.field = field
-        """Name of the invalid field of `Program` or `Limits`."""
+        """Name of the invalid field of `Program`; `limits.NAME` for one of `Limits`."""
 
 
 class SandboxUnavailable(RuntimeError):
@@ -213,9 +213,13 @@ def validate(program: Program, limits: Limits) -> None:
         value = getattr(limits, limit.name)
         # The comparisons are negated so that NaN fails them too.
         if not (value >= 0 if limit.name in _COUNTS else value > 0) or value > LARGEST_LIMIT:
-            raise InvalidProgram(limit.name, f"Limits.{limit.name} must be positive and finite, not {value}")
+            raise InvalidProgram(
+                f"limits.{limit.name}", f"Limits.{limit.name} must be positive and finite, not {value}"
+            )
         if limit.type == "int" and isinstance(value, float):
-            raise InvalidProgram(limit.name, f"Limits.{limit.name} must be a whole number, not {value}")
+            raise InvalidProgram(
+                f"limits.{limit.name}", f"Limits.{limit.name} must be a whole number, not {value}"
+            )
     for name, paths in (("files", program.files), ("fetch", program.fetch)):
         if problem := next(filter(None, map(_problem_of_path, paths)), ""):
             raise InvalidProgram(name, problem)

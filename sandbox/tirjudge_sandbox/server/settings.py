@@ -78,9 +78,10 @@ def check_program(
     """
 
     def refused(field: str, text: str) -> FieldRefused:
-        if field in Limits.__slots__ and field not in names:
-            return FieldRefused(text, "limits", field)
-        return FieldRefused(text, names.get(field, field))
+        name = field.removeprefix("limits.")
+        if name != field and name not in names:
+            return FieldRefused(text, "limits", name)
+        return FieldRefused(text, names.get(name, name))
 
     try:
         validate(program, limits)
@@ -97,7 +98,7 @@ def check_program(
     for field in Limits.__slots__:
         value, largest = getattr(limits, field), getattr(settings.most, field)
         if value > largest:
-            raise refused(field, f"is {value:g}, at most {largest:g} is allowed")
+            raise refused(f"limits.{field}", f"is {value:g}, at most {largest:g} is allowed")
 
 
 def _encodable(value: Any) -> bool:
