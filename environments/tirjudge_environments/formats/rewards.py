@@ -1,4 +1,4 @@
-"""Rewards of judge formats: named terms, the terms that a recipe adds, and TIR-Judge's reward.
+"""Rewards of judge formats: named terms, the terms that a recipe adds, and checks that formats share.
 
 A format names the terms of its paper in `own_terms` and adds them up in `equation`. A recipe adds terms of
 the table `REWARD_TERMS` with `options.reward_terms.NAME = WEIGHT`. Every term is a part of the reward under
@@ -130,7 +130,7 @@ class Rewarded(BaseModel):
             if isinstance(value, Unscored):
                 return value
             if not one.low <= value <= one.high:
-                raise ValueError(
+                raise RuntimeError(
                     f"the reward term {name!r} is {value}, outside its range {one.low} to {one.high}"
                 )
             parts[name] = value

@@ -91,7 +91,7 @@ async def test_a_value_outside_the_range_of_a_term_is_an_error(
     monkeypatch.setattr(rewards, "length", Term(lambda seen: value))
     judge, task = open_environment("rm-r1", order="given", reward_terms={"length": 1.0}), make_task()
     said = await play(judge, task, ["<answer>[[A]]</answer>"])
-    with pytest.raises(ValueError, match=r"the reward term 'length' is (1\.5|nan), outside its range"):
+    with pytest.raises(RuntimeError, match=r"the reward term 'length' is (1\.5|nan), outside its range"):
         score(judge, task, said)
 
 

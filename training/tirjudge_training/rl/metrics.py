@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -29,8 +29,13 @@ from tirjudge_training.rl.stream import STREAM
 from tirjudge_training.rl.trl_rollout import RolloutTokens
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
+IDLE = 3
+"""Batches in a row without any group in the loss after which the log says why there is nothing to learn."""
 FEW = 32
 """Verdicts on pairs that say how often a judge names the response shown first."""
+
+GROUP_KINDS = ("all_right", "all_wrong", "unscored")
+"""The kinds of groups that the filter on correctness drops."""
 
 PROGRAM_KINDS = ("right", "wrong", "unread", "tie", "failed", "missing")
 """The kinds of a rollout by its last successful program.
@@ -52,6 +57,7 @@ class MetricsLog:
         self._step = self._next = 0
         self._sampling = self._of_step()
         self._began: tuple[int, float] | None = None
+        self._idle: list[dict[str, Any]] = []
 
     def resume(self, step: int) -> None:
         """Go on at this step: drop the rows of an interrupted run from it on; those steps are repeated."""
@@ -63,6 +69,8 @@ class MetricsLog:
         # Only the first process changes the file, so that another process may still read its dropped rows.
         kept = [row for row in self._run.read(METRICS) if row["step"] < step]
         self._health.earlier(kept)
+        for row in kept:
+            self._idle = [*self._idle, row] if is_idle(row) else []
         repeated = f"; repeating {lost} that had no checkpoint yet" if lost else ""
         if kept or lost:
             self._say(f"rl resumes at step {step + 1} of {self._steps}{repeated}")
@@ -106,6 +114,9 @@ class MetricsLog:
         self._run.append(METRICS, row)
         self._say(self._progress(row))
         self._sampling = self._of_step()
+        self._idle = [*self._idle, row] if is_idle(row) else []
+        if self._idle and len(self._idle) % IDLE == 0:
+            self._say(f"rl {row['step'] + 1}/{self._steps}: {nothing_to_learn(self._idle)}")
         with self._recorded(row["step"]):
             self._health.trained(row)
 
@@ -132,6 +143,22 @@ class MetricsLog:
             f"  entropy {row.get('entropy', float('nan')):.3f}  dropped {row['groups/dropped']:.2f}"
             f"  tool errors {row['tools/error_rate']:.3f}  {each:.1f} s/step  {left / 60:.1f} min left"
         )
+
+
+def is_idle(row: Mapping[str, Any]) -> bool:
+    """Return True for the metrics of a batch without any group in the loss."""
+    return row["groups/in_loss"] == 0
+
+
+def nothing_to_learn(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return one line about batches without any group in the loss: why, and what to do."""
+    counts = {kind: sum(row.get(f"groups/{kind}", 0) for row in rows) for kind in GROUP_KINDS}
+    found = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
+    batches = "the only batch" if len(rows) == 1 else f"{len(rows)} batches in a row"
+    return (
+        f"nothing to learn from {batches}, so that the weights stay as they are: no group is in the loss "
+        f"({found or 'no rewards differ'}); use other rows, or a start that is right more or less often"
+    )
 
 
 def episode_rows(generation: GenerationBatch) -> Iterator[dict[str, Any]]:
@@ -169,6 +196,7 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
         **program_metrics(batch.first),
         "groups/dropped": 1 - len(batch.kept) / groups,
         "groups/in_loss": len(batch.kept),
+        **_group_kinds(every),
         "groups/replacement_rounds": batch.rounds,
         "groups/replacement_tasks": len(batch.replacements),
         "episodes/resampled": sum(rollouts.resampled for rollouts in every),
@@ -178,6 +206,16 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
         **(generation.stream.metrics if generation.stream is not None else {}),
         **_programs(every),
     }
+
+
+def _group_kinds(scored: Iterable[ScoredRollouts]) -> dict[str, int]:
+    """Return how many groups, replacements included, are of each of `GROUP_KINDS`."""
+    counts = dict.fromkeys(GROUP_KINDS, 0)
+    for group in (group for rollouts in scored for group in rollouts.groups):
+        right = {score.teaches for score in group.scores if isinstance(score, Reward)}
+        if len(right) < 2:
+            counts["unscored" if not right else "all_right" if right == {True} else "all_wrong"] += 1
+    return {f"groups/{kind}": count for kind, count in counts.items()}
 
 
 def _waiting(times: RoundTimes) -> dict[str, float]:

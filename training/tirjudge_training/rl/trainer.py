@@ -135,6 +135,7 @@ class JudgeBatches(GRPOTrainer):
         self._batch_metrics: Mapping[str, float] = {}
         self._measured: dict[str, float] = {}
         self._timer = PhaseTimer()
+        self._skipped = 0
         super().__init__(**trl)
         if config.beta and trl["args"].beta == 0:  # see `build_trainer`
             from trl.trainer.utils import add_fused_lm_head
@@ -209,8 +210,22 @@ class JudgeBatches(GRPOTrainer):
                     if trl_name in trl_metrics
                 }
             logs |= {**self._batch_metrics, **self._time_and_memory()}
+            logs["steps/skipped"] = self._skipped / self.config.optimizer_steps
+            self._skipped = 0
             trl_metrics.clear()  # the others describe fillers too
         super().log(logs, start_time)
+
+    def skip_empty_step(self) -> None:
+        """Drop gradients that are all 0: the optimizer then leaves the weights alone.
+
+        Adam's momentum would move them although no row of the batch is in the loss.
+        """
+        gradients = (one.grad for one in self.model.parameters() if one.grad is not None)
+        # Sharded gradients differ between processes, which decide together.
+        own = (one.to_local() if hasattr(one, "to_local") else one for one in gradients)
+        if not any(self.processes.every(any(bool(one.any()) for one in own))):
+            self.model.zero_grad(set_to_none=True)
+            self._skipped += 1
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         """Sum TRL's loss over parts of similar length: a loss is a sum over tokens, so padding can be cut.
@@ -492,7 +507,7 @@ def build_trainer(
     after the first batch is recorded.
     """
     from datasets import Dataset
-    from transformers import PrinterCallback
+    from transformers import PrinterCallback, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     require_reporters(config.report_to)
@@ -536,6 +551,12 @@ def build_trainer(
         for one in (trainer.model, trainer.ref_model):
             if one is not None and can_pack(network(one)):
                 pack_rows(network(one))
+
+    class SkipEmptySteps(TrainerCallback):
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            trainer.skip_empty_step()
+
+    trainer.add_callback(SkipEmptySteps())
     # It prints every log as a dict, and the metrics log already reports a line of progress per batch.
     trainer.remove_callback(PrinterCallback)
     return trainer

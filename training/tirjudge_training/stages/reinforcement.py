@@ -11,7 +11,7 @@ from tirjudge_training.distributed.processes import launched_processes
 from tirjudge_training.heldout import Validation, ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.metrics import METRICS
+from tirjudge_training.rl.metrics import METRICS, is_idle, nothing_to_learn
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.rl.screening import teaching_rows
 from tirjudge_training.rl.training_loop import checkpoints_kept, train_rl
@@ -22,6 +22,10 @@ CPU = "cpu_seconds/"
 
 class OtherTrainer(RuntimeError):
     """Another trainer does the stage; the message is one line and names the command."""
+
+
+class NothingLearned(RuntimeError):
+    """No batch of the stage had a group in the loss; the message is one line."""
 
 
 class Reinforcement(Stage):
@@ -77,8 +81,12 @@ class Reinforcement(Stage):
             reward_questions=run.reward_questions(folder),
             validation=validation,
         )
-        run.save(folder.path / MODEL, model, start, self.lora)
         rows = list(folder.read(METRICS))
+        if all(map(is_idle, rows)):
+            raise NothingLearned(
+                f"{self.name}: {nothing_to_learn(rows)}; no model is written, and {start} is the one to use"
+            )
+        run.save(folder.path / MODEL, model, start, self.lora)
         return {
             "steps": len(rows),
             "seconds": sum(row["seconds/step"] for row in rows),
