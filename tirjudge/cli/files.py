@@ -7,7 +7,7 @@ import heapq
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -72,7 +72,9 @@ def show(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]...", help="Rows to show.", show_default=False)
     ] = None,
-    wrong: Annotated[bool, option("Rows", "Rows whose verdict is not the label's.", "--wrong")] = False,
+    wrong: Annotated[
+        bool, option("Rows", "Rows whose verdict is not the label's or the rating.", "--wrong")
+    ] = False,
     flipped: Annotated[
         bool, option("Rows", "Rows whose verdict changes with the order shown.", "--flipped")
     ] = False,
@@ -134,9 +136,10 @@ def _numbers(file: Path) -> Iterator[str]:
     from tirjudge.evaluation.stored_outputs.reading import open_results
 
     run = open_results(file)
-    names = dict.fromkeys((default_protocols(run)[0], "win-rate"))
+    names = dict.fromkeys((default_protocols(run)[0], "win-rate", "ratings"))
     for one in score_run(run, list(names), run.benchmark, seed=0)[0]:
-        yield from who_won_lines([one.score]) or [headline(one.score, run.name)]
+        if one.score.card.name != "ratings" or "Spearman" in one.score.estimates:
+            yield from who_won_lines([one.score]) or [headline(one.score, run.name)]
 
 
 def _drawn(rows: Iterator[_Found], count: int, seed: int) -> Iterator[_Found]:
@@ -155,6 +158,7 @@ class _Selection:
     ) -> None:
         self._file, self._ids = file, ids
         self._wrong, self._flipped = wrong, flipped
+        self._is_far: Callable[[RecordedRow], bool] | None = None
         self._failed, self._program_failed = failed, program_failed
         self._total = 0
         self._others: set[str] = set()
@@ -175,11 +179,21 @@ class _Selection:
     def _fits(self, row: RecordedRow) -> bool:
         return (
             (not self._ids or row.id in self._ids)
-            and (not self._wrong or (row.correct is not None and row.correct < 1))
+            and (not self._wrong or (row.correct is not None and row.correct < 1) or self._far(row))
             and (not self._flipped or row.flipped)
             and (not self._failed or row.stop != "verdict")
             and (not self._program_failed or row.programs_failed > 0)
         )
+
+    def _far(self, row: RecordedRow) -> bool:
+        """Return True for a score that is far from people's rating, by the scale of the whole file."""
+        if row.rating is None or isinstance(row.rating, bool):
+            return False
+        if self._is_far is None:
+            from tirjudge.evaluation.rating_agreement import far_from_rating
+
+            self._is_far = far_from_rating(self._file)
+        return self._is_far(row)
 
     def report(self, shown: int, *, as_json: bool) -> None:
         """Print the rows without a result, and what was not found. Raises ValueError for an unknown id."""

@@ -67,6 +67,7 @@ from tirjudge_environments.tasks import Columns
 
 if TYPE_CHECKING:
     from tirjudge.evaluation.judges import JudgesAgreement
+    from tirjudge.evaluation.rating_agreement import RatingAgreement
     from tirjudge.evaluation.who_won import WhoWon
 
 _ADVICE = {
@@ -145,6 +146,7 @@ class BatchRun:
             stop(self.command, reason, INTERRUPTED)
         if self._relabelled:
             tally = Tally.of(results.rows(), failed=tally.failed)
+        rated = self._rated(tally, results.path)
         summary = Summary(
             tally=tally,
             seconds=display.seconds,
@@ -155,6 +157,7 @@ class BatchRun:
             cached=self._cached,
             retries=display.retries,
             won=self._won(tally, results.path),
+            rated=rated,
             agreement=self._agreement(tally, results.path),
         )
         if self.as_json:
@@ -165,15 +168,29 @@ class BatchRun:
         answered = tally.verdicts + tally.open
         if not answered:
             say(f"tirjudge {self.command}: no row got a verdict: {self._why(results)}")
-        return completed and not tally.failed and bool(answered) and self._accurate(tally)
+        return completed and not tally.failed and bool(answered) and self._accurate(tally, rated)
 
-    def _accurate(self, tally: Tally) -> bool:
-        """Return whether the accuracy is high enough, and say so if it is not."""
+    def _accurate(self, tally: Tally, rated: RatingAgreement | None) -> bool:
+        """Return whether the accuracy, or the rank correlation of ratings, is high enough; else say so."""
+        correlation = None if rated is None else rated.correlation
         if self.min_accuracy is None or (tally.labelled and tally.accuracy.rate >= self.min_accuracy):
             return True
-        found = f"the accuracy is {tally.accuracy}" if tally.labelled else "no row has a label"
+        if not tally.labelled and correlation is not None:
+            if correlation.value >= self.min_accuracy:
+                return True
+            found = f"the rank correlation with people's ratings is {correlation.value:.2f}"
+        else:
+            found = f"the accuracy is {tally.accuracy}" if tally.labelled else "no row has a label"
         say(f"tirjudge {self.command}: {found}, and --min-accuracy is {self.min_accuracy:g}")
         return False
+
+    def _rated(self, tally: Tally, results: Path) -> RatingAgreement | None:
+        """Return the agreement with people's labels of single responses."""
+        if not tally.passes and not tally.ratings:
+            return None
+        from tirjudge.evaluation.rating_agreement import RatingAgreement
+
+        return RatingAgreement.of(results, classes=tally.passes > 0, numbers=tally.ratings > 0)
 
     def _won(self, tally: Tally, results: Path) -> WhoWon | None:
         """Return who won, for which the rows of earlier runs into the same file are read too."""
@@ -250,7 +267,7 @@ class BatchRun:
             if work is None:
                 return row
             recorded = read_result_row(row, f"row {row['id']}")
-            changed = relabelled(recorded, work.task, judge.rewards, self.options.satisfied_from)
+            changed = relabelled(recorded, work.task, judge.rewards)
             return changed.model_copy(update={"digest": work.digest}).to_json()
 
         results.rewrite(change)
@@ -341,7 +358,8 @@ def judge(
         float | None,
         option(
             "Output",
-            "Exit with code 1 if the accuracy of the labelled rows is below, for CI.",
+            "Exit with code 1 if the accuracy of the labelled rows, or the rank correlation with ratings, is "
+            "below, for CI.",
             min=0,
             max=1,
             metavar="SHARE",

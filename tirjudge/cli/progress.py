@@ -34,6 +34,7 @@ from tirjudge_environments import StopReason, Usage
 
 if TYPE_CHECKING:
     from tirjudge.evaluation.judges import JudgesAgreement
+    from tirjudge.evaluation.rating_agreement import RatingAgreement
     from tirjudge.evaluation.scoring import Estimate
     from tirjudge.evaluation.who_won import WhoWon
 
@@ -218,12 +219,16 @@ class Summary:
     """Requests of this run that were repeated."""
     won: WhoWon | None = None
     """None if the rows do not name the sources of their responses."""
+    rated: RatingAgreement | None = None
+    """None if no single response has a label."""
     agreement: tuple[list[str], JudgesAgreement] | None = None
     """The names of the models of a jury, and their agreement; None without a jury that votes."""
 
     def print(self, *, to_standard_error: bool) -> None:
         """Print a table on a terminal, and plain lines elsewhere."""
-        entries = [*_counts(self.tally), *self._jury(), *(self.won.lines() if self.won else ())]
+        judged, *counts = _counts(self.tally)
+        entries = [judged, *(self.rated.lines() if self.rated else ()), *counts]
+        entries += [*self._jury(), *(self.won.lines() if self.won else ())]
         entries += _spent(self.spending, self.cached)
         if self.retries:
             entries.append(("retries", f"{self.retries} requests were repeated in this run"))
@@ -322,6 +327,7 @@ class Summary:
             "seconds": round(self.seconds, 3),
             **self._jury_record(),
             **({} if self.won is None else {"who_won": self.won.record()}),
+            **({} if self.rated is None else {"agreement_with_people": self.rated.record()}),
         }
 
 

@@ -20,6 +20,7 @@ from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol
 from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
 from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement, jury_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
+from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE, WIN_RATE_OF
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.runs import (
@@ -500,6 +501,6 @@ def _say_unfit(command: str, unfit: Sequence[str], *, named: bool, found: Sequen
         raise ValueError(f"no protocol can score these rows: {'; '.join(unfit)}")
     for reason in unfit if named else ():
         say(f"tirjudge {command}: {reason}")
-    won = any(card.name == WIN_RATE.card.name for card in found)
+    won = any(card.name in (WIN_RATE.card.name, RATINGS_PROTOCOL.card.name) for card in found)
     if not (named or won) and any("left out: no label" in reason for reason in unfit):
         say(f"tirjudge {command}: accuracy needs labels, and no row has one (--labels FILE adds them)")

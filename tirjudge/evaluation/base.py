@@ -29,6 +29,15 @@ JURY = "jury"
 """Key of a row's extras: for each model of a jury that voted, the candidates that it put in first place."""
 JUDGE = "judge"
 """Key of a row's extras: the name of the model that judged it; empty for a jury."""
+RATINGS = "ratings"
+"""Key of a row's extras: each person's rating of a single response, a list of numbers and of None."""
+SCALE = "scale"
+"""Key of a row's extras: the lowest and the highest score of the judge's scale, if it is not that of the
+ratings."""
+CLASSES = ("fail", "pass")
+"""Names of the candidates of a row about a single response that passes or fails."""
+PASSES = "passes"
+"""Key of a row's extras: True for a row whose candidates are `CLASSES`."""
 LEFT_OPEN = "left open"
 """Key of a row's extras: True if its verdict was left open for a low confidence."""
 

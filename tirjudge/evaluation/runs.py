@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tirjudge.evaluation.base import JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
+from tirjudge.evaluation.base import PASSES, JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
@@ -28,13 +28,18 @@ _TIRJUDGE = "tirjudge"
 """The format of tirjudge's own result files."""
 _SAMPLED = ("self-consistency", "mean-score")
 """Further protocols for runs with several samples of each row."""
+_ALONE = ("verdict", "ratings", "kappa", "errors", "cost")
+"""Protocols for runs about single responses."""
 
 
 def default_protocols(run: Replay) -> tuple[str, ...]:
     """Return the protocols of the benchmark and those for every run, or else of the file's format."""
-    if run.format.name != _TIRJUDGE or run.benchmark not in benchmark_names():
+    if run.format.name != _TIRJUDGE:
         return tuple(run.format.protocols)
     first = next(iter(run), None)
+    if run.benchmark not in benchmark_names():
+        alone = first is not None and PASSES in first.extras
+        return _ALONE if alone else tuple(run.format.protocols)
     sampled = first is not None and any(vote.sample for vote in first.votes)
     return (*open_benchmark(run.benchmark).protocols, *(_SAMPLED if sampled else ()), "errors", "cost")
 

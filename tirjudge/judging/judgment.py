@@ -166,7 +166,7 @@ class Judgment:
         }
         rating = task.gold.get("rating")
         rated: dict[str, Any] = {} if rating is None else {"rating": rating}
-        if isinstance(rating, bool):
+        if self.satisfied_from is not None:
             rated["satisfied_from"] = self.satisfied_from
         return RecordedRow(
             id=task.id,

@@ -12,7 +12,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.reproduction import combined_judgment, recorded_trajectory
 from tirjudge.records.recorded_row import RecordedPassage, RecordedRow, RecordedView
 from tirjudge.records.verdicts import JurorVerdict, RecordedReward, reward_record, verdict_credit
-from tirjudge.storage.result_file import label_facts
+from tirjudge.storage.result_file import LABELS, label_facts
 from tirjudge_environments import (
     By,
     Call,
@@ -34,16 +34,14 @@ Rewards = Callable[[Judgment], Sequence[Score]]
 _UNKNOWN = Unscored("the label changed after the row was judged, and its dialogue is not recorded whole")
 
 
-def relabelled(row: RecordedRow, task: JudgeTask, rewards: Rewards, satisfied_from: float) -> RecordedRow:
+def relabelled(row: RecordedRow, task: JudgeTask, rewards: Rewards) -> RecordedRow:
     """Return a row as if it had been judged with the label of `task`, which is otherwise its own task.
 
-    `satisfied_from` is the lowest score with which a single response passes. A view whose recorded reward
-    does not follow from the record and the earlier label gets no reward.
+    A view whose recorded reward does not follow from the record and the earlier label gets no reward.
     """
     facts = label_facts(task)
-    given = {name: value for name, value in row.to_json().items() if name not in (*facts, "satisfied_from")}
-    threshold = {"satisfied_from": satisfied_from} if isinstance(facts.get("rating"), bool) else {}
-    fresh = RecordedRow.model_validate({**given, **facts, **threshold})
+    given = {name: value for name, value in row.to_json().items() if name not in LABELS}
+    fresh = RecordedRow.model_validate({**given, **facts})
     update: dict[str, Any] = {"correct": _credit(fresh)}
     if row.jury:
         update["jury"] = [_juror(one, fresh) for one in row.jury]

@@ -46,6 +46,10 @@ class Tally:
     """Rows whose verdict was left open for its low confidence."""
     credits: Credits = field(default_factory=Credits)
     """The `verdict_credit` of each labelled row; rows with the same prompt are a cluster."""
+    passes: int = 0
+    """Rows about a single response that people passed or failed."""
+    ratings: int = 0
+    """Rows about a single response that people rated with a number."""
     sources: int = 0
     """Rows that name the sources of their responses."""
     programs: int = 0
@@ -77,6 +81,9 @@ class Tally:
             self.credits.add(row["correct"], prompt_cluster(row.get("prompt")))
         for verdict in row.get("jury", ()):
             self.jury.setdefault(verdict["model"], JurorTally()).add(verdict, row)
+        rating = row.get("rating")
+        self.passes += isinstance(rating, bool)
+        self.ratings += rating is not None and not isinstance(rating, bool)
         self.sources += bool(row.get("sources"))
         self.programs += row["programs"]
         self.programs_failed += row["programs_failed"]

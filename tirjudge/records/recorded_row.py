@@ -228,7 +228,7 @@ class RecordedRow(Recorded):
     rating: bool | float | None = None
     """People's judgement of a single response: True or False for pass or fail, a number for a rating."""
     satisfied_from: float | None = None
-    """The lowest score with which a single response passes, recorded next to pass or fail."""
+    """The lowest score with which a single response passes; None for several responses."""
     strength: Any = None
     checklist: list[Text] = Field(default_factory=list)
     correct: float | None = None

@@ -30,10 +30,15 @@ _STYLES = {"right": "green", "wrong": "red"}
 
 
 def outcome_text(row: RecordedRow) -> str:
-    """Return right, wrong, the credit of a tie, or nothing for a row without a label."""
+    """Return right, wrong, the credit of a tie, a rating, or nothing for a row without a label."""
     if row.correct is None:
-        return ""
+        return "" if row.rating is None or isinstance(row.rating, bool) else f"rated {row.rating:g}"
     return {1.0: "right", 0.0: "wrong"}.get(row.correct, f"{row.correct:.2g}")
+
+
+def rating_text(rating: bool | float) -> str:
+    """Return people's judgement of a single response: `pass`, `fail` or the number."""
+    return ("pass" if rating else "fail") if isinstance(rating, bool) else f"{rating:g}"
 
 
 def verdict_text(row: RecordedRow) -> str:
@@ -318,6 +323,11 @@ def _heading(row: RecordedRow) -> Text:
     if row.label is not None:
         line.append(f", the label is {letter(row.label)}: ")
         line.append(outcome, _STYLES.get(outcome, ""))
+    elif row.rating is not None:
+        line.append(f", people say {rating_text(row.rating)}")
+        if row.correct is not None and row.satisfied_from is not None:
+            line.append(f", and the score passes from {row.satisfied_from:g}: ")
+            line.append(outcome, _STYLES.get(outcome, ""))
     if row.detail:
         line.append(f" ({printable(row.detail)})")
     facts = {

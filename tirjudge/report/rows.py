@@ -20,6 +20,7 @@ from tirjudge.records.text import (
     outcome_text,
     program_outputs,
     prompt_parts,
+    rating_text,
     response_heading,
     reward_text,
     variable_notes,
@@ -185,6 +186,7 @@ class TableBuilder:
 def row_record(row: RecordedRow) -> dict[str, Any]:
     """Return all texts of a row with their captions, as `tirjudge show` prints them."""
     label = "" if row.label is None else letter(row.label)
+    label = label if row.rating is None else rating_text(row.rating)
     facts = {
         "label": label,
         "format": row.format,

@@ -24,7 +24,7 @@ from tirjudge.storage.run_settings import refuse_foreign_file, refuse_other_sett
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
 
-_LABELS = ("label", "strength", "checklist", "rating")
+LABELS = ("label", "strength", "checklist", "rating")
 """Fields of a row that people gave, and no judge saw."""
 _LABEL_COLUMNS = ("label", "checklist", "gold_scores")
 """Columns that hold them. A run goes on with others."""
@@ -207,8 +207,8 @@ class ResultStream:
     """Results that are written to standard output, one JSON line per row, and cannot be resumed.
 
     `rows` and `failures` return only the last ones, by which a run without any verdict is explained. The
-    rows that name the sources of their responses, and those of a jury, are in the file `path` as well, from
-    which the end of the run is summarised; it is removed with the stream.
+    rows that name the sources of their responses, those with ratings and those of a jury are in the file
+    `path` as well, from which the end of the run is summarised; it is removed with the stream.
     """
 
     failures_path = None
@@ -232,7 +232,7 @@ class ResultStream:
         line = encode_line(row)
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
-        if row.get("sources") or row.get("jury"):
+        if row.get("sources") or row.get("jury") or row.get("rating") is not None:
             self._copy.write(line)
             self._copy.flush()
         self._rows.append(dict(row))
@@ -257,7 +257,7 @@ def label_facts(task: JudgeTask) -> JsonObject:
 
 def label_key(facts: Mapping[str, Any]) -> str:
     """Return a text that is equal for rows with the same label."""
-    given = {name: facts.get(name) for name in _LABELS}
+    given = {name: facts.get(name) for name in LABELS}
     return json.dumps({name: value for name, value in given.items() if value is not None and value != []})
 
 

@@ -3,6 +3,7 @@
 from tirjudge_environments.tasks.cells import RowError
 from tirjudge_environments.tasks.columns import DEFAULT_COLUMNS, ColumnPlaces, Columns
 from tirjudge_environments.tasks.criteria import LARGEST_WEIGHT, read_criteria
+from tirjudge_environments.tasks.labels import read_label
 from tirjudge_environments.tasks.rows import read_task
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "Columns",
     "RowError",
     "read_criteria",
+    "read_label",
     "read_task",
 ]

@@ -9,14 +9,21 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figure, Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.base import (
+    RATINGS,
+    SCALE,
+    Figure,
+    Figures,
+    JudgedRow,
+    ProtocolCard,
+    Units,
+    Unscorable,
+)
 from tirjudge.evaluation.raters import LEAST_RATED, ORDINAL, alpha, correlation, rank_correlation, tau
 from tirjudge.evaluation.scoring import UnitsBuilder
 from tirjudge.statistics import Mean, OfTable, Statistic
 
 Values = NDArray[np.float64]
-RATINGS = "ratings"
-"""Key of a row's extras: what each person rated, a list of numbers and of None."""
 _MOST_LEVELS = 64
 """Different ratings up to which numbers come from a table of counts; more are bootstrapped."""
 
@@ -26,7 +33,8 @@ class Ratings:
 
     card = ProtocolCard(
         name="ratings",
-        about="correlation, weighted kappa, alpha and difference of a judge's and people's ratings",
+        about="correlation, weighted kappa, alpha and difference of a judge's and people's ratings, the "
+        "judge's scores on people's scale",
         ties="are equal ratings",
         failures="leave the row out",
         source="Spearman 1904; Kendall 1945 (tau-b); Cohen 1968; Krippendorff 2011",
@@ -37,7 +45,7 @@ class Ratings:
         builder = UnitsBuilder()
         raters: int | None = None
         for row in rows:
-            if row.candidates != 1:
+            if row.candidates != 1 and RATINGS not in row.extras:
                 raise Unscorable(
                     f"row {row.id!r} has {row.candidates} responses: this protocol scores ratings"
                 )
@@ -50,14 +58,16 @@ class Ratings:
                 builder.counts["left out: no rating"] += 1
                 continue
             spread = math.nan if len(given) < 2 else float(len({*given}) > 1)
-            builder.add_row(row, math.nan, sum(given) / len(given), spread, *people)
+            scale = row.extras.get(SCALE, (math.nan, math.nan))
+            builder.add_row(row, math.nan, sum(given) / len(given), spread, *scale, *people)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        _, judge, flipped, *people = units.values.T
+        _, judge, flipped, low, high, *people = units.values.T
         found: dict[str, Figure] = {}
         if people:
-            found |= _beside_people(judge, np.array(people))
+            rated = np.array(people)
+            found |= _beside_people(on_scale(judge, low, high, scale_of(rated)), rated)
         found["mean score"] = Mean(judge, is_share=False)
         (several,) = np.nonzero(~np.isnan(flipped))
         if len(several):
@@ -66,6 +76,23 @@ class Ratings:
 
 
 RATINGS_PROTOCOL = Ratings()
+_SCALES = ((0.0, 1.0), (1.0, 5.0), (0.0, 5.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
+"""Scales on which people rate, in the order in which they are tried."""
+
+
+def scale_of(ratings: Values) -> tuple[float, float]:
+    """Return the first usual scale that has all ratings, or else their range; nan without ratings."""
+    known = ratings[~np.isnan(ratings)]
+    if not len(known):
+        return math.nan, math.nan
+    low, high = float(known.min()), float(known.max())
+    return next((one for one in _SCALES if one[0] <= low and high <= one[1]), (low, high))
+
+
+def on_scale(scores: Values, low: Values, high: Values, scale: tuple[float, float]) -> Values:
+    """Return the judge's scores on another scale; a score whose own scale is nan is on it already."""
+    moved = scale[0] + (scores - low) / (high - low) * (scale[1] - scale[0])
+    return np.where(np.isnan(low), scores, moved)
 
 
 def _beside_people(judge: Values, people: Values) -> dict[str, Figure]:

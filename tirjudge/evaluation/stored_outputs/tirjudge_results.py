@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from tirjudge.evaluation.base import (
+    CLASSES,
     DECISION,
     JUDGE,
     JURY,
     LEFT_OPEN,
     LENGTHS,
+    PASSES,
+    RATINGS,
+    SCALE,
     SOURCES,
     Cost,
     Index,
@@ -34,7 +39,7 @@ from tirjudge.evaluation.stored_outputs.base import (
 from tirjudge.judging.combining import aggregate, highest, most_chosen
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Criterion, StopReason
-from tirjudge_environments.tasks import LARGEST_WEIGHT
+from tirjudge_environments.tasks import LARGEST_WEIGHT, RowError, read_label
 from tirjudge_sandbox import Status
 
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")
@@ -232,6 +237,10 @@ class _Result(BaseModel):
     strength: Any = None
     domain: str
     tags: list[str]
+    format: str = ""
+    scores: list[Number | None] | None = None
+    rating: bool | Number | None = None
+    satisfied_from: Number | None = None
     views: Annotated[list[_View], Field(min_length=1)]
     sources: list[str] = Field(default_factory=list)
     criteria: list[CriterionShape] = Field(default_factory=list)
@@ -258,9 +267,15 @@ class TirjudgeResults:
         views: Sequence[Mapping[str, Any]] = row["views"]
         candidates = candidates_shown(views)
         best, tied = row["label"], row.get("strength") == 0
-        if label is not None:
-            best, tied = _labelled(label, candidates)
         votes = criteria_votes(views, row["criteria"]) if row.get("criteria") else recorded_votes(views)
+        if candidates == 1 and row.get("satisfied_from") is not None:
+            rating = row.get("rating") if label is None else _rating(label)
+            votes, extras = _classes(row, votes, rating)
+            candidates, best = len(CLASSES), int(rating) if isinstance(rating, bool) else None
+        else:
+            if label is not None:
+                best, tied = _labelled(label, candidates)
+            extras = _decision(row, votes, candidates) | _sources(row, candidates) | _jury(row, candidates)
         yield JudgedRow(
             id=str(row["id"]),
             votes=votes,
@@ -276,12 +291,52 @@ class TirjudgeResults:
                 seconds=row["seconds"],
                 calls=row["programs"],
             ),
-            extras=_decision(row, votes, candidates) | _sources(row, candidates) | _jury(row, candidates),
+            extras=extras,
             cluster=prompt_of(row),
         )
 
 
 TIRJUDGE_RESULTS = TirjudgeResults()
+
+
+_SCORES: Mapping[str, tuple[float, float]] = {
+    "pointwise": (1.0, 10.0),
+    "tir-pointwise": (1.0, 10.0),
+    "judgelrm-single": (1.0, 10.0),
+    "j1-pos": (0.0, 10.0),
+}
+"""The range of the scores of formats that judge a response alone."""
+
+
+def score_range(format: str, *, criteria: bool) -> tuple[float, float] | None:
+    """Return the range of the score of a single response, which is a share with criteria; None if unknown."""
+    return (0.0, 1.0) if criteria else _SCORES.get(format)
+
+
+def _rating(label: Record) -> bool | float | None:
+    """Return the rating of a single response in a row of labels. Raises Unreadable for any other value."""
+    try:
+        return read_label(need(label, "label"), None, [()]).rating
+    except RowError as error:
+        raise Unreadable(str(error), label) from None
+
+
+def _classes(
+    row: Record, votes: Sequence[Vote], rating: bool | float | None
+) -> tuple[tuple[Vote, ...], dict[str, Any]]:
+    """Return votes on a single response as votes for a class, and the extras of such a row."""
+
+    def chosen(score: float | None) -> tuple[int, ...]:
+        return () if score is None else (int(score >= row["satisfied_from"]),)
+
+    given = row.get("scores") or [None]
+    extras: dict[str, Any] = {PASSES: True, DECISION: chosen(given[0])}
+    extras[RATINGS] = (None if rating is None else float(rating),)
+    if scale := score_range(str(row.get("format")), criteria=bool(row.get("criteria"))):
+        extras[SCALE] = scale
+    if row.get("stop") == StopReason.ABSTAINED:
+        extras[LEFT_OPEN] = True
+    return tuple(replace(vote, best=chosen(vote.scores.get(0))) for vote in votes), extras
 
 
 def _labelled(label: Record, candidates: int) -> tuple[int | None, bool]:
