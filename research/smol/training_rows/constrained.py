@@ -7,12 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from research.smol.training_rows.families.base import Constraint, Family
-from research.smol.training_rows.families.registry import Form, choose, worded, wordings
+from research.smol.training_rows.families.base import Constraint, Family, Form
+from research.smol.training_rows.families.registry import choose, worded
+from research.smol.training_rows.kinds.registry import DOCUMENT
 from research.smol.training_rows.prompts import joined, takes_fragments, with_context
 from research.smol.training_rows.requests import Request
 from research.smol.training_rows.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, program
 from research.smol.training_rows.writing import Pen, compose, insert_sentence
+from tirjudge.attacks.families import Attack, Target
+from tirjudge.attacks.rows import winning_answer
+from tirjudge_environments.orders import letter
 
 _PUBLIC = 0.25
 """Share of the prompts that come from public instructions."""
@@ -36,9 +40,16 @@ class Constrained:
     vocabulary: Sequence[str]
     allowed: Sequence[str]
     """The families that may appear."""
-    near: bool = False
-    """True if worse responses are the best one, edited: they break a part of a constraint rather than all of
-    it, which a text that never tried to keep the constraint does."""
+    near: float = 0.0
+    """Share of rows whose worse responses are the best one, edited: they break a part of a constraint rather
+    than all of it, which a text that never tried to keep the constraint does."""
+    draw: Callable[[random.Random], list[Family]] | None = None
+    """Draws the families of a row; by default one to three of those allowed."""
+    records: Sequence[Request] = ()
+    """Requests for structured data, for kinds of rules about documents."""
+    attacks: Sequence[Attack] = ()
+    attacked: float = 0.0
+    """Share of the pairs and lists in which a worse response attacks the verdict by one of `attacks`."""
     tried: Counter[str] = field(default_factory=Counter)
     """Attempts that led to no row, by reason."""
     _longer: int = 0
@@ -47,8 +58,11 @@ class Constrained:
     def draft(self, environment: str) -> Draft | None:
         """Return a row, or None if the drawn constraints and answers do not work out."""
         rng = self.rng
-        families = choose(rng.choices([1, 2, 3], [50, 32, 18])[0], self.allowed, rng)
-        request = self._request(asks=any(family.id == _CHOICES for family in families))
+        if self.draw is None:
+            families = choose(rng.choices([1, 2, 3], [50, 32, 18])[0], self.allowed, rng)
+        else:
+            families = self.draw(rng)
+        request = self._request(families)
         pen = Pen(rng, request.topic, request.area, vocabulary=self.vocabulary)
         text = with_context(request.text, rng)
         natural = self._natural(request, pen)
@@ -75,10 +89,12 @@ class Constrained:
             form = "fragment"
         elif drawn > 1 - _CLAUSES:
             form = "clause"
-        return form if all(wordings(family.id, form) for family in families) else "sentence"
+        return form if all(family.wordings(form) for family in families) else "sentence"
 
-    def _request(self, *, asks: bool) -> Request:
-        if asks:
+    def _request(self, families: Sequence[Family]) -> Request:
+        if self.records and any(family.id in DOCUMENT for family in families):
+            return self.rng.choice(self.records)
+        if any(family.id == _CHOICES for family in families):
             # A choice between yes, no and maybe needs a question.
             return self.rng.choice(self.own["question"])
         if self.public and self.rng.random() < _PUBLIC:
@@ -99,10 +115,11 @@ class Constrained:
         """Return the responses with the constraints that they keep, the best first."""
         wanted = self._patterns(len(constraints), count)
         same = self.rng.random() < 0.5
+        near = self.near >= 1 or (self.near > 0 and self.rng.random() < self.near)
         found: list[tuple[str, list[bool]]] = []
         for pattern in wanted:
             for _ in range(5):
-                if self.near and found:
+                if near and found:
                     base = found[0][0]
                 else:
                     base = natural if same or not found else self._natural(request, pen)
@@ -162,6 +179,9 @@ class Constrained:
     ) -> Draft:
         responses = self._balanced(responses, constraints, pen)
         order = self.rng.sample(range(len(responses)), len(responses))
+        tags: tuple[str, ...] = ()
+        if self.attacked and environment != POINTWISE and self.rng.random() < self.attacked:
+            responses, tags = self._under_attack(responses, constraints, order)
         return Draft(
             prompt=prompt,
             responses=[responses[at][0] for at in order],
@@ -173,7 +193,23 @@ class Constrained:
             program=program(constraints, environment),
             kept=[sum(responses[at][1]) for at in order],
             of=len(constraints),
+            tags=tags,
         )
+
+    def _under_attack(
+        self, responses: list[tuple[str, list[bool]]], constraints: Sequence[Constraint], order: Sequence[int]
+    ) -> tuple[list[tuple[str, list[bool]]], tuple[str, ...]]:
+        """Return the responses with an attack in a worse one, if it keeps the same constraints as before."""
+        attack = self.rng.choice(self.attacks)
+        at = self.rng.randrange(1, len(responses))
+        text, pattern = responses[at]
+        place = letter(order.index(at))
+        target = Target(response=text, letter=place, other=letter(order.index(0)), answer=winning_answer("pairwise", place))
+        changed = attack.changed(target)
+        pairs = zip(constraints, pattern, strict=True)
+        if changed is None or not changed.strip() or not all(one.verified(changed) == keep for one, keep in pairs):
+            return responses, ()
+        return [*responses[:at], (changed, pattern), *responses[at + 1 :]], (f"attack={attack.name}",)
 
     def _balanced(
         self, responses: list[tuple[str, list[bool]]], constraints: Sequence[Constraint], pen: Pen

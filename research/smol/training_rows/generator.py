@@ -88,7 +88,7 @@ class Generator:
         public = public_requests(sources, self._index, shared)
         self.report.read["self-instruct"] = len(public) + shared.total()
         own = self._own()
-        self._vocabulary = vocabulary(public)
+        self.vocabulary = vocabulary(public)
         self._requests = {
             held: (
                 [one for one in own if one.held_out == held],
@@ -107,9 +107,7 @@ class Generator:
         code, general = round(_CODE * count), round(_GENERAL * count)
         drafts = self._constrained(environments(rng, count - code - general), rng, held)
         drafts += self._general(general, rng, held)
-        coded = coding_drafts(self._coding_pools(held), environments(rng, round(code * 1.5)), rng)
-        self.report.generated["mbpp"] += len(coded)
-        drafts += [draft for draft in coded if self._is_new(draft)][:code]
+        drafts += self.coded(code, rng, held=held)
         rows = self._confirmed(drafts, name)
         rng.shuffle(rows)
         self.report.rows[name] = rows
@@ -120,6 +118,21 @@ class Generator:
         rng = random.Random(f"{self.report.seed}/near misses")
         kinds = [LISTWISE if number % 3 == 0 else PAIRWISE for number in range(count)]
         return self._confirmed(self._constrained(kinds, rng, held=False, near=True), "near misses")
+
+    def requests(self, *, held: bool) -> tuple[list[Request], list[Request]]:
+        """Return our own requests and the public ones, of the held-out topics or of the others."""
+        return self._requests[held]
+
+    def accepts(self, draft: Draft) -> bool:
+        """Return True if a draft shares nothing with a benchmark and has a prompt that no other row has."""
+        self.report.generated[draft.source] += 1
+        return self.clean(draft) and self._is_new(draft)
+
+    def coded(self, count: int, rng: random.Random, *, held: bool) -> list[Draft]:
+        """Return about this many rows of MBPP problems."""
+        drafts = coding_drafts(self._coding_pools(held), environments(rng, round(count * 1.5)), rng)
+        self.report.generated["mbpp"] += len(drafts)
+        return [draft for draft in drafts if self._is_new(draft)][:count]
 
     def _confirmed(self, drafts: Sequence[Draft], name: str) -> list[Draft]:
         agreed = confirmed(drafts, lambda line: self._say(f"{name}: {line}"))
@@ -147,14 +160,14 @@ class Generator:
         by_genre: dict[str, list[Request]] = {}
         for request in own:
             by_genre.setdefault(request.genre, []).append(request)
-        maker = Constrained(rng, by_genre, public, self._vocabulary, self._allowed, near)
+        maker = Constrained(rng, by_genre, public, self.vocabulary, self._allowed, near)
         found: list[Draft] = []
         for environment in kinds:
             while True:
                 draft = maker.draft(environment)
                 if draft is not None:
                     self.report.generated[draft.source] += 1
-                    if self._is_clean(draft) and self._is_new(draft):
+                    if self.clean(draft) and self._is_new(draft):
                         found.append(draft)
                         break
             if len(found) % 500 == 0:
@@ -170,7 +183,7 @@ class Generator:
             while True:
                 draft = preference_draft(environment, requests, rng)
                 # Several answers to one public instruction may be compared with different worse ones.
-                if draft is not None and self._is_clean(draft):
+                if draft is not None and self.clean(draft):
                     self.report.generated[draft.source] += 1
                     found.append(draft)
                     break
@@ -185,7 +198,8 @@ class Generator:
             self._say(f"mbpp: {len(self._pools[held])} problems with broken copies")
         return self._pools[held]
 
-    def _is_clean(self, draft: Draft) -> bool:
+    def clean(self, draft: Draft) -> bool:
+        """Return True if a prompt shares no run of words with a benchmark, and report what it shares."""
         overlap = self._index.find([draft.prompt])
         if overlap is None:
             return True

@@ -61,8 +61,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def own_requests() -> list[Request]:
-    """Return all our own requests: every genre's template with every topic."""
+def own_requests(name: str = "instructions") -> list[Request]:
+    """Return all our own requests of a file: every genre's template with every topic."""
     topics = [
         (area, topic.strip(), place >= len(line[2:].split("|")) - _HELD_TOPICS)
         for area, lines in sections("topics").items()
@@ -72,7 +72,7 @@ def own_requests() -> list[Request]:
     ]
     return [
         Request("own", template.replace("{topic}", topic), genre, topic, area, held)
-        for genre, templates in sections("instructions").items()
+        for genre, templates in sections(name).items()
         if genre != "context"
         for template in templates
         for area, topic, held in topics

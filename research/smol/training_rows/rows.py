@@ -33,6 +33,8 @@ class Draft:
     program: str | None = None
     kept: list[int] | None = None
     of: int | None = None
+    tags: tuple[str, ...] = ()
+    """Further facts, such as the attack in a response."""
 
     def printed(self) -> list[str]:
         """Return what the program must print, for each of its runs."""
@@ -62,6 +64,7 @@ class Draft:
             "domain": self.domain,
             "environment": self.environment,
             "families": self.families,
+            **({"tags": list(self.tags)} if self.tags else {}),
             "demonstration": {"program": self.program, "kept": self.kept, "of": self.of},
         }
 
@@ -76,7 +79,8 @@ def program(constraints: Sequence[Constraint], environment: str) -> str:
     families = [constraint.family for constraint in constraints]
     checks = [constraint.family.expression(constraint.given) for constraint in constraints]
     lines = [IMPORTS]
-    lines += [family.setup for family in families if family.setup]
+    # Several families may use the same function.
+    lines += dict.fromkeys(one for each in constraints for one in each.family.definitions(each.given))
     lines += ["def check(r):", f"    return [{', '.join(checks)}]", output_lines(environment)]
     return "\n".join(lines)
 

@@ -6,24 +6,36 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from research.smol.training_rows.writing import Pen
+from research.smol.training_rows.writing import Pen, sections
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 
 INFINITE = 10**9
 
 Arguments = dict[str, Any]
+Form = Literal["sentence", "fragment", "clause"]
+"""A wording that stands alone, continues the request, or follows "your response should"."""
+_SIGNS = (">=", "<=", "==", "=0", "=b", ">b", "..", ">", "<")
+
+
+def split_sign(line: str) -> tuple[str, str]:
+    """Return the relation in front of a wording, empty without one, and the wording."""
+    sign = next((one for one in _SIGNS if line.startswith(f"{one} ")), "")
+    return sign, line.removeprefix(sign).lstrip()
+
 
 
 class Family(ABC):
     """One of the 25 instructions of IFEval."""
 
-    id: ClassVar[str]
-    order: ClassVar[int]
+    id: str
+    order: int
     """Edits of families with a small number come first: content, then layout, then the outermost marks."""
-    setup: ClassVar[str] = ""
+    setup: str = ""
     """A function that the program defines before `check`."""
+    weight: float = 1.0
+    """Relative frequency in the rows."""
 
     @abstractmethod
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
@@ -44,6 +56,19 @@ class Family(ABC):
     @abstractmethod
     def violate(self, text: str, given: Arguments, pen: Pen) -> str:
         """Return the text edited so that it breaks the constraint."""
+
+    def wordings(self, form: Form | None = None) -> Sequence[tuple[str, str]]:
+        """Return the wordings, each with its relation (empty for a family without a number).
+
+        Without a form they are its sentences and fragments. A family may have no fragment and no clause.
+        """
+        lines = sections("clauses").get(self.id, ()) if form == "clause" else sections("wordings")[self.id]
+        found = [split_sign(line) for line in lines]
+        return [one for one in found if form is None or one[1][0].islower() == (form != "sentence")]
+
+    def definitions(self, given: Arguments) -> Sequence[str]:
+        """Return the functions that the program defines before `check`."""
+        return (self.setup,) if self.setup else ()
 
     def holds(self, text: str, given: Arguments) -> bool:
         """Return True if all verifiers hold; families with slow verifiers may approximate here."""

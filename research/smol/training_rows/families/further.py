@@ -29,8 +29,8 @@ class OwnCount(CountFamily):
 
 
 class NumberedList(OwnCount):
-    id: ClassVar[str] = "own:numbered_list"
-    order: ClassVar[int] = 26
+    id: str = "own:numbered_list"
+    order: int = 26
     counted: ClassVar[str] = r'len(re.findall(r"^\s*\d+[.)]", r, re.M))'
     item: ClassVar[re.Pattern[str]] = re.compile(r"^[^\S\n]*\d+[.)].*$", re.MULTILINE)
 
@@ -60,8 +60,8 @@ class NumberedList(OwnCount):
 
 
 class NumberLines(OwnCount):
-    id: ClassVar[str] = "own:number_lines"
-    order: ClassVar[int] = 33
+    id: str = "own:number_lines"
+    order: int = 33
     counted: ClassVar[str] = 'len([l for l in r.split("\\n") if l.strip()])'
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
@@ -91,8 +91,8 @@ class NumberLines(OwnCount):
 
 
 class LineStart(Family):
-    id: ClassVar[str] = "own:line_start"
-    order: ClassVar[int] = 85
+    id: str = "own:line_start"
+    order: int = 85
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {
@@ -127,8 +127,8 @@ class LineStart(Family):
 class ParagraphSentences(OwnCount):
     """The largest number of sentences in a paragraph."""
 
-    id: ClassVar[str] = "own:paragraph_sentences"
-    order: ClassVar[int] = 34
+    id: str = "own:paragraph_sentences"
+    order: int = 34
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
         return pen.rng.choice([2, 3, 3, 4, 5])
@@ -156,8 +156,8 @@ class ParagraphSentences(OwnCount):
 
 
 class StartPhrase(Family):
-    id: ClassVar[str] = "own:start_phrase"
-    order: ClassVar[int] = 73
+    id: str = "own:start_phrase"
+    order: int = 73
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         own = [line for line in sections("topics")[pen.area] if len(line.split()) < 9 and line[:2] != "t:"]
@@ -190,8 +190,8 @@ class StartPhrase(Family):
 
 
 class NoMark(Family):
-    id: ClassVar[str] = "own:no_mark"
-    order: ClassVar[int] = 79
+    id: str = "own:no_mark"
+    order: int = 79
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {"mark": pen.rng.choice(list(_MARKS))}

@@ -128,8 +128,8 @@ class Words(Family):
 
 
 class Existence(Words):
-    id: ClassVar[str] = "keywords:existence"
-    order: ClassVar[int] = 40
+    id: str = "keywords:existence"
+    order: int = 40
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {"words": self._draw_words(text, pen, 0.2)}
@@ -159,8 +159,8 @@ class Existence(Words):
 
 
 class ForbiddenWords(Words):
-    id: ClassVar[str] = "keywords:forbidden_words"
-    order: ClassVar[int] = 45
+    id: str = "keywords:forbidden_words"
+    order: int = 45
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {"words": self._draw_words(text, pen, 0.5)}
@@ -185,8 +185,8 @@ class ForbiddenWords(Words):
 
 
 class KeywordFrequency(CountFamily):
-    id: ClassVar[str] = "keywords:frequency"
-    order: ClassVar[int] = 42
+    id: str = "keywords:frequency"
+    order: int = 42
     argument: ClassVar[str] = "frequency"
 
     def others(self, text: str, pen: Pen) -> Arguments:
@@ -217,8 +217,8 @@ class KeywordFrequency(CountFamily):
 
 
 class LetterFrequency(CountFamily):
-    id: ClassVar[str] = "keywords:letter_frequency"
-    order: ClassVar[int] = 44
+    id: str = "keywords:letter_frequency"
+    order: int = 44
     argument: ClassVar[str] = "let_frequency"
     relation_argument: ClassVar[str] = "let_relation"
 
@@ -270,8 +270,8 @@ class LetterFrequency(CountFamily):
 
 
 class CapitalWords(CountFamily):
-    id: ClassVar[str] = "change_case:capital_word_frequency"
-    order: ClassVar[int] = 50
+    id: str = "change_case:capital_word_frequency"
+    order: int = 50
     argument: ClassVar[str] = "capital_frequency"
     relation_argument: ClassVar[str] = "capital_relation"
     counted: ClassVar[str] = r'sum(w.isupper() for w in re.findall(r"[\w-]+", r))'

@@ -20,8 +20,8 @@ A small model learns this one expression for all other alphabets, but not the ra
 
 
 class ResponseLanguage(Family):
-    id: ClassVar[str] = "language:response_language"
-    order: ClassVar[int] = 1
+    id: str = "language:response_language"
+    order: int = 1
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         code, name, often = (part.strip() for part in pen.rng.choice(list(sections("languages"))).split("|"))
@@ -72,7 +72,7 @@ class ResponseLanguage(Family):
 class LetterCase(Family):
     """Both families of letter case."""
 
-    order: ClassVar[int] = 80
+    order: int = 80
     method: ClassVar[str]
     change: ClassVar[str]
 
@@ -101,12 +101,12 @@ class LetterCase(Family):
 
 
 class EnglishCapital(LetterCase):
-    id: ClassVar[str] = "change_case:english_capital"
+    id: str = "change_case:english_capital"
     method: ClassVar[str] = "isupper"
     change: ClassVar[str] = "upper"
 
 
 class EnglishLowercase(LetterCase):
-    id: ClassVar[str] = "change_case:english_lowercase"
+    id: str = "change_case:english_lowercase"
     method: ClassVar[str] = "islower"
     change: ClassVar[str] = "lower"

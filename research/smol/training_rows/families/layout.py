@@ -34,8 +34,8 @@ class Length(CountFamily):
 
 
 class NumberWords(Length):
-    id: ClassVar[str] = "length_constraints:number_words"
-    order: ClassVar[int] = 20
+    id: str = "length_constraints:number_words"
+    order: int = 20
     argument: ClassVar[str] = "num_words"
     counted: ClassVar[str] = r'len(re.findall(r"\w+", r))'
 
@@ -54,8 +54,8 @@ class NumberWords(Length):
 
 
 class NumberSentences(Length):
-    id: ClassVar[str] = "length_constraints:number_sentences"
-    order: ClassVar[int] = 21
+    id: str = "length_constraints:number_sentences"
+    order: int = 21
     argument: ClassVar[str] = "num_sentences"
     counted: ClassVar[str] = r'len(re.split(r"(?<=[.!?])\s+", r.strip()))'
 
@@ -68,8 +68,8 @@ class NumberSentences(Length):
 
 
 class NumberBullets(CountFamily):
-    id: ClassVar[str] = "detectable_format:number_bullet_lists"
-    order: ClassVar[int] = 25
+    id: str = "detectable_format:number_bullet_lists"
+    order: int = 25
     argument: ClassVar[str] = "num_bullets"
     relation_argument: ClassVar[str] = ""
     counted: ClassVar[str] = r'len(re.findall(r"^\s*(?:-|\*[^*])", r, re.M))'
@@ -103,8 +103,8 @@ class NumberBullets(CountFamily):
 
 
 class Highlights(CountFamily):
-    id: ClassVar[str] = "detectable_format:number_highlighted_sections"
-    order: ClassVar[int] = 60
+    id: str = "detectable_format:number_highlighted_sections"
+    order: int = 60
     argument: ClassVar[str] = "num_highlights"
     relation_argument: ClassVar[str] = ""
     counted: ClassVar[str] = r'len(re.findall(r"\*+[^\n*]+\*+", r))'
@@ -144,8 +144,8 @@ class Highlights(CountFamily):
 
 
 class Placeholders(CountFamily):
-    id: ClassVar[str] = "detectable_content:number_placeholders"
-    order: ClassVar[int] = 55
+    id: str = "detectable_content:number_placeholders"
+    order: int = 55
     argument: ClassVar[str] = "num_placeholders"
     relation_argument: ClassVar[str] = ""
     counted: ClassVar[str] = r'len(re.findall(r"\[.*?\]", r))'
@@ -178,8 +178,8 @@ class Placeholders(CountFamily):
 
 
 class Paragraphs(CountFamily):
-    id: ClassVar[str] = "length_constraints:number_paragraphs"
-    order: ClassVar[int] = 30
+    id: str = "length_constraints:number_paragraphs"
+    order: int = 30
     argument: ClassVar[str] = "num_paragraphs"
     relation_argument: ClassVar[str] = ""
 
@@ -233,8 +233,8 @@ def _blank(given: Arguments) -> bool:
 
 
 class Sections(CountFamily):
-    id: ClassVar[str] = "detectable_format:multiple_sections"
-    order: ClassVar[int] = 31
+    id: str = "detectable_format:multiple_sections"
+    order: int = 31
     argument: ClassVar[str] = "num_sections"
     relation_argument: ClassVar[str] = ""
 
@@ -285,8 +285,8 @@ class Sections(CountFamily):
 
 
 class NthParagraph(Family):
-    id: ClassVar[str] = "length_constraints:nth_paragraph_first_word"
-    order: ClassVar[int] = 32
+    id: str = "length_constraints:nth_paragraph_first_word"
+    order: int = 32
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         n = pen.rng.choice([2, 2, 3, 3, 4, 4, 5, 6])

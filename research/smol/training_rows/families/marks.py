@@ -30,8 +30,8 @@ class Plain(Family):
 
 
 class Title(Plain):
-    id: ClassVar[str] = "detectable_format:title"
-    order: ClassVar[int] = 61
+    id: str = "detectable_format:title"
+    order: int = 61
 
     def expression(self, given: Arguments) -> str:
         return 'bool(re.search(r"<<.+>>", r))'
@@ -53,8 +53,8 @@ class Title(Plain):
 
 
 class Postscript(Family):
-    id: ClassVar[str] = "detectable_content:postscript"
-    order: ClassVar[int] = 62
+    id: str = "detectable_content:postscript"
+    order: int = 62
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {"marker": pen.rng.choice(["P.S.", "P.P.S"])}
@@ -83,8 +83,8 @@ class Postscript(Family):
 
 
 class ConstrainedResponse(Plain):
-    id: ClassVar[str] = "detectable_format:constrained_response"
-    order: ClassVar[int] = 2
+    id: str = "detectable_format:constrained_response"
+    order: int = 2
 
     def expression(self, given: Arguments) -> str:
         return 'any(a in r for a in ["My answer is yes.", "My answer is no.", "My answer is maybe."])'
@@ -119,9 +119,9 @@ class ConstrainedResponse(Plain):
 
 
 class JsonFormat(Plain):
-    id: ClassVar[str] = "detectable_format:json_format"
-    order: ClassVar[int] = 90
-    setup: ClassVar[str] = (
+    id: str = "detectable_format:json_format"
+    order: int = 90
+    setup: str = (
         "def is_json(r):\n"
         "    try:\n"
         '        json.loads(re.sub(r"^```\\w*|```$", "", r.strip()))\n'
@@ -163,8 +163,8 @@ class JsonFormat(Plain):
 
 
 class RepeatPrompt(Family):
-    id: ClassVar[str] = "combination:repeat_prompt"
-    order: ClassVar[int] = 70
+    id: str = "combination:repeat_prompt"
+    order: int = 70
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {"request": request}
@@ -210,8 +210,8 @@ class RepeatPrompt(Family):
 
 
 class TwoResponses(Plain):
-    id: ClassVar[str] = "combination:two_responses"
-    order: ClassVar[int] = 71
+    id: str = "combination:two_responses"
+    order: int = 71
 
     def expression(self, given: Arguments) -> str:
         return 'len([p for p in r.split("******") if p.strip()]) == 2'
@@ -239,8 +239,8 @@ class TwoResponses(Plain):
 
 
 class EndChecker(Family):
-    id: ClassVar[str] = "startend:end_checker"
-    order: ClassVar[int] = 75
+    id: str = "startend:end_checker"
+    order: int = 75
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         own = [line for line in sections("topics")[pen.area] if len(line.split()) < 11 and line[:2] != "t:"]
@@ -276,8 +276,8 @@ class EndChecker(Family):
 
 
 class Quotation(Plain):
-    id: ClassVar[str] = "startend:quotation"
-    order: ClassVar[int] = 95
+    id: str = "startend:quotation"
+    order: int = 95
 
     def expression(self, given: Arguments) -> str:
         return "r.strip().startswith('\"') and r.strip().endswith('\"')"
@@ -297,8 +297,8 @@ class Quotation(Plain):
 
 
 class NoComma(Plain):
-    id: ClassVar[str] = "punctuation:no_comma"
-    order: ClassVar[int] = 78
+    id: str = "punctuation:no_comma"
+    order: int = 78
 
     def expression(self, given: Arguments) -> str:
         return '"," not in r'

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
-from research.smol.training_rows.families.base import Constraint, Family
+from research.smol.training_rows.families.base import Constraint, Family, Form
 from research.smol.training_rows.families.further import (
     LineStart,
     NoMark,
@@ -158,21 +157,11 @@ _APART = (
     {"own:paragraph_sentences", "detectable_format:multiple_sections"},
 )
 """Groups of which a prompt takes at most one."""
-_SIGNS = (">=", "<=", "==", "=0", "=b", ">b", "..", ">", "<")
-
-
-Form = Literal["sentence", "fragment", "clause"]
-"""A wording that stands alone, continues the request, or follows "your response should"."""
 
 
 def wordings(family: str, form: Form | None = None) -> Sequence[tuple[str, str]]:
-    """Return the wordings of a family, each with its relation (empty for a family without a number).
-
-    Without a form they are its sentences and fragments. A family may have no fragment and no clause.
-    """
-    lines = sections("clauses").get(family, ()) if form == "clause" else sections("wordings")[family]
-    found = [_split(line) for line in lines]
-    return [one for one in found if form is None or one[1][0].islower() == (form != "sentence")]
+    """Return the wordings of a family, see `Family.wordings`."""
+    return FAMILIES[family].wordings(form)
 
 
 def choose(count: int, allowed: Sequence[str], rng: random.Random) -> list[Family]:
@@ -192,7 +181,7 @@ def choose(count: int, allowed: Sequence[str], rng: random.Random) -> list[Famil
 
 def worded(family: Family, text: str, request: str, pen: Pen, form: Form) -> Constraint:
     """Return the family with a wording of this form and arguments; any wording if it has none of the form."""
-    relation, template = pen.rng.choice(wordings(family.id, form) or wordings(family.id))
+    relation, template = pen.rng.choice(family.wordings(form) or family.wordings())
     given = family.draw(relation, text, request, pen)
     fields = dict(family.fields(given, pen.rng))
     if "{phrase}" in template:
@@ -211,7 +200,3 @@ def _together(one: str, other: str) -> bool:
         return False
     return all(b in _WITH[a] for a, b in ((one, other), (other, one)) if a in _ALONE)
 
-
-def _split(line: str) -> tuple[str, str]:
-    sign = next((one for one in _SIGNS if line.startswith(f"{one} ")), "")
-    return sign, line.removeprefix(sign).lstrip()

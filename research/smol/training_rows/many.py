@@ -1,0 +1,224 @@
+"""Generates rows of many kinds of rules: for training, and pairs of the kinds that no training row contains.
+
+    python -m research.smol.training_rows.many --sources DIR --dialogues 40000 --output rows/many.jsonl.xz
+    python -m research.smol.training_rows.many --sources DIR --kinds 75 --dialogues 3000 --output rows/75.jsonl.xz
+    python -m research.smol.training_rows.many --sources DIR --unseen 6 --output rows/unseen.jsonl.xz
+
+The kinds are the 31 families and the composed kinds in an order drawn by a seed, without those held out. The
+files are a function of the seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import random
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from research.smol.training_rows.constrained import Constrained, environments
+from research.smol.training_rows.families.base import Family
+from research.smol.training_rows.families.registry import FAMILIES, choose
+from research.smol.training_rows.generator import Generator, write
+from research.smol.training_rows.kinds.registry import DOCUMENT, KINDS, SEED, draw_held_out, trained_kinds
+from research.smol.training_rows.preferences import preference_draft
+from research.smol.training_rows.requests import BadSources, own_requests
+from research.smol.training_rows.rows import PAIRWISE, Draft, confirmed
+from tirjudge.attacks import families as attacks
+from tirjudge.attacks.families import Attack
+from tirjudge.cli.output import log
+
+NEW = 0.5
+"""Share of the constraints that are of composed kinds, if there are any."""
+_COUNTS = {1: 42, 2: 32, 3: 18, 4: 8}
+"""Weights of the numbers of constraints."""
+_CODE, _GENERAL = 0.02, 0.1
+_NEAR = 0.7
+_ATTACKED = 0.06
+_REPEATED = 0.2
+"""Share of single responses, whose rows are two dialogues."""
+_ALONE = {
+    *("detectable_format:json_format", "detectable_format:constrained_response", "language:response_language"),
+    *("own:line_start", "own:number_lines", "combination:two_responses", "combination:repeat_prompt"),
+}
+"""Families that go with no composed kind."""
+_ATTACKS: Mapping[str, tuple[Attack, ...]] = {
+    family.name: family.attacks
+    for family in (
+        *(attacks.CLAIMS, attacks.MASTER_KEYS, attacks.INSTRUCTIONS, attacks.FORGERIES, attacks.CHAT_TEMPLATES),
+        *(attacks.CHARACTERS, attacks.LENGTHS, attacks.CODE),
+    )
+}
+
+
+def trained_attacks(seed: int = SEED, count: int = 4) -> tuple[str, ...]:
+    """Return the families of attacks in training rows, drawn by a seed; the others measure carrying over."""
+    return tuple(sorted(random.Random(f"attacks/{seed}").sample(sorted(_ATTACKS), count)))
+
+
+def kinds_of(count: int | None, seed: int = SEED) -> list[str]:
+    """Return this many kinds: the 31 families, then composed kinds in an order drawn by a seed; None is all."""
+    composed = trained_kinds(seed)
+    random.Random(f"kinds/{seed}").shuffle(composed)
+    found = [*FAMILIES, *composed]
+    return found if count is None else found[:count]
+
+
+class Choice:
+    """Draws the constraints of a row from families and composed kinds."""
+
+    def __init__(self, names: Sequence[str], counts: Mapping[int, int] = _COUNTS) -> None:
+        self._old = [name for name in names if name in FAMILIES]
+        self._new = [KINDS[name] for name in names if name in KINDS]
+        self._counts = counts
+
+    def __call__(self, rng: random.Random) -> list[Family]:
+        count = rng.choices(list(self._counts), list(self._counts.values()))[0]
+        new = sum(rng.random() < NEW for _ in range(count)) if self._old and self._new else count if self._new else 0
+        chosen: list[Family] = choose(count - new, self._old, rng) if count > new else []
+        if any(family.id in _ALONE for family in chosen):
+            return chosen
+        for _ in range(new):
+            fitting = [kind for kind in self._new if self._fits(kind.id, chosen)]
+            if fitting:
+                chosen.append(rng.choices(fitting, [kind.weight for kind in fitting])[0])
+        return chosen
+
+    def _fits(self, name: str, chosen: Sequence[Family]) -> bool:
+        """Return True if a kind is not chosen yet and can stand in one text with those that are."""
+        return all(name != one.id and DOCUMENT.get(name, "") == DOCUMENT.get(one.id, "") for one in chosen)
+
+
+class ManyKinds:
+    """Makes the rows."""
+
+    def __init__(self, generator: Generator, seed: int) -> None:
+        self._generator, self._seed = generator, seed
+
+    def training(self, names: Sequence[str], dialogues: int) -> list[Draft]:
+        """Return rows of these kinds, with this many dialogues or a few more."""
+        rng = random.Random(f"many/{self._seed}")
+        rows = round(dialogues / (1 + _REPEATED))
+        code, general = round(_CODE * rows), round(_GENERAL * rows)
+        found = self._constrained(Choice(names), environments(rng, rows - code - general), rng, held=False, attacked=True)
+        own, public = self._generator.requests(held=False)
+        for environment in environments(rng, general):
+            found.append(self._preference(environment, [*own, *public], rng))
+        found += self._generator.coded(code, rng, held=False)
+        rng.shuffle(found)
+        return found
+
+    def unseen(self, each: int) -> list[Draft]:
+        """Return pairs of held-out kinds, this many that hold each kind alone and half as many with others."""
+        rng = random.Random(f"unseen/{self._seed}")
+        kinds, groups = draw_held_out()
+        names = [kind.id for kind in KINDS.values() if kind.id in kinds or kind.group in groups]
+        found: list[Draft] = []
+        for name in names:
+            alone = Choice([name], {1: 1})
+            found += self._constrained(alone, [PAIRWISE] * each, rng, held=True)
+            beside = [other for other in names if other != name and DOCUMENT.get(other, "") == DOCUMENT.get(name, "")]
+            if beside:
+                mixed = _Beside(name, beside)
+                found += self._constrained(mixed, [PAIRWISE] * (each // 2), rng, held=True)
+        return found
+
+    def _constrained(
+        self, choice: Choice | _Beside, formats: Sequence[str], rng: random.Random, *, held: bool, attacked: bool = False
+    ) -> list[Draft]:
+        own, public = self._generator.requests(held=held)
+        genres: dict[str, list] = {}
+        for request in own:
+            genres.setdefault(request.genre, []).append(request)
+        records = [one for one in own_requests("records") if one.held_out == held]
+        chosen = [one for name in trained_attacks() for one in _ATTACKS[name]] if attacked else []
+        maker = Constrained(
+            rng, genres, public, self._generator.vocabulary, (), _NEAR, choice, records, chosen, _ATTACKED
+        )
+        found: list[Draft] = []
+        for environment in formats:
+            for _ in range(200):
+                draft = maker.draft(environment)
+                if draft is None or not self._generator.accepts(draft):
+                    continue
+                if not prints_counts(draft):
+                    self._generator.report.disagreed.update(draft.families)
+                    continue
+                found.append(draft)
+                break
+            if len(found) % 500 == 0 and len(formats) > 500:
+                log(f"{len(found):,} of {len(formats):,} rows drafted")
+        self._generator.report.failed.update(maker.tried)
+        return found
+
+    def _preference(self, environment: str, requests: Sequence, rng: random.Random) -> Draft:
+        while True:
+            draft = preference_draft(environment, requests, rng)
+            if draft is not None and self._generator.clean(draft):
+                return draft
+
+
+class _Beside:
+    """A kind together with another one."""
+
+    def __init__(self, name: str, others: Sequence[str]) -> None:
+        self._name, self._others = name, others
+
+    def __call__(self, rng: random.Random) -> list[Family]:
+        return [KINDS[self._name], KINDS[rng.choice(self._others)]]
+
+
+def prints_counts(draft: Draft) -> bool:
+    """Return True if the program prints what the labels say, by running it in this process.
+
+    The programs are those of this package; responses are only texts to them. It spares the sandbox the rows
+    that cannot be kept.
+    """
+    assert draft.program is not None
+    outputs = []
+    for bindings in draft.bindings():
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            try:
+                exec(compile(draft.program, "program", "exec"), dict(bindings))
+            except Exception:
+                return False
+        outputs.append(out.getvalue().strip())
+    return outputs == draft.printed()
+
+
+def main(words: list[str] | None = None) -> None:
+    """Generate a file. A source that cannot be read ends the program with one line and exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog="python -m research.smol.training_rows.many", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sources", type=Path, required=True, help="folder with mbpp/ and self-instruct/")
+    parser.add_argument("--benchmarks", type=Path, help="folder with the benchmarks' prompts")
+    parser.add_argument("--output", type=Path, required=True, help="the file, .jsonl.xz")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", type=int, help="number of kinds of rules; all that are trained by default")
+    parser.add_argument("--dialogues", type=int, default=3000)
+    parser.add_argument("--unseen", type=int, help="write pairs of the held-out kinds instead, this many of each")
+    given = parser.parse_args(words)
+    folder = given.benchmarks or given.sources.parent / "benchmarks"
+    try:
+        generator = Generator(given.sources, folder, seed=given.seed, without=(), say=log)
+    except BadSources as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    many = ManyKinds(generator, given.seed)
+    drafts = many.unseen(given.unseen) if given.unseen else many.training(kinds_of(given.kinds), given.dialogues)
+    agreed = confirmed(drafts, log)
+    rows = [draft for draft, agrees in zip(drafts, agreed, strict=True) if agrees]
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    name = given.output.name.partition(".")[0]
+    write(rows, given.output, name)
+    found = Counter(one for draft in rows for one in draft.families)
+    print(f"{given.output}: {len(rows):,} of {len(drafts):,} rows, {len(found)} kinds, the rarest {min(found.values())} times")
+
+
+if __name__ == "__main__":
+    main()
