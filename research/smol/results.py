@@ -68,6 +68,8 @@ def tables(judged: dict[str, list[Judged]]) -> dict[str, Any]:
         "families never trained in the compared arms": parts(
             edited, lambda row: ["held out" if row["held_out"] else "trained"]
         ),
+        "kinds never trained": parts(judged.get("unseen", ()), lambda row: row["families"]),
+        "everyday rows": parts(judged.get("everyday", ()), lambda row: row["families"]),
         "natural pairs, by level": parts(judged.get("natural", ()), lambda row: [row["level"]]),
         "published benchmarks": parts(
             [one for name in ("rm-bench", "judgebench") for one in judged.get(name, ())],

@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import hashlib
 import json
+import lzma
 import re
 from collections.abc import Iterable, Iterator
 from itertools import product
@@ -48,6 +49,10 @@ SAMPLED = {
     "rm-bench": 50,
 }
 """Rows of each half, drawn by seed; of RM-Bench, rows of each part."""
+HELD_OUT_ROWS, STORED = "held_out", {"unseen", "everyday"}
+"""The folder of the sets that are stored, and their names."""
+_PROGRAMS = ("demonstration", "checks", "environment")
+"""Columns with the programs behind the labels, which the judge does not get."""
 
 _NEEDS_NO_PROGRAM = re.compile(
     r"\d|\b(?:code|program|python|function|sql|javascript|html|algorithm|script|regex|comput\w*|calculat\w*|sort\w*|"
@@ -151,6 +156,20 @@ def judgebench(split: Split) -> Iterator[Fields]:
             }
 
 
+def stored(name: str, split: Split) -> Iterator[Fields]:
+    """Yield the rows of a set that was written before any training on many kinds of rules.
+
+    `unseen` has pairs of kinds of rules that no training row contains, and `everyday` pairs with rules as
+    people write them. Both were labelled by programs.
+    """
+    file = next((Path(__file__).parent / HELD_OUT_ROWS).glob(f"{name}.jsonl*"))
+    opened = lzma.open if file.suffix == ".xz" else open
+    with opened(file, "rt", encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            if split_of(row["prompt"]) == split:
+                yield {key: value for key, value in row.items() if key not in _PROGRAMS}
+
+
 def all_sets(split: Split, names: Iterable[str] | None = None) -> Iterator[tuple[str, list[Fields]]]:
     """Yield the name and the rows of each set of a half, or of those that are named."""
     wanted = set(NAMES if names is None else names)
@@ -175,6 +194,8 @@ def all_sets(split: Split, names: Iterable[str] | None = None) -> Iterator[tuple
         made["rm-bench"] = rm_bench(split)
     if "judgebench" in wanted:
         made["judgebench"] = list(judgebench(split))
+    for name in sorted(wanted & STORED):
+        made[name] = list(stored(name, split))
     yield from ((name, made[name]) for name in NAMES if name in wanted)
 
 
@@ -183,6 +204,8 @@ NAMES = (
     "repaired",
     "both-edited",
     "natural",
+    "unseen",
+    "everyday",
     "mbpp",
     "lists",
     "pointwise",

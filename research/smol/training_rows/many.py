@@ -136,7 +136,7 @@ class ManyKinds:
         records = [one for one in own_requests("records") if one.held_out == held]
         chosen = [one for name in trained_attacks() for one in _ATTACKS[name]] if attacked else []
         maker = Constrained(
-            rng, genres, public, self._generator.vocabulary, (), _NEAR, choice, records, chosen, _ATTACKED
+            rng, genres, public, self._generator.vocabulary, (), _NEAR, choice, records, chosen, _ATTACKED if attacked else 0.0
         )
         found: list[Draft] = []
         for environment in formats:
