@@ -204,10 +204,19 @@ class Constrained:
         at = self.rng.randrange(1, len(responses))
         text, pattern = responses[at]
         place = letter(order.index(at))
-        target = Target(response=text, letter=place, other=letter(order.index(0)), answer=winning_answer("pairwise", place))
+        target = Target(
+            response=text,
+            letter=place,
+            other=letter(order.index(0)),
+            answer=winning_answer("pairwise", place),
+        )
         changed = attack.changed(target)
         pairs = zip(constraints, pattern, strict=True)
-        if changed is None or not changed.strip() or not all(one.verified(changed) == keep for one, keep in pairs):
+        if (
+            changed is None
+            or not changed.strip()
+            or not all(one.verified(changed) == keep for one, keep in pairs)
+        ):
             return responses, ()
         return [*responses[:at], (changed, pattern), *responses[at + 1 :]], (f"attack={attack.name}",)
 

@@ -1,7 +1,7 @@
 """Generates rows of many kinds of rules: for training, and pairs of the kinds that no training row contains.
 
     python -m research.smol.training_rows.many --sources DIR --dialogues 40000 --output rows/many.jsonl.xz
-    python -m research.smol.training_rows.many --sources DIR --kinds 75 --dialogues 3000 --output rows/75.jsonl.xz
+    python -m research.smol.training_rows.many --sources DIR --kinds 75 --output rows/kinds-75.jsonl.xz
     python -m research.smol.training_rows.many --sources DIR --unseen 6 --output rows/unseen.jsonl.xz
 
 The kinds are the 31 families and the composed kinds in an order drawn by a seed, without those held out. The
@@ -23,7 +23,7 @@ from research.smol.training_rows.constrained import Constrained, environments
 from research.smol.training_rows.families.base import Family
 from research.smol.training_rows.families.registry import FAMILIES, choose
 from research.smol.training_rows.generator import Generator, write
-from research.smol.training_rows.kinds.registry import DOCUMENT, KINDS, SEED, draw_held_out, trained_kinds
+from research.smol.training_rows.kinds.registry import DOCUMENT, KINDS, SEED, trained_kinds, unseen
 from research.smol.training_rows.preferences import preference_draft
 from research.smol.training_rows.requests import BadSources, own_requests
 from research.smol.training_rows.rows import PAIRWISE, Draft, confirmed
@@ -41,14 +41,24 @@ _ATTACKED = 0.06
 _REPEATED = 0.2
 """Share of single responses, whose rows are two dialogues."""
 _ALONE = {
-    *("detectable_format:json_format", "detectable_format:constrained_response", "language:response_language"),
+    *(
+        "detectable_format:json_format",
+        "detectable_format:constrained_response",
+        "language:response_language",
+    ),
     *("own:line_start", "own:number_lines", "combination:two_responses", "combination:repeat_prompt"),
 }
 """Families that go with no composed kind."""
 _ATTACKS: Mapping[str, tuple[Attack, ...]] = {
     family.name: family.attacks
     for family in (
-        *(attacks.CLAIMS, attacks.MASTER_KEYS, attacks.INSTRUCTIONS, attacks.FORGERIES, attacks.CHAT_TEMPLATES),
+        *(
+            attacks.CLAIMS,
+            attacks.MASTER_KEYS,
+            attacks.INSTRUCTIONS,
+            attacks.FORGERIES,
+            attacks.CHAT_TEMPLATES,
+        ),
         *(attacks.CHARACTERS, attacks.LENGTHS, attacks.CODE),
     )
 }
@@ -60,8 +70,8 @@ def trained_attacks(seed: int = SEED, count: int = 4) -> tuple[str, ...]:
 
 
 def kinds_of(count: int | None, seed: int = SEED) -> list[str]:
-    """Return this many kinds: the 31 families, then composed kinds in an order drawn by a seed; None is all."""
-    composed = trained_kinds(seed)
+    """Return the 31 families, then composed kinds in an order drawn by a seed; None is all of them."""
+    composed = trained_kinds()
     random.Random(f"kinds/{seed}").shuffle(composed)
     found = [*FAMILIES, *composed]
     return found if count is None else found[:count]
@@ -77,7 +87,13 @@ class Choice:
 
     def __call__(self, rng: random.Random) -> list[Family]:
         count = rng.choices(list(self._counts), list(self._counts.values()))[0]
-        new = sum(rng.random() < NEW for _ in range(count)) if self._old and self._new else count if self._new else 0
+        new = (
+            sum(rng.random() < NEW for _ in range(count))
+            if self._old and self._new
+            else count
+            if self._new
+            else 0
+        )
         chosen: list[Family] = choose(count - new, self._old, rng) if count > new else []
         if any(family.id in _ALONE for family in chosen):
             return chosen
@@ -103,7 +119,9 @@ class ManyKinds:
         rng = random.Random(f"many/{self._seed}")
         rows = round(dialogues / (1 + _REPEATED))
         code, general = round(_CODE * rows), round(_GENERAL * rows)
-        found = self._constrained(Choice(names), environments(rng, rows - code - general), rng, held=False, attacked=True)
+        found = self._constrained(
+            Choice(names), environments(rng, rows - code - general), rng, held=False, attacked=True
+        )
         own, public = self._generator.requests(held=False)
         for environment in environments(rng, general):
             found.append(self._preference(environment, [*own, *public], rng))
@@ -112,22 +130,31 @@ class ManyKinds:
         return found
 
     def unseen(self, each: int) -> list[Draft]:
-        """Return pairs of held-out kinds, this many that hold each kind alone and half as many with others."""
+        """Return pairs of held-out kinds: `each` of every kind alone, and half as many with another one."""
         rng = random.Random(f"unseen/{self._seed}")
-        kinds, groups = draw_held_out()
-        names = [kind.id for kind in KINDS.values() if kind.id in kinds or kind.group in groups]
+        names = [kind.id for kind in KINDS.values() if unseen(kind)]
         found: list[Draft] = []
         for name in names:
             alone = Choice([name], {1: 1})
             found += self._constrained(alone, [PAIRWISE] * each, rng, held=True)
-            beside = [other for other in names if other != name and DOCUMENT.get(other, "") == DOCUMENT.get(name, "")]
+            beside = [
+                other
+                for other in names
+                if other != name and DOCUMENT.get(other, "") == DOCUMENT.get(name, "")
+            ]
             if beside:
                 mixed = _Beside(name, beside)
                 found += self._constrained(mixed, [PAIRWISE] * (each // 2), rng, held=True)
         return found
 
     def _constrained(
-        self, choice: Choice | _Beside, formats: Sequence[str], rng: random.Random, *, held: bool, attacked: bool = False
+        self,
+        choice: Choice | _Beside,
+        formats: Sequence[str],
+        rng: random.Random,
+        *,
+        held: bool,
+        attacked: bool = False,
     ) -> list[Draft]:
         own, public = self._generator.requests(held=held)
         genres: dict[str, list] = {}
@@ -136,7 +163,16 @@ class ManyKinds:
         records = [one for one in own_requests("records") if one.held_out == held]
         chosen = [one for name in trained_attacks() for one in _ATTACKS[name]] if attacked else []
         maker = Constrained(
-            rng, genres, public, self._generator.vocabulary, (), _NEAR, choice, records, chosen, _ATTACKED if attacked else 0.0
+            rng,
+            genres,
+            public,
+            self._generator.vocabulary,
+            (),
+            _NEAR,
+            choice,
+            records,
+            chosen,
+            _ATTACKED if attacked else 0.0,
         )
         found: list[Draft] = []
         for environment in formats:
@@ -193,7 +229,9 @@ def prints_counts(draft: Draft) -> bool:
 def main(words: list[str] | None = None) -> None:
     """Generate a file. A source that cannot be read ends the program with one line and exit code 2."""
     parser = argparse.ArgumentParser(
-        prog="python -m research.smol.training_rows.many", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m research.smol.training_rows.many",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--sources", type=Path, required=True, help="folder with mbpp/ and self-instruct/")
     parser.add_argument("--benchmarks", type=Path, help="folder with the benchmarks' prompts")
@@ -201,7 +239,9 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", type=int, help="number of kinds of rules; all that are trained by default")
     parser.add_argument("--dialogues", type=int, default=3000)
-    parser.add_argument("--unseen", type=int, help="write pairs of the held-out kinds instead, this many of each")
+    parser.add_argument(
+        "--unseen", type=int, help="write pairs of the held-out kinds instead, this many of each"
+    )
     given = parser.parse_args(words)
     folder = given.benchmarks or given.sources.parent / "benchmarks"
     try:
@@ -210,14 +250,19 @@ def main(words: list[str] | None = None) -> None:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     many = ManyKinds(generator, given.seed)
-    drafts = many.unseen(given.unseen) if given.unseen else many.training(kinds_of(given.kinds), given.dialogues)
+    drafts = (
+        many.unseen(given.unseen) if given.unseen else many.training(kinds_of(given.kinds), given.dialogues)
+    )
     agreed = confirmed(drafts, log)
     rows = [draft for draft, agrees in zip(drafts, agreed, strict=True) if agrees]
     given.output.parent.mkdir(parents=True, exist_ok=True)
     name = given.output.name.partition(".")[0]
     write(rows, given.output, name)
     found = Counter(one for draft in rows for one in draft.families)
-    print(f"{given.output}: {len(rows):,} of {len(drafts):,} rows, {len(found)} kinds, the rarest {min(found.values())} times")
+    print(
+        f"{given.output}: {len(rows):,} of {len(drafts):,} rows, {len(found)} kinds, "
+        f"the rarest {min(found.values())} times"
+    )
 
 
 if __name__ == "__main__":

@@ -76,7 +76,6 @@ def unique_best(kept: Sequence[int]) -> bool:
 
 def program(constraints: Sequence[Constraint], environment: str) -> str:
     """Return the demonstration's program, with the checks in the order of the prompt."""
-    families = [constraint.family for constraint in constraints]
     checks = [constraint.family.expression(constraint.given) for constraint in constraints]
     lines = [IMPORTS]
     # Several families may use the same function.

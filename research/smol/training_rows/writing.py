@@ -62,6 +62,10 @@ class Pen:
         """Return one of the phrases of a kind."""
         return self.rng.choice(sections("phrases")[kind])
 
+    def word(self) -> str:
+        """Return a word of the vocabulary."""
+        return self.rng.choice(self.vocabulary)
+
     def chance(self, probability: float) -> bool:
         """Return True with this probability."""
         return self.rng.random() < probability

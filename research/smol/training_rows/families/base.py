@@ -25,7 +25,6 @@ def split_sign(line: str) -> tuple[str, str]:
     return sign, line.removeprefix(sign).lstrip()
 
 
-
 class Family(ABC):
     """One of the 25 instructions of IFEval."""
 

@@ -6,7 +6,6 @@ import json
 import random
 import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from research.smol.training_rows.families.base import Arguments, Family
 from research.smol.training_rows.families.keywords import lowered

@@ -43,7 +43,7 @@ from research.smol.training_rows.families.marks import (
     Title,
     TwoResponses,
 )
-from research.smol.training_rows.writing import Pen, sections
+from research.smol.training_rows.writing import Pen
 
 _WEIGHTS: Mapping[type[Family], float] = {
     Existence: 1.5,
@@ -199,4 +199,3 @@ def _together(one: str, other: str) -> bool:
     if one == other or any(one in group and other in group for group in _APART):
         return False
     return all(b in _WITH[a] for a, b in ((one, other), (other, one)) if a in _ALONE)
-

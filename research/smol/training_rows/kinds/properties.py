@@ -1,26 +1,25 @@
-"""Properties that a rule asks of a unit: how it begins and ends, what it holds, how long it is."""
+"""Properties that a rule asks of a unit: how it begins and ends, what it holds, its case."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from research.smol.training_rows.families.keywords import draw_word, literal
-from research.smol.training_rows.kinds.units import SENTENCES, WORDS, Unit
+from research.smol.training_rows.kinds.units import WORDS, Unit
 from research.smol.training_rows.writing import Pen
 
 Arguments = Mapping[str, Any]
-
 _LAST_WORD = re.compile(r"(\w+)(\W*)\Z")
 
 
 class Property(ABC):
     """Something that is true or false of a unit.
 
-    Phrases complete "Every line must ..." and "a line that ...", with a stroke between the two and `{value}` for
-    the argument.
+    Phrases complete "Every line must ..." and "a line that ...", with a stroke between the two. `{value}` is the
+    argument.
     """
 
     name: ClassVar[str]
@@ -64,7 +63,7 @@ def _word(text: str, pen: Pen) -> str:
 def _first(part: str, word: str) -> str:
     """Return the part with another first word."""
     head, _, tail = part.partition(" ")
-    return f"{word} {tail}".strip() if tail else f"{word}{part[len(head.rstrip('.!?,:;')):]}"
+    return f"{word} {tail}".strip() if tail else f"{word}{part[len(head.rstrip('.!?,:;')) :]}"
 
 
 def _head(part: str) -> str:
@@ -82,7 +81,19 @@ class StartsWithWord(Property):
     )
 
     def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
-        starts = ["Today", "Always", "Never", "First", "Note", "Remember", "Well", "Honestly", "Perhaps", "Because", "Why"]
+        starts = [
+            "Today",
+            "Always",
+            "Never",
+            "First",
+            "Note",
+            "Remember",
+            "Well",
+            "Honestly",
+            "Perhaps",
+            "Because",
+            "Why",
+        ]
         return {"value": pen.rng.choice(starts) if pen.chance(0.6) else _word(text, pen).capitalize()}
 
     def code(self, part: str, given: Arguments) -> str:
@@ -130,7 +141,9 @@ class StartsWithLetter(Property):
         return _first(part, word.capitalize()) if pen.chance(0.6) else f"{word.capitalize()} and {part}"
 
     def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        other = pen.rng.choice([word for word in pen.vocabulary if not word.startswith(given["value"].lower())])
+        other = pen.rng.choice(
+            [word for word in pen.vocabulary if not word.startswith(given["value"].lower())]
+        )
         return other if " " not in part else _first(part, other.capitalize())
 
 
@@ -144,7 +157,12 @@ class EndsWithMark(Property):
         "have {value} as its last character|has {value} as its last character",
     )
     marks: ClassVar[Mapping[str, str]] = {
-        "?": "a question mark", "!": "an exclamation mark", ".": "a full stop", ";": "a semicolon", ":": "a colon", "...": "an ellipsis (...)"
+        "?": "a question mark",
+        "!": "an exclamation mark",
+        ".": "a full stop",
+        ";": "a semicolon",
+        ":": "a colon",
+        "...": "an ellipsis (...)",
     }
 
     def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
@@ -194,7 +212,9 @@ class Contains(Property):
         return " ".join(words)
 
     def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        return re.sub(re.escape(given["value"]), pen.rng.choice(["it", "this", "something"]), part, flags=re.IGNORECASE)
+        return re.sub(
+            re.escape(given["value"]), pen.rng.choice(["it", "this", "something"]), part, flags=re.IGNORECASE
+        )
 
 
 class Lacks(Contains):
@@ -281,7 +301,13 @@ class HasMark(Property):
         "use {value} somewhere|uses {value} somewhere",
         "show {value}|shows {value}",
     )
-    marks: ClassVar[Mapping[str, str]] = {",": "a comma", ":": "a colon", "-": "a hyphen", "(": "an opening parenthesis", '"': "a double quotation mark"}
+    marks: ClassVar[Mapping[str, str]] = {
+        ",": "a comma",
+        ":": "a colon",
+        "-": "a hyphen",
+        "(": "an opening parenthesis",
+        '"': "a double quotation mark",
+    }
 
     def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
         return {"value": pen.rng.choice(list(self.marks))}
@@ -313,7 +339,13 @@ class NoMark(HasMark):
         "do without a {value}|does without a {value}",
         "never use a {value}|never uses a {value}",
     )
-    marks: ClassVar[Mapping[str, str]] = {",": "comma", ":": "colon", "-": "hyphen", "?": "question mark", "!": "exclamation mark"}
+    marks: ClassVar[Mapping[str, str]] = {
+        ",": "comma",
+        ":": "colon",
+        "-": "hyphen",
+        "?": "question mark",
+        "!": "exclamation mark",
+    }
 
     def code(self, part: str, given: Arguments) -> str:
         return f"{literal(given['value'])} not in {part}"
@@ -322,253 +354,15 @@ class NoMark(HasMark):
         return part.count(given["value"]) == 0
 
     def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        return part.replace(given["value"], "." if given["value"] in "?!" else " " if given["value"] == "-" else "")
+        return part.replace(
+            given["value"], "." if given["value"] in "?!" else " " if given["value"] == "-" else ""
+        )
 
     def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
         mark = given["value"]
         if mark in "?!":
             return part.rstrip(" .!?") + mark
         return re.sub(r"(?<=\w)(?=\s|\W*\Z)", " -" if mark == "-" else mark, part, count=1)
-
-
-class Capitalised(Property):
-    name = "capital"
-    phrases = (
-        "start with a capital letter|starts with a capital letter",
-        "begin with an uppercase letter|begins with an uppercase letter",
-        "be capitalised|is capitalised",
-        "have a capital as its first character|has a capital as its first character",
-        "open with an upper-case letter|opens with an upper-case letter",
-    )
-
-    def code(self, part: str, given: Arguments) -> str:
-        return f"{part}[:1].isupper()"
-
-    def holds(self, part: str, given: Arguments) -> bool:
-        return bool(part) and part[0] != part[0].lower()
-
-    def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        part = part.lstrip("*\"'(-#> 0123456789.)")
-        return part[:1].upper() + part[1:]
-
-    def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        return part[:1].lower() + part[1:]
-
-
-class SmallFirst(Capitalised):
-    name = "small"
-    phrases = (
-        "start with a lowercase letter|starts with a lowercase letter",
-        "begin with a small letter|begins with a small letter",
-        "have a lower-case letter at its start|has a lower-case letter at its start",
-        "open with a small letter|opens with a small letter",
-        "not be capitalised but start with a small letter|is not capitalised but starts with a small letter",
-    )
-
-    def code(self, part: str, given: Arguments) -> str:
-        return f"{part}[:1].islower()"
-
-    def holds(self, part: str, given: Arguments) -> bool:
-        return bool(part) and part[0] != part[0].upper()
-
-    def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        part = part.lstrip("*\"'(-#> 0123456789.)")
-        return part[:1].lower() + part[1:]
-
-    def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        return part[:1].upper() + part[1:]
-
-
-class Upper(Property):
-    name = "upper"
-    phrases = (
-        "be in capital letters|is in capital letters",
-        "be written in all caps|is written in all caps",
-        "use uppercase letters only|uses uppercase letters only",
-        "be entirely uppercase|is entirely uppercase",
-        "be shouted in CAPITALS|is shouted in CAPITALS",
-    )
-
-    def code(self, part: str, given: Arguments) -> str:
-        return f"{part}.isupper()"
-
-    def holds(self, part: str, given: Arguments) -> bool:
-        return part == part.upper() and part != part.lower()
-
-    def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        return part.upper()
-
-    def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        return part.capitalize() if pen.chance(0.5) else part[:-4] + part[-4:].lower()
-
-
-class Lower(Property):
-    name = "lower"
-    phrases = (
-        "be in lowercase|is in lowercase",
-        "be written in small letters|is written in small letters",
-        "use lowercase letters only|uses lowercase letters only",
-        "have no capital letters|has no capital letters",
-        "be entirely lowercase|is entirely lowercase",
-    )
-
-    def code(self, part: str, given: Arguments) -> str:
-        return f"{part}.islower()"
-
-    def holds(self, part: str, given: Arguments) -> bool:
-        return part == part.lower() and part != part.upper()
-
-    def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        return part.lower()
-
-    def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        return re.sub(r"[^\W\d_]", lambda match: match[0].upper(), part, count=1)
-
-
-class Length(Property):
-    """A number of smaller units, compared with a number."""
-
-    counted: ClassVar[str]
-    """The noun of what is counted."""
-    numbers: ClassVar[Mapping[str, tuple[int, int]]]
-    """The range of numbers by unit."""
-    phrases = (
-        ">= have at least {value} {counted}|has at least {value} {counted}",
-        ">= be at least {value} {counted} long|is at least {value} {counted} long",
-        ">= have {value} or more {counted}|has {value} or more {counted}",
-        "<= have at most {value} {counted}|has at most {value} {counted}",
-        "<= have no more than {value} {counted}|has no more than {value} {counted}",
-        "<= be at most {value} {counted} long|is at most {value} {counted} long",
-        "<= not exceed {value} {counted}|does not exceed {value} {counted}",
-        "< have fewer than {value} {counted}|has fewer than {value} {counted}",
-        "> have more than {value} {counted}|has more than {value} {counted}",
-        "== have exactly {value} {counted}|has exactly {value} {counted}",
-        "== consist of {value} {counted}|consists of {value} {counted}",
-    )
-
-    def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
-        low, high = self.numbers.get(unit.name, (3, 12))
-        return {"value": pen.rng.randint(low, high)}
-
-    def written(self, given: Arguments, pen: Pen) -> str:
-        return str(given["value"])
-
-    def bounds(self, given: Arguments) -> tuple[int, int]:
-        """Return the smallest and the largest count."""
-        n = given["value"]
-        most = 10**6
-        return {">=": (n, most), ">": (n + 1, most), "<=": (0, n), "<": (0, n - 1), "==": (n, n)}[given["sign"]]
-
-    @abstractmethod
-    def count(self, part: str) -> int: ...
-
-    @abstractmethod
-    def resize(self, part: str, count: int, pen: Pen) -> str: ...
-
-    @abstractmethod
-    def length(self, part: str) -> str:
-        """Return the program's expression that counts."""
-
-    def code(self, part: str, given: Arguments) -> str:
-        return f"{self.length(part)} {given['sign']} {given['value']}"
-
-    def holds(self, part: str, given: Arguments) -> bool:
-        low, high = self.bounds(given)
-        return low <= self.count(part) <= high
-
-    def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        low, high = self.bounds(given)
-        if self.holds(part, given):
-            return part
-        return self.resize(part, low if self.count(part) < low else high, pen)
-
-    def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        low, high = self.bounds(given)
-        if not self.holds(part, given):
-            return part
-        if high >= 10**6 or (low > 1 and pen.chance(0.5)):
-            return self.resize(part, max(1, low - pen.rng.choice([1, 1, 2])), pen)
-        return self.resize(part, high + pen.rng.choice([1, 1, 2]), pen)
-
-
-class WordLength(Length):
-    """The number of words of a unit."""
-
-    name = "words"
-    counted = "words"
-    numbers: ClassVar[Mapping[str, tuple[int, int]]] = {
-        "paragraphs": (12, 60), "lines": (4, 20), "sentences": (5, 18), "items": (3, 12), "steps": (3, 12), "headings": (2, 6)
-    }
-
-    def length(self, part: str) -> str:
-        return f"len({part}.split())"
-
-    def count(self, part: str) -> int:
-        return len(re.findall(r"\S+", part))
-
-    def resize(self, part: str, count: int, pen: Pen) -> str:
-        words = part.split(" ")
-        while len(words) > max(1, count):
-            del words[-2 if len(words) > 1 else -1]
-        while len(words) < count:
-            words.insert(len(words) - 1, pen.rng.choice(["really", "very", "also", "quite", pen.rng.choice(pen.vocabulary)]))
-        return " ".join(words)
-
-
-class CharacterLength(Length):
-    """The number of characters of a unit."""
-
-    name = "characters"
-    counted = "characters"
-    numbers: ClassVar[Mapping[str, tuple[int, int]]] = {
-        "paragraphs": (80, 300), "lines": (30, 90), "sentences": (25, 90), "items": (15, 70), "steps": (15, 70), "headings": (10, 40), "words": (5, 11)
-    }
-
-    def length(self, part: str) -> str:
-        return f"len({part})"
-
-    def count(self, part: str) -> int:
-        return sum(1 for _ in part)
-
-    def resize(self, part: str, count: int, pen: Pen) -> str:
-        if len(part) > count:
-            words = part.split(" ")
-            while len(words) > 2 and len(" ".join(words)) > count:
-                del words[len(words) // 2]
-            part = " ".join(words)
-            return part if len(part) <= count else part[:count].rstrip() or part[:1]
-        if " " not in part:
-            return part + "".join(pen.rng.choice("aeionrst") for _ in range(count - len(part)))
-        while len(part) < count:
-            head, _, tail = part.rpartition(" ")
-            missing = count - len(part)
-            word = pen.rng.choice([one for one in pen.vocabulary if len(one) < missing] or ["a"])
-            part = f"{head} {word if missing != 1 else ''} {tail}" if missing > 1 else f"{head} {tail}s"
-            part = part[:count] if len(part) > count else part
-        return part
-
-
-class SentenceLength(Length):
-    """The number of sentences of a unit."""
-
-    name = "sentences"
-    counted = "sentences"
-    numbers: ClassVar[Mapping[str, tuple[int, int]]] = {"paragraphs": (2, 5), "items": (1, 2), "lines": (1, 3)}
-
-    def uses(self) -> tuple[Unit, ...]:
-        return (SENTENCES,)
-
-    def length(self, part: str) -> str:
-        return f"len(sentences({part}))"
-
-    def count(self, part: str) -> int:
-        return len(SENTENCES.spans(part))
-
-    def resize(self, part: str, count: int, pen: Pen) -> str:
-        found = SENTENCES.parts(part)[: max(1, count)]
-        while len(found) < count:
-            found.append(pen.sentence())
-        return " ".join(found)
 
 
 class IsWord(Property):
@@ -599,7 +393,7 @@ class IsWord(Property):
         return str(given["value"])
 
     def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        return pen.rng.choice([pen.rng.choice(pen.vocabulary), given["value"] + "s", f"{given['value']} indeed"])
+        return pen.rng.choice([pen.word(), given["value"] + "s", f"{given['value']} indeed"])
 
 
 class EndsWithLetters(Property):
@@ -659,7 +453,7 @@ class LastWord(Property):
 
     def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
         match = _LAST_WORD.search(part)
-        return f"{part[: match.start()]}{pen.rng.choice(pen.vocabulary)}{match[2]}" if match else part
+        return f"{part[: match.start()]}{pen.word()}{match[2]}" if match else part
 
 
 class HasInner(Property):
@@ -669,9 +463,15 @@ class HasInner(Property):
         self.unit = unit
         self.name = unit.name  # type: ignore[misc]
         self.phrases = tuple(  # type: ignore[misc]
-            f"{base} {article(noun.split('|')[0])}|{third} {article(noun.split('|')[0])}"
-            for noun in unit.nouns
-            for base, third in (("contain", "contains"), ("include", "includes"), ("have", "has"), ("show", "shows"), ("give", "gives"))
+            f"{base} {article(noun)}|{third} {article(noun)}"
+            for noun, _ in unit.nouns
+            for base, third in (
+                ("contain", "contains"),
+                ("include", "includes"),
+                ("have", "has"),
+                ("show", "shows"),
+                ("give", "gives"),
+            )
         )
 
     def uses(self) -> tuple[Unit, ...]:
@@ -698,95 +498,3 @@ class HasInner(Property):
 def article(noun: str) -> str:
     """Return a noun with its article."""
     return f"{'an' if noun[0].lower() in 'aeiou' and not noun.startswith(('URL', 'user')) else 'a'} {noun}"
-
-
-class Begins(Property):
-    """The unit begins with a text that its own phrases name, such as the year of a date."""
-
-    def __init__(self, name: str, choices: Mapping[str, str], phrases: Sequence[str], *, end: bool = False) -> None:
-        """`choices` are the texts and how a prompt names them; with `end` the unit ends with it."""
-        self.name, self.choices, self.phrases, self.end = name, choices, tuple(phrases), end  # type: ignore[misc]
-
-    def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
-        return {"value": pen.rng.choice(list(self.choices))}
-
-    def written(self, given: Arguments, pen: Pen) -> str:
-        return self.choices[given["value"]]
-
-    def code(self, part: str, given: Arguments) -> str:
-        return f"{part}.{'endswith' if self.end else 'startswith'}({literal(given['value'])})"
-
-    def holds(self, part: str, given: Arguments) -> bool:
-        value = given["value"]
-        return part[-len(value) :] == value if self.end else part[: len(value)] == value
-
-    def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        value = given["value"]
-        other = next((one for one in self.choices if (part.endswith(one) if self.end else part.startswith(one))), None)
-        if other is not None:
-            return part[: -len(other)] + value if self.end else value + part[len(other) :]
-        return self._cut(part, value)
-
-    def _cut(self, part: str, value: str) -> str:
-        mark = "." if "." in value or self.end else "-" if "-" in value else ""
-        if self.end:
-            return part.rpartition(mark)[0] + value
-        return value + (part.partition(mark)[2] if mark else part[1:])
-
-    def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        others = [one for one in self.choices if one != given["value"]]
-        return self.make(self._cut(part, given["value"]), {"value": pen.rng.choice(others)}, pen)
-
-
-class Computed(Property):
-    """A number has an arithmetic property."""
-
-    def __init__(self, name: str, source: str, test: Callable[[int, Arguments], bool], phrases: Sequence[str],
-                 draw: Callable[[Pen], dict[str, Any]] = lambda pen: {}) -> None:
-        """`source` is the expression with `{}` for the integer and names of arguments in braces."""
-        self.name, self.source, self.test, self.phrases, self._draw = name, source, test, tuple(phrases), draw  # type: ignore[misc]
-
-    def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
-        return self._draw(pen)
-
-    def written(self, given: Arguments, pen: Pen) -> str:
-        return f"{given['low']} and {given['value']}" if "low" in given else str(given.get("value", ""))
-
-    def code(self, part: str, given: Arguments) -> str:
-        found = self.source.replace("{}", f"int({part})")
-        return found.replace("{low}", str(given.get("low"))).replace("{value}", str(given.get("value")))
-
-    def holds(self, part: str, given: Arguments) -> bool:
-        return self.test(int(part), given)
-
-    def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        return self._near(int(part), given, pen, True)
-
-    def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        return self._near(int(given.get("value", part)) if pen.chance(0.5) else int(part), given, pen, False)
-
-    def _near(self, number: int, given: Arguments, pen: Pen, keep: bool) -> str:
-        found = sorted((abs(one - number), one) for one in range(max(1, number - 60), number + 60) if self.test(one, given) == keep)
-        if not found:
-            found = [(0, one) for one in range(1, 2100) if self.test(one, given) == keep]
-        return str(pen.rng.choice(found[:3])[1])
-
-
-class StartsWithPattern(Property):
-    """The unit starts with a clock time, an emoji or another form."""
-
-    def __init__(self, name: str, source: str, test: str, phrases: Sequence[str], new: Callable[[Pen], str], wrong: Callable[[Pen], str]) -> None:
-        self.name, self.source, self.test, self.phrases, self.new, self.wrong = name, source, re.compile(test), tuple(phrases), new, wrong  # type: ignore[misc]
-
-    def code(self, part: str, given: Arguments) -> str:
-        return self.source.replace("{}", part)
-
-    def holds(self, part: str, given: Arguments) -> bool:
-        return self.test.match(part) is not None
-
-    def make(self, part: str, given: Arguments, pen: Pen) -> str:
-        return f"{self.new(pen)} {part}"
-
-    def spoil(self, part: str, given: Arguments, pen: Pen) -> str:
-        bare = self.test.sub("", part, count=1).strip()
-        return f"{self.wrong(pen)} {bare}".strip()

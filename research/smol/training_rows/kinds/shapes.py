@@ -10,6 +10,7 @@ import random
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 
 from research.smol.training_rows.families.base import (
     NUMBERS,
@@ -20,13 +21,19 @@ from research.smol.training_rows.families.base import (
     Holds,
     split_sign,
 )
-from research.smol.training_rows.kinds.properties import Length, Property
+from research.smol.training_rows.kinds.lengths import Length
+from research.smol.training_rows.kinds.properties import Property
 from research.smol.training_rows.kinds.units import Unit
 from research.smol.training_rows.writing import Pen, sections
 from tirjudge_environments.instruction_checks import Verifier
 
 _SMALL = (2, 2, 3, 3, 4, 5)
-_MANY = {"words": (40, 60, 80, 100, 120), "shouted": (8, 10, 12, 15), "hanzi": (3, 4, 6, 8), "accents": (2, 3, 5)}
+_MANY = {
+    "words": (40, 60, 80, 100, 120),
+    "shouted": (8, 10, 12, 15),
+    "hanzi": (3, 4, 6, 8),
+    "accents": (2, 3, 5),
+}
 
 
 @cache
@@ -68,7 +75,7 @@ def defined(*units: Unit) -> tuple[str, ...]:
 
 def named(unit: Unit, rng: random.Random, count: int = 2) -> dict[str, str]:
     """Return a unit's name as the slots of a wording."""
-    one, _, many = rng.choice(unit.nouns).partition("|")
+    one, many = rng.choice(unit.nouns)
     return {"unit": one, "units": one if count == 1 else many}
 
 
@@ -76,7 +83,13 @@ def plural(base: str) -> str:
     """Return what completes "sentences that ..." from what completes "must ..."."""
     if base.startswith("be "):
         return f"are {base[3:]}"
-    return f"are not {base[7:]}" if base.startswith("not be ") else f"do {base}" if base.startswith("not ") else base
+    return (
+        f"are not {base[7:]}"
+        if base.startswith("not be ")
+        else f"do {base}"
+        if base.startswith("not ")
+        else base
+    )
 
 
 def written_number(number: int, rng: random.Random) -> str:
@@ -161,10 +174,14 @@ class Asked(Kind):
         base, _, third = phrase.partition("|")
         value = self.asked.written(given, pen)
         if given.get("value") == 1:
-            base, third = (one.replace("words", "word").replace("sentences", "sentence") for one in (base, third))
+            base, third = (
+                one.replace("words", "word").replace("sentences", "sentence") for one in (base, third)
+            )
         counted = getattr(self.asked, "counted", "")
         given["base"], given["third"] = (
-            one.replace("{counted}", counted if given.get("value") != 1 else counted.removesuffix("s")).replace("{value}", value)
+            one.replace(
+                "{counted}", counted if given.get("value") != 1 else counted.removesuffix("s")
+            ).replace("{value}", value)
             for one in (base, third)
         )
         return given
@@ -244,7 +261,11 @@ class Some(CountFamily, Asked):
         return frames("some", form)
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
-        return {**Asked.draw(self, "", text, request, pen), "relation": relation, "n": pen.rng.choice([1, 2, 2, 3, 3, 4])}
+        return {
+            **Asked.draw(self, "", text, request, pen),
+            "relation": relation,
+            "n": pen.rng.choice([1, 2, 2, 3, 3, 4]),
+        }
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
         return int(given["n"])
@@ -277,8 +298,12 @@ class Some(CountFamily, Asked):
 
     def fields(self, given: Arguments, rng: random.Random) -> Mapping[str, str]:
         n = given["n"]
-        return {**Asked.fields(self, given, rng), **named(self.unit, rng, n), "n": written_number(n, rng),
-                "props": given["third"] if n == 1 else plural(given["base"])}
+        return {
+            **Asked.fields(self, given, rng),
+            **named(self.unit, rng, n),
+            "n": written_number(n, rng),
+            "props": given["third"] if n == 1 else plural(given["base"]),
+        }
 
     def distinct_wordings(self) -> int:
         return len(self.wordings()) * len(self.asked.phrases)
@@ -380,14 +405,22 @@ class Sorted(Listed):
     shape = "sorted"
 
     def __init__(
-        self, name: str, unit: Unit, group: str, words: Sequence[str], key: str, value: Callable[[str], object], *, down: bool = False
+        self,
+        name: str,
+        unit: Unit,
+        group: str,
+        words: Sequence[str],
+        key: str,
+        value: Callable[[str], object],
+        *,
+        down: bool = False,
     ) -> None:
         self.key, self.value, self.down = key, value, down
         super().__init__(name, unit, group, words)
 
     def holds(self, text: str, given: Arguments) -> bool:
         values = [self.value(part) for part in self.unit.parts(text)]
-        pairs = list(zip(values, values[1:], strict=False))
+        pairs = list(pairwise(values))
         return len(values) > 1 and all((b <= a) if self.down else (a <= b) for a, b in pairs)  # type: ignore[operator]
 
     def expression(self, given: Arguments) -> str:
@@ -419,8 +452,17 @@ class Distinct(Listed):
 
     shape = "distinct"
 
-    def __init__(self, name: str, unit: Unit, group: str, words: Sequence[str], code: str, value: Callable[[str], str],
-                 copy: Callable[[str, str, Pen], str], fresh: Callable[[str, Pen], str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        unit: Unit,
+        group: str,
+        words: Sequence[str],
+        code: str,
+        value: Callable[[str], str],
+        copy: Callable[[str, str, Pen], str],
+        fresh: Callable[[str, Pen], str],
+    ) -> None:
         self.code, self.value, self.copy, self.fresh = code, value, copy, fresh
         super().__init__(name, unit, group, words)
 

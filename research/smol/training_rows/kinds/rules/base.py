@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from research.smol.training_rows.families.base import Arguments, Form, split_sign
-from research.smol.training_rows.kinds.shapes import Kind, written_number
+from research.smol.training_rows.kinds.shapes import Kind, defined, written_number
+from research.smol.training_rows.kinds.units import Unit
 from research.smol.training_rows.writing import Pen, sections
 
-Edit = Callable[[str, Mapping[str, Any], Pen], str]
+Given = Mapping[str, Any]
+"""The arguments of a rule."""
+Edit = Callable[[str, Given, Pen], str]
 
 
 def nothing(text: str, pen: Pen) -> dict[str, Any]:
@@ -78,7 +81,9 @@ class Rule(Kind):
             if isinstance(value, list):
                 written = [style.replace("{}", str(one)) for one in value]
                 found[name] = ", ".join(written)
-                found[f"{name}_and"] = f"{', '.join(written[:-1])} and {written[-1]}" if len(written) > 1 else written[0]
+                found[f"{name}_and"] = (
+                    f"{', '.join(written[:-1])} and {written[-1]}" if len(written) > 1 else written[0]
+                )
                 found[f"{name}_line"] = ",".join(map(str, value))
             elif isinstance(value, int):
                 found[name] = written_number(value, rng)
@@ -93,12 +98,47 @@ class Rule(Kind):
 def compared(count: int, given: Mapping[str, Any]) -> bool:
     """Compare a count with the number of a rule."""
     n = given["n"]
-    return {">=": count >= n, "<=": count <= n, "==": count == n, ">": count > n, "<": count < n}[given["sign"]]
+    return {">=": count >= n, "<=": count <= n, "==": count == n, ">": count > n, "<": count < n}[
+        given["sign"]
+    ]
 
 
 def wanted(given: Mapping[str, Any], pen: Pen, keep: bool) -> int:
     """Return a number that keeps or breaks the comparison of a rule, often narrowly."""
     n, sign = given["n"], given["sign"]
-    keeps = {">=": [n, n, n + 1], "<=": [n, n, max(1, n - 1)], "==": [n], ">": [n + 1, n + 2], "<": [max(1, n - 1)]}[sign]
-    breaks = {">=": [n - 1], "<=": [n + 1, n + 2], "==": [n - 1, n + 1], ">": [n, n - 1], "<": [n, n + 1]}[sign]
+    keeps = {
+        ">=": [n, n, n + 1],
+        "<=": [n, n, max(1, n - 1)],
+        "==": [n],
+        ">": [n + 1, n + 2],
+        "<": [max(1, n - 1)],
+    }[sign]
+    breaks = {">=": [n - 1], "<=": [n + 1, n + 2], "==": [n - 1, n + 1], ">": [n, n - 1], "<": [n, n + 1]}[
+        sign
+    ]
     return max(0, pen.rng.choice(keeps if keep else breaks))
+
+
+def rule(
+    name: str,
+    group: str,
+    code: Callable[[Given], str],
+    holds: Callable[[str, Given], bool],
+    follow: Edit,
+    violate: Edit,
+    draw: Callable[[str, Pen], dict[str, Any]] = nothing,
+    uses: Sequence[Unit] = (),
+    order: int = 65,
+) -> Rule:
+    """Return a rule about a text whose program uses the functions of some units."""
+    return Rule(name, group, Parts(code, holds, follow, violate, draw, defined(*uses), order))
+
+
+def from_range(low: int, high: int) -> Callable[[str, Pen], dict[str, Any]]:
+    """Return a draw of a number `n`."""
+    return lambda text, pen: {"n": pen.rng.randint(low, high)}
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines that are not blank."""
+    return [line for line in text.splitlines() if line.strip()]
