@@ -18,8 +18,8 @@ _LAST_WORD = re.compile(r"(\w+)(\W*)\Z")
 class Property(ABC):
     """Something that is true or false of a unit.
 
-    Phrases complete "Every line must ..." and "a line that ...", with a stroke between the two. `{value}` is the
-    argument.
+    Phrases complete "Every line must ..." and "a line that ...", with a stroke between the two. `{value}` is
+    the argument.
     """
 
     name: ClassVar[str]

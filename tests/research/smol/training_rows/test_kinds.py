@@ -282,7 +282,8 @@ def test_everyday_rows_are_labelled_by_their_checks() -> None:
             f"    try: found.append(bool({check}))\n    except Exception: found.append(False)"
             for check in row["checks"]
         )
-        source = f"import json, re\ndef check(r):\n    found = []\n{body}\n    return found\n{output_lines(PAIRWISE)}"
+        check = f"def check(r):\n    found = []\n{body}\n    return found"
+        source = f"import json, re\n{check}\n{output_lines(PAIRWISE)}"
         of = len(row["checks"])
         for worse in range(of):
             kept = [worse, worse]

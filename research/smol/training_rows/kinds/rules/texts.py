@@ -431,10 +431,10 @@ TEXTS: tuple[Rule, ...] = (
         lambda g: f'numbers(r)[:1] == ["{g["n"]}"]',
         lambda text, g: next(iter(NUMBERS.parts(text)), "") == str(g["n"]),
         lambda text, g, pen: (
-            f"{g['n']} {pen.rng.choice(['people asked', 'days ago it began', 'is the number to remember'])}. {text}"
+            f"{g['n']} {pen.rng.choice(['people asked', 'days went by', 'is a good number'])}. {text}"
         ),
         lambda text, g, pen: (
-            f"{pen.rng.randint(2, 90)} {pen.rng.choice(['people asked', 'days went by'])}, not {g['n']}. {text}"
+            f"{pen.rng.randint(2, 90)} {pen.rng.choice(['asked', 'days went by'])}, not {g['n']}. {text}"
         ),
         from_range(3, 40),
         (NUMBERS,),
