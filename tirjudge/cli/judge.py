@@ -61,7 +61,7 @@ from tirjudge.judging.tally import Tally
 from tirjudge.records.recorded_row import read_result_row
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.result_file import ResultFile, ResultStream
-from tirjudge_environments import JudgeCard
+from tirjudge_environments import JudgeCard, StopReason
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards
 from tirjudge_environments.tasks import Columns
 
@@ -95,6 +95,8 @@ class BatchRun:
     """Print the summary as JSON."""
     min_accuracy: float | None = None
     """A lower accuracy of the labelled rows is a failure; a share from 0 to 1."""
+    retry_malformed: bool = False
+    """Judge the rows again that an earlier start left without a verdict."""
     quiet: bool = False
     """Leave standard output to the caller: the summary goes to standard error."""
     _weights: str = ""
@@ -129,6 +131,8 @@ class BatchRun:
             return self._judge(results, spending)
 
     def _judge(self, results: ResultFile | ResultStream, spending: Spending) -> bool:
+        if self.retry_malformed and isinstance(results, ResultFile):
+            _forget_malformed(results)
         tally = Tally.of(results.rows())
         display = Display(
             tally,
@@ -218,7 +222,7 @@ class BatchRun:
             advice = _ADVICE.get(end, "")
             asks = self.options.base_url and not (self.options.ask_for_verdict or self.options.exact)
             if end == "malformed" and self.command == "judge" and asks:
-                advice += "; --ask-for-verdict asks once more, for the verdict alone"
+                advice += "; --retry-malformed --ask-for-verdict asks for the verdict alone"
             return f"most views ended by {end}{f' ({detail})' if detail else ''}{advice}"
         if reasons:
             ((reason, _),) = reasons.most_common(1)
@@ -325,6 +329,14 @@ class BatchRun:
         }
 
 
+def _forget_malformed(results: ResultFile) -> None:
+    """Drop the rows without a verdict; a verdict that was left open is one."""
+    before = len(results.digests)
+    answered = (StopReason.VERDICT, StopReason.ABSTAINED)
+    results.rewrite(lambda row: row if row["stop"] in answered else None)
+    say(f"{before - len(results.digests)} of {before} rows have no verdict, and are judged again")
+
+
 def _left(count: int | None, limit: int | None, judged: int) -> int | None:
     """Return the number of rows still to be judged, None if the rows are not counted."""
     if count is None:
@@ -365,6 +377,10 @@ def judge(
             metavar="SHARE",
         ),
     ] = None,
+    retry_malformed: Annotated[
+        bool,
+        option("Output", "Judge only rows without a verdict again, beside new ones.", "--retry-malformed"),
+    ] = False,
     column: ColumnOption = None,
     labels: LabelsOption = "",
     input_format: Annotated[
@@ -382,6 +398,8 @@ def judge(
     Exit codes: 0 all rows judged, 1 some failed, none got a verdict or the accuracy is too low, 2 usage or no
     rows, 130 interrupted. A verdict that is left open is a result.
     """
+    if retry_malformed and options.overwrite:
+        raise ValueError("--retry-malformed and --overwrite exclude each other")
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
     options.check(plan.kind)
     target = output_file(output, file, "verdicts", streamed=True)
@@ -397,6 +415,7 @@ def judge(
         rows=rows,
         as_json=as_json,
         min_accuracy=min_accuracy,
+        retry_malformed=retry_malformed,
     )
     judged = run.run()
     for note in rows.left():

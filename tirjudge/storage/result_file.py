@@ -152,11 +152,14 @@ class ResultFile:
         # Many rows have the same label.
         self.labels[row["id"]] = intern(label_key(row))
 
-    def rewrite(self, change: Callable[[JsonObject], JsonObject]) -> None:
-        """Replace every row by what `change` returns; a kill leaves all old rows or all new ones."""
+    def rewrite(self, change: Callable[[JsonObject], JsonObject | None]) -> None:
+        """Replace every row by what `change` returns, and drop it for None.
+
+        A kill leaves all old rows or all new ones.
+        """
         fresh = JsonLines(self.path.with_name(f"{self.path.name}.new"), replace=True)
         try:
-            rows = map(change, self.rows())
+            rows = (row for row in map(change, self.rows()) if row is not None)
             while some := list(islice(rows, _KEPT)):
                 fresh.append(*some)
             fresh.rename(self.path)
@@ -167,6 +170,8 @@ class ResultFile:
         # The new file is locked as well, and has been since before it had this name.
         self._lines.close()
         self._lines = fresh
+        self.digests.clear()
+        self.labels.clear()
         for row in self.rows():
             self._remember(row)
 

@@ -58,8 +58,13 @@ def test_strict_reading_is_the_rule(tmp_path: Path, endpoint: EndpointServer) ->
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
     assert run.returncode == 1
-    assert "--ask-for-verdict" in run.stderr.splitlines()[-1]
+    assert "--retry-malformed --ask-for-verdict" in run.stderr.splitlines()[-1]
     assert [row["verdict"] for row in results(tmp_path / "rows.verdicts.jsonl")] == [None, None]
+    advised = ("--retry-malformed", "--ask-for-verdict")
+    both = judge(tmp_path, "rows.jsonl", "--no-tools", "--overwrite", *advised, *through(endpoint))
+    assert both.returncode == 2
+    # The advice works when typed.
+    assert judge(tmp_path, "rows.jsonl", "--no-tools", *advised, *through(endpoint)).returncode == 0
     exact = judge(tmp_path, "rows.jsonl", "--exact", "--ask-for-verdict", *through(endpoint))
     assert exact.returncode == 2
     assert "leave out --ask-for-verdict" in exact.stderr
@@ -74,3 +79,29 @@ def test_rewards_are_refused(endpoint: EndpointServer) -> None:
     options: Any = {"model": "m", "base_url": endpoint.url, "tools": False, "ask_for_verdict": True}
     with Judge(**options) as lenient, pytest.raises(ValueError, match="read verdicts strictly"):
         lenient.reward_group("Which?", ["x", "y"])
+
+
+def test_only_rows_without_a_verdict_are_judged_again(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """The others keep their verdicts, and a file without such rows stays as it is."""
+    endpoint.script = lambda body: chat(
+        "**A** is better." if "Question 1" in str(body["messages"]) else "<preference>A</preference>"
+    )
+    write_rows(tmp_path / "rows.jsonl", pairs(3))
+    options = ("--no-tools", "--order", "given", *through(endpoint))
+    assert judge(tmp_path, "rows.jsonl", *options).returncode == 0
+    before = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
+    assert [before[name]["verdict"] for name in ("p0", "p1", "p2")] == ["A", None, "A"]
+    endpoint.asked.clear()
+    endpoint.script = answering("**A** is better.")
+    run = judge(tmp_path, "rows.jsonl", *options, "--retry-malformed", "--ask-for-verdict")
+    assert run.returncode == 0, run.stderr
+    assert "1 of 3 rows have no verdict, and are judged again" in run.stderr
+    assert len(endpoint.asked) == 2
+    assert "judged    3 rows, 3 with a verdict" in run.stdout
+    after = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
+    assert (after["p0"], after["p2"]) == (before["p0"], before["p2"])
+    assert after["p1"]["verdict"] == "A"
+    content = (tmp_path / "rows.verdicts.jsonl").read_text()
+    assert judge(tmp_path, "rows.jsonl", *options, "--retry-malformed").returncode == 0
+    assert (tmp_path / "rows.verdicts.jsonl").read_text() == content
+    assert len(endpoint.asked) == 2
