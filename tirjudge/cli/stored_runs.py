@@ -35,6 +35,7 @@ from tirjudge.evaluation.runs import (
     published_record,
     score_record,
     score_run,
+    unlike_sections,
 )
 from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, compare, with_holm
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
@@ -157,6 +158,7 @@ def headline(score: Score, run: str = "", figure: str = "") -> str:
     estimate = score.estimates[figure]
     line = f"{figure} {_quoted(estimate, score.card)}, protocol {score.card.name}, n = {_n(estimate)}"
     line += in_clusters(cluster_count(score.units)) + _without_interval(estimate)
+    line += _missing(score.card, score.units.counts["no verdict"])
     return printable(f"{line} ({run})" if run else line)
 
 
@@ -176,6 +178,7 @@ def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
         f"({names[1]}), protocol {comparison.card.name}, n = {_n(estimate)}"
         f"{in_clusters(comparison.clusters)}{_without_interval(estimate)}"
     )
+    line += _missing(comparison.card, *comparison.no_verdict)
     if comparison.p_value is not None:
         line += f", p = {comparison.p_value:.3g} ({comparison.test})"
         if comparison.p_holm is not None:
@@ -183,6 +186,13 @@ def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
         if comparison.disagrees:
             line += f"; {DISAGREEMENT}"
     return printable(line)
+
+
+def _missing(card: ProtocolCard, *counts: int) -> str:
+    """Return how many missing verdicts a protocol counts as ties, in one run or in two; empty for none."""
+    if not (card.missing_ties and any(counts)):
+        return ""
+    return f", {' and '.join(map(str, counts))} missing verdicts counted as ties"
 
 
 def _first_known(values: Mapping[str, float]) -> str:
@@ -391,6 +401,9 @@ def print_scored(
     """
     results, unfit = score_run(run, named or default_protocols(run), run.benchmark, seed=seed)
     _say_unfit(command, unfit, named=bool(named), found=[one.score.card for one in results])
+    for names in unlike_sections(results[0].score.units.sections):
+        named_alike = ", ".join(repr(name) for name in names)
+        say(f"tirjudge {command}: sections that differ only in case or spaces: {printable(named_alike)}")
     if run.dropped:
         say(f"tirjudge {command}: {run.dropped} rows with an id that occurred before are not counted")
     if as_json:

@@ -265,6 +265,8 @@ class ProtocolCard:
     """Paper and section, or the code that defines the protocol."""
     percent: bool = True
     """True if figures are shares, printed as percentages; False if their names give the units."""
+    missing_ties: bool = False
+    """True if a row without a readable verdict counts as a tie; their number is printed beside the figure."""
     intervals: bool = True
     """False if the units are not a random draw, so that an interval would mean nothing."""
 

@@ -26,6 +26,8 @@ DISAGREEMENT = "the interval and the test disagree about a difference of zero: t
 _Measured = TypeVar("_Measured")
 _TIRJUDGE = "tirjudge"
 """The format of tirjudge's own result files."""
+_COLUMNS = "columns"
+"""The format of files whose columns the user names."""
 _SAMPLED = ("self-consistency", "mean-score")
 """Further protocols for runs with several samples of each row."""
 _ALONE = ("verdict", "ratings", "kappa", "errors", "cost")
@@ -34,13 +36,17 @@ _ALONE = ("verdict", "ratings", "kappa", "errors", "cost")
 
 def default_protocols(run: Replay) -> tuple[str, ...]:
     """Return the protocols of the benchmark and those for every run, or else of the file's format."""
-    if run.format.name != _TIRJUDGE:
+    if run.format.name not in (_TIRJUDGE, _COLUMNS):
         return tuple(run.format.protocols)
     first = next(iter(run), None)
+    votes = first.votes if first is not None and first.candidates > 1 else ()
+    sampled = any(vote.sample for vote in votes)
+    if run.format.name == _COLUMNS:
+        scored = any(vote.scores for vote in votes)
+        return (*run.format.protocols, *(_SAMPLED[: 1 + scored] if sampled else ()))
     if run.benchmark not in benchmark_names():
         alone = first is not None and PASSES in first.extras
         return _ALONE if alone else tuple(run.format.protocols)
-    sampled = first is not None and any(vote.sample for vote in first.votes)
     return (*open_benchmark(run.benchmark).protocols, *(_SAMPLED if sampled else ()), "errors", "cost")
 
 
@@ -115,6 +121,14 @@ def comparable(score: Score, benchmark: str) -> list[PublishedFigure]:
     return []
 
 
+def unlike_sections(names: Iterable[str]) -> list[list[str]]:
+    """Return the names of sections that differ only in case or spaces, which are probably one section."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    return [found for found in alike.values() if len(found) > 1]
+
+
 def score_record(score: Score) -> dict[str, object]:
     """Return a score as JSON: figures as shares, not as percentages; null for unknown values."""
     won = WhoWon.of(score)
@@ -150,6 +164,7 @@ def comparison_record(comparison: Comparison) -> dict[str, object]:
         "test": comparison.test if comparison.p_value is not None else None,
         "disagreement": DISAGREEMENT if comparison.disagrees else "",
         "clusters": comparison.clusters,
+        "no_verdict": list(comparison.no_verdict),
     }
 
 

@@ -273,6 +273,8 @@ class Comparison:
     """Name of the test behind the p value."""
     detectable: Mapping[str, float] = field(default_factory=dict)
     """The true difference that so many pairs would show with a power of 80 %; nan without an interval."""
+    no_verdict: tuple[int, int] = (0, 0)
+    """Number of missing verdicts in the first and in the second run, over all of their rows."""
     p_holm: float | None = None
     """The p value, corrected for the number of runs that are compared with the first (Holm 1979)."""
 
@@ -379,6 +381,7 @@ def compare(
         clusters=cluster_count(one) if paired else None,
         test=test,
         detectable=detectable,
+        no_verdict=(first.counts["no verdict"], second.counts["no verdict"]),
     )
 
 

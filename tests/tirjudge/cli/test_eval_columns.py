@@ -18,6 +18,7 @@ from pyarrow import parquet
 from tests.command import TIRJUDGE
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval_inputs import array, command, figures, lines, records, refused
+from tests.tirjudge.judge_command import write_rows as write
 
 
 def test_llmbar(tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_standard_input_is_scored_under_every_protocol(tmp_path: Path) -> None:
         ({"a": 1}, ("id=a",), "--column needs either prediction=COLUMN"),
         ({"p": "A"}, ("winner=p",), "'winner=p' is no mapping: write PART=COLUMN"),
         ({"p": ["A"], "label": ["A", "B"]}, ("prediction=p",), ":1: label has 2 values, not 1"),
-        ({"p": ["A", "?"], "label": ["A", "B"]}, ("prediction=p",), 'place 2 of the lists: p is "?"'),
+        ({"p": ["A", "?"], "label": ["A", "B"]}, ("prediction=p",), ', item 2: p is "?"'),
     ],
 )
 def test_wrong_columns_and_values_are_named(
@@ -223,3 +224,83 @@ def test_labels_and_swapped_files_that_do_not_fit(tmp_path: Path) -> None:
     assert f'{moved}:1: its id is "q1"' in refused("score", run, *COLUMNS, "--swapped", moved)
     assert "leave out --format" in refused("score", run, *COLUMNS, "--format", "rmb")
     assert command("score", run, "--column", "prediction=p").exit_code == 2
+
+
+def test_a_list_of_verdicts_has_samples_of_one_row(tmp_path: Path) -> None:
+    """200 rows of three verdicts: the majority of A, A and B is right, that of B, B and A is not."""
+    rows = [{"id": n, "p": list("AAB" if n % 4 else "BBA"), "l": "A"} for n in range(200)]
+    run = write(tmp_path / "run.jsonl", rows)
+    words = ("--column", "prediction=p", "--column", "label=l", "--json")
+    done = command("score", run, *words)
+    assert done.exit_code == 0, done.output
+    found = {one["protocol"]: one["figures"] for one in json.loads(done.stdout)}
+    assert found["self-consistency"]["SC@3"] | {"low": 0, "high": 0} == {
+        "value": 0.75, "low": 0, "high": 0, "n": 200
+    }  # fmt: skip
+    assert found["self-consistency"]["mean of single samples"]["value"] == pytest.approx(7 / 12)
+    assert (found["one-order"]["accuracy"]["value"], found["one-order"]["accuracy"]["n"]) == (0.75, 200)
+    scores = [{"id": n, "a": [1, 3], "b": [2, 1 + n % 2], "l": "A"} for n in range(20)]
+    run = write(tmp_path / "scores.jsonl", scores)
+    words = ("--column", "score_a=a", "--column", "score_b=b", "--column", "label=l", "--json")
+    found = {one["protocol"]: one["figures"] for one in json.loads(command("score", run, *words).stdout)}
+    assert found["mean-score"]["mean-score@2"]["value"] == 0.5 + 0.5 * (2 > 1.5 + 0.5)
+    assert found["mean-score"]["mean-score@2"]["n"] == 20
+    run = write(tmp_path / "uneven.jsonl", [{"id": 1, "p": ["A", "B"], "q": ["A"]}] * 2)
+    done = command("score", run, "--column", "prediction=p", "--column", "prediction_swapped=q")
+    assert done.exit_code == 2
+    assert "uneven.jsonl:1: q has 1 samples, others differ" in done.stderr
+
+
+def test_missing_verdicts_that_count_as_ties_are_printed_beside_the_figure(tmp_path: Path) -> None:
+    rows = [{"id": n, "p": ("A", "B", "")[n % 3], "l": ("A", "B", "tie")[n % 3]} for n in range(90)]
+    run = write(tmp_path / "run.jsonl", rows)
+    words = ("--column", "prediction=p", "--column", "label=l", "--protocol", "kappa")
+    words += ("--protocol", "three-class")
+    for line in command("score", run, *words).stdout.splitlines():
+        assert ", 30 missing verdicts counted as ties (run.jsonl)" in line
+    other = write(tmp_path / "other.jsonl", [row | {"p": row["p"] or "tie"} for row in rows])
+    for line in command("compare", run, other, *words).stdout.splitlines():
+        assert ", 30 and 0 missing verdicts counted as ties" in line
+
+
+def test_swapped_verdicts_that_name_places_are_refused(tmp_path: Path) -> None:
+    """A judge that is consistent in 86 % of the rows would be consistent in 14 %."""
+    rows = [{"p": "AB"[n % 2], "q": "AB"[(n % 2) ^ (n % 7 > 0)], "l": "A"} for n in range(70)]
+    run = write(tmp_path / "run.jsonl", rows)
+    words = ("--column", "prediction=p", "--column", "label=l")
+    done = command("score", run, *words, "--column", "prediction_swapped=q")
+    assert done.exit_code == 2
+    assert "86% of the verdicts name another response in the other order" in done.stderr
+    assert "give them as place_swapped" in done.stderr
+    done = command("score", run, *words, "--column", "place_swapped=q", "--protocol", "position")
+    assert "consistency 85.71 %" in done.stdout
+    # A judge that always names the first place is inconsistent, and no names are misread.
+    always = write(tmp_path / "always.jsonl", [row | {"p": "A", "q": "B"} for row in rows])
+    done = command("score", always, *words, "--column", "prediction_swapped=q", "--protocol", "position")
+    assert "consistency 0.00 %" in done.stdout
+
+
+def test_sections_that_differ_in_case_or_spaces_are_named(tmp_path: Path) -> None:
+    names = ("math", "Math ", "code")
+    rows = [{"id": n, "p": "A", "l": "A", "section": names[n % 3]} for n in range(30)]
+    run = write(tmp_path / "run.jsonl", rows)
+    words = ("--column", "prediction=p", "--column", "label=l", "--column", "domain=section")
+    done = command("score", run, *words)
+    assert done.exit_code == 0
+    assert "sections that differ only in case or spaces: 'Math ', 'math'" in done.stderr
+
+
+def test_an_empty_score_is_no_verdict(tmp_path: Path) -> None:
+    rows = [{"id": n, "a": 2, "b": "" if n < 3 else 1, "l": "A"} for n in range(10)]
+    run = write(tmp_path / "run.jsonl", rows)
+    words = ("--column", "score_a=a", "--column", "score_b=b", "--column", "label=l", "--protocol", "tir")
+    done = command("score", run, *words)
+    assert "accuracy 70.00 %" in done.stdout
+
+
+def test_a_value_with_two_meanings_is_refused(tmp_path: Path) -> None:
+    run = write(tmp_path / "run.jsonl", [{"p": "1", "l": "1"}])
+    words = ("--column", "prediction=p", "--column", "label=l", "--labels", "1=A,1=B")
+    done = command("score", run, *words)
+    assert done.exit_code == 2
+    assert "--labels gives '1' two meanings, 'A' and 'B'" in done.stderr

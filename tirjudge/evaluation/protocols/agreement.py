@@ -113,6 +113,7 @@ THREE_CLASS = Classes(
         about="agreement over A, B and tie; macro precision, recall and F1",
         ties="are a class of their own",
         failures="count as a verdict of tie",
+        missing_ties=True,
         source="JudgeLRM, Tables 1 to 4, PandaLM columns; PandaLM",
     )
 )
@@ -122,6 +123,7 @@ THREE_CLASS_F1_OF_MEANS = Classes(
         about="agreement over A, B and tie; macro precision and recall, and the harmonic mean of the two",
         ties="are a class of their own",
         failures="count as a verdict of tie",
+        missing_ties=True,
         source="JudgeLRM, Tables 1 and 3, JudgeLM columns of its own models",
     ),
     f1_of_means=True,
@@ -171,6 +173,7 @@ TWO_CLASS = Classes(
         about="agreement over A and B; macro precision, recall and F1",
         ties="gold ties are left out, a verdict of tie names the first response",
         failures="count as a verdict of tie",
+        missing_ties=True,
         source="JudgeLRM, Table 12",
     ),
     gold_ties=False,
@@ -195,6 +198,7 @@ class Kappa:
         "Krippendorff's alpha of all annotators",
         ties="are a class of their own",
         failures="count as a verdict of tie",
+        missing_ties=True,
         source="Cohen 1960; PandaLM; Scott 1955; Krippendorff 2011",
         percent=False,
     )

@@ -22,6 +22,7 @@ class Position:
         about="whether the verdict survives a change of order, and to which place it leans if not",
         ties="are a verdict of their own: a choice and a tie lean to where the choice was shown",
         failures="count as a tie",
+        missing_ties=True,
         source="JudgeLM, eval_model_judgement.py: JudgeLRM, Table 5; flips and ties: J1, Table 3",
     )
 

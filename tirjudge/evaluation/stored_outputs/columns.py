@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,8 +36,9 @@ class VerdictColumns(ColumnPlaces):
     """The places of verdicts, scores and labels in the rows of any file.
 
     A row has a verdict on a pair (`prediction`), or a score for each response: `score_a` and `score_b`, or
-    `score_chosen` and `score_rejected`, where the chosen one is the label. A file that is one object of
-    lists, one list for each column, has a row for each place of the lists.
+    `score_chosen` and `score_rejected`, where the chosen one is the label. A list of verdicts or of scores
+    has several samples of the row. A file that is one object of lists, one list for each column, has a row
+    for each place of the lists.
     """
 
     id: str = "id"
@@ -69,9 +71,12 @@ class VerdictColumns(ColumnPlaces):
         """Return the same columns, whose values have this meaning: {"1": "A", "2": "B", "0": "tie"}."""
         return self.model_copy(update={"names": dict(names)})
 
-    def format(self) -> VerdictFile | RatingFile:
-        """Return the format of these columns. Raises ValueError if they name no verdict or score."""
-        return RatingFile(self) if self.has("rating") else VerdictFile(self)
+    def format(self, *, one_object: bool = False) -> VerdictFile | RatingFile:
+        """Return the format of these columns, for a file that is `one_object` or has several rows.
+
+        Raises ValueError if they name no verdict or score.
+        """
+        return RatingFile(self) if self.has("rating") else VerdictFile(self, one_object=one_object)
 
     def joined_by(self, first: Record) -> JoinedBy:
         """Return what joins labels, for a file with this first row: the named id, or `id` before others."""
@@ -143,8 +148,9 @@ class VerdictFile:
     about = "any file, whose columns are named by --column"
     benchmark = ""
 
-    def __init__(self, columns: VerdictColumns) -> None:
+    def __init__(self, columns: VerdictColumns, *, one_object: bool = False) -> None:
         self._columns = columns
+        self._one_object = one_object
         pairs = [pair for pair in _SCORES if any(map(columns.has, pair))]
         verdicts = [part for part in _VERDICTS if columns.has(part)]
         for pair in pairs:
@@ -160,9 +166,9 @@ class VerdictFile:
         self._verdicts = verdicts
 
     @property
-    def names_places(self) -> bool:
-        """True if the verdicts on the other order name places, where A was shown first."""
-        return "place_swapped" in self._verdicts and len(self._verdicts) > 1
+    def swapped(self) -> str:
+        """The part with the verdicts on the other order, if there are both; empty otherwise."""
+        return self._verdicts[1] if len(self._verdicts) > 1 else ""
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -209,7 +215,7 @@ class VerdictFile:
         best = self._label(row, label, candidates) if correct is None else tuple(range(correct))
         return JudgedRow(
             id=id,
-            votes=self._votes(row) if scores is None else (_best_of(scores),),
+            votes=tuple(self._samples(row)) if scores is None else (_best_of(scores),),
             candidates=candidates,
             label=best[0] if len(best) == 1 else None,
             tied=len(best) > 1 and correct is None,
@@ -217,18 +223,33 @@ class VerdictFile:
             tags=() if correct is None else (f"correct={correct}",),
         )
 
-    def _votes(self, row: Record) -> tuple[Vote, ...]:
-        if self._scores is None:
-            return tuple(self._vote(row, part) for part in self._verdicts)
-        values = [self._columns.value(row, part) for part in self._scores]
-        if None in values:
-            return (Vote(best=(), stop="malformed"),)
-        names = [getattr(self._columns, part) for part in self._scores]
-        first, second = (as_number(value, name) for value, name in zip(values, names, strict=True))
-        return (Vote(best=pair_vote(first, second), scores={0: first, 1: second}),)
+    def _samples(self, row: Record) -> Iterator[Vote]:
+        """Yield the votes of each sample: of a row with lists, one for each place of the lists."""
+        parts = self._verdicts if self._scores is None else self._scores
+        values = {part: self._columns.value(row, part) for part in parts}
+        lists = {part: value for part, value in values.items() if isinstance(value, list)}
+        count = max(map(len, lists.values()), default=1)
+        for part, value in lists.items():
+            if len(value) != count or len(lists) < len(values):
+                raise Unreadable(f"{getattr(self._columns, part)} has {len(value)} samples, others differ")
+        for number in range(count):
+            drawn = {part: value[number] if part in lists else value for part, value in values.items()}
+            for vote in self._votes(row, drawn):
+                yield replace(vote, sample=number)
+        if not count:
+            yield Vote(best=(), order=_OWN if self._scores is None else (), stop="malformed")
 
-    def _vote(self, row: Record, part: str) -> Vote:
-        choice = self._choice(row, part, self._columns.value(row, part))
+    def _votes(self, row: Record, values: Mapping[str, Any]) -> Iterator[Vote]:
+        if self._scores is None:
+            yield from (self._vote(row, part, value) for part, value in values.items())
+        elif any(value in (None, "") for value in values.values()):
+            yield Vote(best=(), stop="malformed")
+        else:
+            first, second = (as_number(one, getattr(self._columns, part)) for part, one in values.items())
+            yield Vote(best=pair_vote(first, second), scores={0: first, 1: second})
+
+    def _vote(self, row: Record, part: str, value: Any) -> Vote:
+        choice = self._choice(row, part, value)
         order = _OWN if part == "prediction" else _SWAPPED
         best = tuple(sorted(order[place] for place in choice)) if part == "place_swapped" else choice
         return Vote(best=best, order=order, stop="verdict" if best else "malformed")
@@ -247,6 +268,8 @@ class VerdictFile:
 
     def _lists(self, row: Record) -> list[dict[str, Any]]:
         """Return the rows of an object of lists, whose verdicts or scores are lists; empty for others."""
+        if not self._one_object:
+            return []
         parts = self._scores or self._verdicts
         column = self._columns.value(row, parts[0])
         if not isinstance(column, list) or (
@@ -255,6 +278,8 @@ class VerdictFile:
             return []
         lists = {name: value for name, value in row.items() if isinstance(value, list)}
         same = {name: value for name, value in lists.items() if len(value) == len(column)}
+        if any(self._is_single(row, part) for part in ("id", "label")):
+            return []  # the only row of a file, with several samples
         for part in ("id", *parts, "label", "domain", "correct"):
             name = getattr(self._columns, part)
             if name in lists and name not in same:
@@ -263,6 +288,14 @@ class VerdictFile:
         return [
             {**shared, **dict(zip(same, values, strict=True))} for values in zip(*same.values(), strict=True)
         ]
+
+    def _is_single(self, row: Record, part: str) -> bool:
+        """Return True if a row has one value of a part, and no list."""
+        try:
+            value = self._columns.find(row, part)
+        except RowError:
+            return False
+        return value is not None and not isinstance(value, list)
 
     def _raw(self, part: str, row: Record) -> list[Any]:
         try:

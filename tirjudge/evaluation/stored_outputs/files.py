@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,11 @@ class RunFiles:
                 else:
                     # Rows without an id of their own are numbered in each file.
                     yield Row(row.where, f"{prefix}/{row.default_id}", row.fields)
+
+    @property
+    def one_object(self) -> bool:
+        """True if the first file has one row, which may be an object of lists."""
+        return len(list(islice(self._file(self.paths[0]), 2))) < 2
 
     def _file(self, path: Path) -> Iterator[Row]:
         """Yield the rows of JSON lines or of a table, or the one object that is the whole file."""

@@ -238,8 +238,10 @@ def open_replay(
         raise ValueError(f"{files.paths[0]} is empty")
     if columns is not None and format:
         raise ValueError("--column reads files of any format: leave out --format")
-    found = columns.format() if columns is not None else _format(files, first, format)
-    join = BY_KEYS if columns is None else columns.joined_by(first.fields)
+    if columns is None:
+        found, join = _format(files, first, format), BY_KEYS
+    else:
+        found, join = columns.format(one_object=own.one_object), columns.joined_by(first.fields)
     known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), join)
     return Replay(files, found, labels=known, duplicates=duplicates, cluster=cluster, join=join)
 
@@ -337,41 +339,47 @@ class _Scales:
 
 
 class _Swaps:
-    """The places that verdicts on both orders name, where the user says that they name no responses."""
+    """The names in the verdicts on both orders, which the user says are those of places or of responses."""
 
     def __init__(self, format: StoredOutputFormat) -> None:
-        self._watched = isinstance(format, VerdictFile) and format.names_places
+        self._part = format.swapped if isinstance(format, VerdictFile) else ""
         self._counts: Counter[tuple[bool, bool]] = Counter()
 
     def add(self, judged: JudgedRow) -> None:
-        if self._watched and all(vote.choice is not None for vote in judged.votes):
-            first, second = (vote.choice == vote.order[0] for vote in judged.votes)
-            self._counts[first, second] += 1
+        for sample in judged.samples if self._part else ():
+            votes = judged.sample(sample)
+            if all(vote.choice is not None for vote in votes):
+                first, second = (vote.choice == 0 for vote in votes)
+                self._counts[first, second] += 1
 
     def check(self, name: str) -> None:
-        """Raise ValueError if the two places agree by more than chance.
+        """Raise ValueError if the responses that are named differ between the orders by more than chance.
 
-        Whoever looks at the responses names the other place after a swap, and whoever looks at the place
+        Whoever looks at the responses names the same response in both orders, and whoever looks at the place
         alone names it by chance as often.
         """
         n = self._counts.total()
         if n < _ENOUGH_SWAPPED:
             return
         same = (self._counts[True, True] + self._counts[False, False]) / n
-        one, other = (
-            sum(count for places, count in self._counts.items() if places[run]) / n for run in (0, 1)
-        )
+        one, other = (sum(count for names, count in self._counts.items() if names[run]) / n for run in (0, 1))
         chance = one * other + (1 - one) * (1 - other)
-        if chance < 1 and (same - chance) / (1 - chance) > _SAME_NAMES:
+        if chance <= 0 or (chance - same) / chance <= _OTHER_NAMES:
+            return
+        if self._part == "place_swapped":
             raise ValueError(
-                f"{name}: {same:.0%} of the verdicts name the same letter in both orders, so that the "
+                f"{name}: {1 - same:.0%} of the verdicts name the same letter in both orders, so that the "
                 "swapped ones seem to name the response and not its place: give them as prediction_swapped"
             )
+        raise ValueError(
+            f"{name}: {1 - same:.0%} of the verdicts name another response in the other order, so that the "
+            "swapped ones seem to name the place and not the response: give them as place_swapped"
+        )
 
 
 _ENOUGH_SWAPPED = 20
-_SAME_NAMES = 0.3
-"""Kappa of the places in both orders from which they are taken for names of responses."""
+_OTHER_NAMES = 0.3
+"""How much less often than by chance the orders name the same response where the names are misread."""
 
 
 def _kind(value: Any) -> float | None:
