@@ -300,10 +300,9 @@ class JudgeSession:
         call = await self._call(request)
         self._calls.append(call)
         outcome = call.outcome
-        for run in (outcome, call.exchanged):
-            if isinstance(run, Execution) and run.status is Status.SANDBOX_FAILED:
-                self.fail(StopReason.SANDBOX_DOWN, run.detail or "the sandbox failed")
-                return None
+        if isinstance(outcome, Execution) and outcome.status is Status.SANDBOX_FAILED:
+            self.fail(StopReason.SANDBOX_DOWN, outcome.detail or "the sandbox failed")
+            return None
         segment = self._shown(request, outcome)
         size = len(segment.ids or ())
         if size >= self.remaining_tokens:
@@ -337,9 +336,11 @@ class JudgeSession:
         seed = derive_seed(self._seed, number)
         outcome = await self._run(request, request.bindings, seed)
         exchanged = None
-        if request.exchanged is not None and outcome.status is Status.OK:
+        for bindings in request.exchanged if outcome.status is Status.OK else ():
             # With the same seed, so that only the exchange can change what the program prints.
-            exchanged = await self._run(request, request.exchanged, seed)
+            exchanged = await self._run(request, bindings, seed)
+            if exchanged.status is Status.OK and exchanged.stdout != outcome.stdout:
+                break
         return Call(request, outcome, seed, exchanged)
 
     async def _run(self, request: RunCode, bindings: Mapping[str, Any], seed: int) -> Execution:

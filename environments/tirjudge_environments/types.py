@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -219,9 +219,9 @@ class RunCode:
     """Id of the native call; None under the `fence` protocol."""
     end: int | None = None
     """Offset in the turn's text where the request ends; None if unknown. Any text after it is an overhang."""
-    exchanged: Mapping[str, Any] | None = None
-    """`bindings` with every response replaced by the next one of the view. If they are given, the session
-    runs a program that ended well a second time, with these variables."""
+    exchanged: Sequence[Mapping[str, Any]] = ()
+    """`bindings` with other responses, by default every one replaced by the next one of the view. The session
+    runs a program that ended well again with each of them in turn, until it prints something else."""
     tool: str = ""
     """Name of the tool; empty for a program."""
     fault: str = ""
@@ -277,22 +277,26 @@ class Call:
     seed: int | None = None
     """The seed that the program ran with; None if it was refused, or in a record without one."""
     exchanged: Execution | None = None
-    """The second run of the program, with `RunCode.exchanged`; None if there was no second run."""
+    """The last run with variables of `RunCode.exchanged`; None if the program was not run again. A failure of
+    the sandbox in it says nothing about the dialogue, which goes on."""
 
 
 class Evidence(StrEnum):
-    """The relation of a trajectory's last successful program to the responses."""
+    """The relation of a trajectory's last successful program, or of a tool's answer, to the responses."""
 
     MISSING = "missing"
     """No program was run."""
     FAILED = "failed"
     """Every program that was run ended with an error."""
     UNCHECKED = "unchecked"
-    """The program ended well and was not run again with exchanged responses."""
+    """The program ended well and was not run again with exchanged responses, or the sandbox failed in that
+    run."""
     TIE = "tie"
     """The program prints the same for exchanged responses, so that its output cannot decide between them."""
     SEPARATES = "separates"
     """The program prints something else for exchanged responses, or ends with an error."""
+    TOOL = "tool"
+    """The verdict rests on a tool other than Python, whose answer came after every successful program."""
 
 
 class By(StrEnum):
@@ -403,12 +407,18 @@ class Trajectory:
 
     @property
     def evidence(self) -> Evidence:
-        """The relation of the last successful program to the responses."""
+        """The relation of the last successful program to the responses, or TOOL if a tool answered last."""
+        last = next((call for call in reversed(self.calls) if _ended_well(call.outcome)), None)
+        return Evidence.TOOL if last is not None and last.request.tool else self.program_evidence
+
+    @property
+    def program_evidence(self) -> Evidence:
+        """The relation of the last successful program to the responses, whatever other tools answered."""
         last = self.decisive
         if last is None:
             ran = any(isinstance(call.outcome, Execution) for call in self._programs)
             return Evidence.FAILED if ran else Evidence.MISSING
-        if last.exchanged is None:
+        if last.exchanged is None or last.exchanged.status is Status.SANDBOX_FAILED:
             return Evidence.UNCHECKED
         same = _ended_well(last.exchanged) and _printed(last.exchanged) == _printed(last.outcome)
         return Evidence.TIE if same else Evidence.SEPARATES

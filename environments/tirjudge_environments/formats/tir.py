@@ -259,9 +259,9 @@ class TirFormat(Rewarded, ABC):
         named = {f"response_{letter(i).lower()}": response for i, response in enumerate(responses)}
         return bound | named | {"responses": responses}
 
-    def _exchanged(self, task: JudgeTask, view: View) -> dict[str, Any] | None:
-        """Return the variables of a second run with exchanged responses; None if the format needs none."""
-        return None
+    def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
+        """Return the variables of further runs with other responses; empty if the format needs none."""
+        return ()
 
     def _read_call(self, task: JudgeTask, view: View, call: ToolCall) -> Reading:
         if call.name in (tool.name for tool in self.further_tools):

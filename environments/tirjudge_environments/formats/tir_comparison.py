@@ -28,6 +28,7 @@ from tirjudge_environments.types import (
     Verdict,
     View,
 )
+from tirjudge_sandbox import Status
 
 
 class TirChoice(TirFormat):
@@ -66,7 +67,10 @@ class TirChoice(TirFormat):
 
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
         views = [
-            unlabelled(episode) or failed(trajectory) or self._scored(episode.task, trajectory)
+            unlabelled(episode)
+            or failed(trajectory)
+            or self._unchecked(episode.task, trajectory)
+            or self._scored(episode.task, trajectory)
             for trajectory in episode.trajectories
         ]
         return together(views) if self.consistency else views
@@ -74,19 +78,27 @@ class TirChoice(TirFormat):
     def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored:
         verdict = self.replay(task, trajectory)
         right = verdict is not None and verdict.choice == task.label
-        needed, evidence = self._needs_evidence(task), trajectory.evidence
+        needed, evidence = self._needs_evidence(task), trajectory.program_evidence
         # MISSING settles nothing: in place of the verdict the judge could have written a program.
         settled = needed and evidence in (Evidence.TIE, Evidence.FAILED)
         teaches = right and (not needed or evidence is Evidence.SEPARATES)
         return Scored(task, trajectory, right, teaches, settled)
 
+    def _unchecked(self, task: JudgeTask, trajectory: Trajectory) -> Unscored | None:
+        """Return the reason if the sandbox failed in the second run, on which the reward depends."""
+        last = trajectory.decisive
+        again = None if last is None else last.exchanged
+        if not self._needs_evidence(task) or again is None or again.status is not Status.SANDBOX_FAILED:
+            return None
+        return Unscored(f"the sandbox failed in the run with exchanged responses: {again.detail}")
+
     def _needs_evidence(self, task: JudgeTask) -> bool:
         return self.evidence == "required" and self.uses_tools(task) and task.domain not in NO_TOOL_DOMAINS
 
-    def _exchanged(self, task: JudgeTask, view: View) -> dict[str, Any] | None:
+    def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
         if self.evidence == "off":
-            return None
-        return self._bindings(task, replace(view, order=(*view.order[1:], view.order[0])))
+            return ()
+        return (self._bindings(task, replace(view, order=(*view.order[1:], view.order[0]))),)
 
     def _ordered(self, task: JudgeTask) -> tuple[View, ...]:
         return ordered_views(task, self.order, self.seed)

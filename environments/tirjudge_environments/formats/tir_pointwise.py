@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import model_validator
 
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.rewards import (
@@ -16,8 +19,25 @@ from tirjudge_environments.formats.rewards import (
 )
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import single_views
+from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import Episode, JudgeTask, Unscored, Verdict, View
 
+_ANOTHER = """\
+# A week by the sea
+
+We arrived on Monday, 3 June, at 14:30. The house has 4 rooms, a garden and a view of the harbour.
+
+- Breakfast costs 12 euros.
+- The nearest shop is 1.5 km away!
+
+Would we come again? Yes: "every year, if we can," as my brother said. See https://example.org or write to
+house@example.org.
+
+```python
+print(sum([1, 2, 3]))
+```
+"""
+"""The other response where a row has only one: prose with numbers, a list, a quotation and code."""
 _NUMBER = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
 
 
@@ -37,6 +57,17 @@ class TirPointwise(TirFormat):
     kind: ClassVar[str] = "pointwise"
     tag: ClassVar[str] = "score"
 
+    evidence: RewardOnly[Literal["off", "recorded"]] = "off"
+    """`recorded` runs every successful program again with an empty response, and if it prints the same, with
+    another response; a verdict is decided by the program if one of these runs prints something else. Our own
+    option."""
+
+    @model_validator(mode="after")
+    def _evidence_fits(self) -> Self:
+        if self.evidence != "off" and (self.exact or not self.bindings):
+            raise ValueError("evidence exchanges the variables of programs, which `bindings` gives them")
+        return self
+
     @property
     def linked(self) -> bool:
         return True
@@ -48,6 +79,16 @@ class TirPointwise(TirFormat):
         if not _NUMBER.fullmatch(answer) or not 1 <= float(answer) <= 10:
             return None
         return Verdict(scores={view.order[0]: float(answer)})
+
+    def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
+        if self.evidence == "off":
+            return ()
+        (shown,) = view.order
+        others = (*task.candidates[shown + 1 :], *task.candidates[:shown], _ANOTHER)
+        return tuple(
+            self._bindings(replace(task, candidates=(other,)), replace(view, order=(0,)))
+            for other in ("", others[0])
+        )
 
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
         """Score all views together, since the labelled response must score highest (TIR Eq. 3)."""

@@ -9,22 +9,30 @@ import pytest
 import pytest_asyncio
 
 from tirjudge_environments import (
+    Call,
     Completion,
     Environment,
     Episode,
     Evidence,
     Finish,
     JudgeSession,
+    Prompt,
     Reward,
+    RunCode,
     StopReason,
     TirListwise,
     TirPairwise,
+    TirPointwise,
     Trajectory,
     Unscored,
+    Verdict,
+    View,
 )
-from tirjudge_sandbox import Execution, Sandbox, Status, open_sandbox
+from tirjudge_environments.programs.evidence import decided
+from tirjudge_sandbox import Execution, Limits, Sandbox, Status, open_sandbox
 
 LENGTHS = "print(len(response_a), len(response_b))"
+CHECKS = "for name, one in ('A', response_a), ('B', response_b): print(name, int(len(one) < 10), 'of 1')"
 PROMPT = "print(len(prompt))"
 BROKEN = "print(response_c)"
 HIDDEN = "import sys\nprint(len(response_a), len(response_b), file=sys.stderr)"
@@ -167,18 +175,144 @@ async def test_an_order_that_failed_leaves_the_other_unscored(make_task, sandbox
     assert scores == (Unscored("sandbox_down: the worker is gone"),) * 2
 
 
-async def test_a_sandbox_that_fails_in_the_second_run_is_no_evidence(make_task) -> None:
-    class FailsOnSecond:
-        capacity = 1
+class FailsInTheSecondRun:
+    """The real sandbox, which fails whenever a program is run again."""
 
-        def __init__(self) -> None:
-            self.runs = 0
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox, self.capacity, self._seen = sandbox, sandbox.capacity, set[str]()
 
-        async def run(self, program, limits=None) -> Execution:
-            self.runs += 1
-            return Execution(status=Status.OK if self.runs == 1 else Status.SANDBOX_FAILED, detail="gone")
+    async def run(self, program, limits=Limits()) -> Execution:
+        if program.source in self._seen:
+            return Execution(status=Status.SANDBOX_FAILED, detail="the worker is gone")
+        self._seen.add(program.source)
+        return await self._sandbox.run(program, limits)
 
-    task, environment = make_task("right", "wrong"), TirPairwise(order="given", evidence="required")
-    session = JudgeSession(environment, task, environment.views(task)[0], FailsOnSecond())
-    await session.step(Completion(text=turns(LENGTHS)[0], finish=Finish.END))
-    assert session.trajectory.stop is StopReason.SANDBOX_DOWN
+
+async def test_a_sandbox_that_fails_in_the_second_run_costs_the_evidence_and_not_the_verdict(
+    make_task, sandbox
+) -> None:
+    task, required = make_task("right", "wrong answer"), TirPairwise(order="given", evidence="required")
+    trajectory = await dialogue(required, task, FailsInTheSecondRun(sandbox), turns(CHECKS))
+    assert trajectory.stop is StopReason.VERDICT
+    assert trajectory.verdict is not None
+    assert trajectory.verdict.choice == 0
+    assert trajectory.evidence is Evidence.UNCHECKED
+    assert decided(trajectory) is None
+    # A reward that needs the evidence is not known, and one that does not is as ever.
+    assert rewards(required, task, trajectory) == [
+        "the sandbox failed in the run with exchanged responses: the worker is gone"
+    ]
+    assert rewards(TirPairwise(order="given", evidence="recorded"), task, trajectory) == [1.0]
+
+
+# Programs, the verdict, and whether the program decided it. Response A has 5 characters, B has 12.
+DECIDED = {
+    "checks": ([CHECKS], "A", True),
+    "checks, and the verdict is against them": ([CHECKS], "B", False),
+    "a letter": (["print('A' if len(response_a) < len(response_b) else 'B')"], "A", True),
+    "an index": (["print(min(range(2), key=lambda i: len(responses[i])))"], "A", True),
+    "an index that is against the verdict": (
+        ["print(max(range(2), key=lambda i: len(responses[i])))"],
+        "A",
+        False,
+    ),
+    # More is not better: "at most 5 characters" favours A, and 12 is the larger number.
+    "a length for each letter": (
+        ["print('A', len(response_a))\nprint('B', len(response_b))"],
+        "B",
+        False,
+    ),
+    "lengths in one line": ([LENGTHS], "B", False),
+    "equal checks": (["print('A 1 of 1')\nprint('B 1 of 1')\nprint(len(response_a))"], "A", False),
+    "checks of one response only": (["print('A', int(len(response_a) < 6), 'of 1')"], "A", False),
+    "a letter that does not depend on the responses": (["print('A')"], "A", False),
+    "a letter that does not move with the responses": (["print(len(response_a))\nprint('A')"], "A", False),
+    "a failure for exchanged responses": (["assert len(response_a) == 5\nprint('A')"], "A", False),
+    "no program": ([], "A", False),
+    "a program that fails": ([BROKEN], "A", False),
+    "a failure after checks": ([CHECKS, BROKEN], "A", True),
+    "the last program counts": ([CHECKS, PROMPT], "A", False),
+}
+
+
+@pytest.mark.parametrize(("programs", "verdict", "expected"), DECIDED.values(), ids=DECIDED)
+async def test_a_program_decides_if_it_favours_the_verdict_in_both_orders(
+    make_task, sandbox, programs, verdict, expected
+) -> None:
+    task, environment = make_task("right", "wrong answer"), TirPairwise(order="given", evidence="recorded")
+    trajectory = await dialogue(environment, task, sandbox, turns(*programs, verdict=verdict))
+    assert decided(trajectory) is expected
+    # It cannot be known of a program that was not run again.
+    alone = await dialogue(TirPairwise(order="given"), task, sandbox, turns(CHECKS, verdict=verdict))
+    assert decided(alone) is None
+
+
+async def test_a_program_that_does_not_end_for_exchanged_responses_decides_nothing(
+    make_task, sandbox
+) -> None:
+    task, environment = make_task("right", "wrong answer"), TirPairwise(order="given", evidence="recorded")
+    source = "while len(response_a) != 5: pass\nprint('A')"
+    session = JudgeSession(
+        environment, task, environment.views(task)[0], sandbox, limits=Limits(wall_seconds=1, cpu_seconds=1)
+    )
+    for text in turns(source):
+        await session.step(Completion(text=text, finish=Finish.END))
+    assert session.trajectory.verdict is not None
+    assert session.trajectory.evidence is Evidence.SEPARATES
+    assert decided(session.trajectory) is False
+
+
+async def test_lists_are_decided_in_the_order_shown(make_task, sandbox) -> None:
+    """The list is shown as C, A, B, so that the row's third response has the letter A."""
+    task = make_task("four", "three", "two", label=2)
+    environment = TirListwise(order="given", evidence="recorded")
+    view = View("CAB", (2, 0, 1))
+    program = "for name, one in zip('ABC', responses): print(name, int(len(one) < 4), 'of 1')"
+    for letter, expected in (("A", True), ("B", False)):
+        session = JudgeSession(environment, task, view, sandbox)
+        for text in turns(program, verdict=letter):
+            await session.step(Completion(text=text, finish=Finish.END))
+        assert session.trajectory.verdict is not None
+        assert decided(session.trajectory) is expected
+
+
+# Programs on one response of ten words.
+ALONE = {
+    "a number that depends on the response": ("print(len(response.split()))", True),
+    # An empty response has fewer than 60 words as well; the other response has more.
+    "a check that fails for an empty response too": ("print(len(response.split()) >= 30)", True),
+    "a number that does not": ("print(len(prompt))", False),
+    "a failure for any other response": ("assert response.startswith('one')\nprint(1)", False),
+}
+
+
+@pytest.mark.parametrize(("program", "expected"), ALONE.values(), ids=ALONE)
+async def test_a_single_response_is_decided_if_the_output_depends_on_it(
+    make_task, sandbox, program, expected
+) -> None:
+    task = make_task("one two three four five six seven eight nine ten")
+    environment = TirPointwise(evidence="recorded")
+    texts = [f"```python\n{program}\n```\n", "<score>7</score>"]
+    assert decided(await dialogue(environment, task, sandbox, texts)) is expected
+    assert decided(await dialogue(TirPointwise(), task, sandbox, texts)) is None
+
+
+async def test_a_verdict_that_rests_on_another_tool_says_so() -> None:
+    answered = Call(RunCode("{}", tool="run_tests"), Execution(status=Status.OK, stdout="A 1 of 1"))
+    counted = Call(RunCode(CHECKS), Execution(status=Status.OK, stdout="A 1 of 1"))
+    assert with_calls(counted, answered).evidence is Evidence.TOOL
+    assert decided(with_calls(counted, answered)) is None
+    assert with_calls(answered, counted).evidence is Evidence.UNCHECKED
+
+
+def with_calls(*calls: Call) -> Trajectory:
+    return Trajectory(
+        view=View("AB", (0, 1)),
+        sample=0,
+        prompt=Prompt(messages=()),
+        prompt_ids=None,
+        segments=(),
+        calls=calls,
+        stop=StopReason.VERDICT,
+        verdict=Verdict(choice=0),
+    )

@@ -115,7 +115,8 @@ async def test_a_fence_calls_a_tool_and_the_answer_is_an_output(tools: tuple[Too
     ]
     (call,) = trajectory.calls
     assert (call.request.tool, call.request.source.strip(), call.request.bindings) == ("search", ASK, {})
-    assert trajectory.evidence is Evidence.MISSING, "an answer of a tool is no program"
+    assert trajectory.evidence is Evidence.TOOL
+    assert trajectory.program_evidence is Evidence.MISSING, "an answer of a tool is no program"
     assert score(trajectory).total == 1.0
 
 

@@ -310,7 +310,7 @@ def program_metrics(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
 
 def program_kind(trajectory: Trajectory, label: int | None) -> str:
     """Return one of `PROGRAM_KINDS` for the last successful program of a trajectory."""
-    evidence = trajectory.evidence
+    evidence = trajectory.program_evidence
     if evidence in (Evidence.MISSING, Evidence.FAILED, Evidence.TIE):
         return evidence.value
     counted = program_choice(trajectory)

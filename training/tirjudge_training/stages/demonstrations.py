@@ -272,7 +272,7 @@ def left_out(held: Iterable[tuple[Trajectory, Fault | None]], domain: str) -> Js
                 return {LEFT_OUT: Fault.FAILED, DETAIL: output_text(call.outcome, 200)}
         if one.stop.unscored:
             return {LEFT_OUT: Fault.DOWN, DETAIL: one.detail}
-        if fault is None and one.evidence is Evidence.TIE:
+        if fault is None and one.program_evidence is Evidence.TIE:
             fault = Fault.TIED
         if fault is not None:
             return {LEFT_OUT: fault}
