@@ -21,7 +21,7 @@ def test_a_judgment_shows_itself_briefly_and_as_json() -> None:
     with Judge(generator=ScriptedGenerator(measuring), order="both") as judge:
         result = judge.compare("Which is longer?", "short", "the longest")
     name = result.episode.task.id
-    assert repr(result) == f"<Judgment '{name}' pairwise: verdict='B', programs=2>"
+    assert repr(result) == f"<Judgment '{name}' pairwise: verdict='B', decided=False, programs=2>"
     assert [program.output for program in result.programs] == ["longer B", "longer A"]
     assert [program.letters["B"] for program in result.programs] == [1, 0]
     record = json.loads(json.dumps(result.to_dict()))

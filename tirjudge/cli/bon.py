@@ -24,6 +24,7 @@ from tirjudge.cli.options import (
     RunOptions,
     SplitOption,
     SubsetOption,
+    continued,
     label_values,
     takes_options,
 )
@@ -44,7 +45,7 @@ from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import EngineRows, TooManyFailures
 from tirjudge.judging.judge_engine import JudgeEngine
-from tirjudge.judging.judge_model import local_weights, most_tokens
+from tirjudge.judging.judge_model import local_note, local_weights, most_tokens, undecided_verdicts
 from tirjudge.judging.options import ABSTENTION
 from tirjudge.judging.tally import Tally
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
@@ -145,7 +146,7 @@ def bon(
     run = BonRun(
         rows=rows,
         output=target,
-        options=options,
+        options=continued(options, target),
         methods={name: open_method(name, group_size=group_size, seed=options.seed) for name in names},
         check=check,
         columns=columns,
@@ -217,7 +218,7 @@ class BonRun:
     def _print(self, tally: SolvedTally, failed: int, judge: _Judge | None, display: Display) -> None:
         picks = str(self._companion("picks"))
         if self.as_json:
-            spent = {} if judge is None else {"calls": judge.spending.calls, "cost": judge.spending.cost}
+            spent = {} if judge is None else _spent_record(judge)
             record = _solved_record(tally, failed) | {"retries": display.retries, **spent, "picks": picks}
             print(json.dumps(record, indent=2))
             return
@@ -294,6 +295,7 @@ class BonRun:
             **self.options.settings(),
             "truncate": self.options.truncate,
             "max_tokens": most_tokens(self.options),
+            "undecided": undecided_verdicts(self.options, local_note(self.options)),
             "weights": weights,
             "benchmark": "best-of-n",
         }
@@ -373,11 +375,21 @@ def _judged(judge: _Judge | None) -> Tally:
     return judged
 
 
+def _spent_record(judge: _Judge) -> dict[str, Any]:
+    return {
+        "calls": judge.spending.calls,
+        "cost": judge.spending.cost,
+        "evidence": _judged(judge).evidence.record(),
+    }
+
+
 def _print_spent(judge: _Judge, retries: int) -> None:
     """Print the totals of all runs into the file."""
     judged = _judged(judge)
     spending = judge.spending
     print(f"judged    {judged.judged} times in all runs, {judged.verdicts} with a verdict")
+    for line in judged.evidence.lines():
+        print(f"evidence  {line}")
     print(f"programs  {judged.programs} run, {judged.programs_failed} failed")
     print(f"tokens    {judged.prompt_tokens} read, {judged.completion_tokens} written")
     print(f"calls     {spending.calls} in {spending.seconds:.1f} s of the model's time")

@@ -71,6 +71,9 @@ def evaluate(
     if "cache" not in options.model_fields_set:
         # Benchmarks are run again and again, often with one option changed.
         options = options.model_copy(update={"cache": True})
+    if options.undecided is None:
+        # Published protocols count the verdicts of a judge, guesses included.
+        options = options.model_copy(update={"undecided": "guess"})
     result, whole = run_benchmark(
         benchmark, options, parts=part or (), data=data or (), output=output, quiet=as_json
     )

@@ -33,22 +33,21 @@ from tirjudge.cli.output import (
 from tirjudge.console_text import printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
+from tirjudge.judging.recorded_evidence import rows_with_evidence
 from tirjudge.judging.reproduction import (
-    CHANGED,
-    ChangedVerdict,
     Outcome,
     Reproduction,
-    Rereading,
     has_programs,
     recorded_programs,
     reproductions,
-    verdicts,
 )
+from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading, verdicts
+from tirjudge.judging.tally import EvidenceTally
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.rows import Texts
-from tirjudge.storage.json_lines import read_lines
+from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_sandbox import Limits
@@ -84,6 +83,15 @@ def show(
     program_failed: Annotated[
         bool, option("Rows", "Rows with a program that failed.", "--program-failed")
     ] = False,
+    decided: Annotated[
+        bool | None,
+        option(
+            "Rows",
+            "Rows whose verdict a program decided, or no program did.",
+            "--decided/--undecided",
+            show_default=False,
+        ),
+    ] = None,
     random_rows: Annotated[
         int | None, option("Rows", "N rows, drawn at random.", "--random", min=1, metavar="N")
     ] = None,
@@ -106,9 +114,9 @@ def show(
     if no row matches; 2 for an unknown ID and for a file that is no result file.
     """
     with one_line_errors("show"):
-        wanted = [wrong, flipped, failed, program_failed, random_rows, limit, ids]
+        wanted = [wrong, flipped, failed, program_failed, decided is not None, random_rows, limit, ids]
         brief = not any(wanted) if brief is None else brief
-        selection = _Selection(file, set(ids or ()), wrong, flipped, failed, program_failed)
+        selection = _Selection(file, set(ids or ()), wrong, flipped, failed, program_failed, decided)
         rows: Iterator[_Found] = selection.rows()
         if random_rows is not None:
             rows = _drawn(rows, random_rows, seed)
@@ -154,10 +162,17 @@ class _Selection:
     """The rows of a file that fit all options, and what is said about the others at the end."""
 
     def __init__(
-        self, file: Path, ids: set[str], wrong: bool, flipped: bool, failed: bool, program_failed: bool
+        self,
+        file: Path,
+        ids: set[str],
+        wrong: bool,
+        flipped: bool,
+        failed: bool,
+        program_failed: bool,
+        decided: bool | None,
     ) -> None:
         self._file, self._ids = file, ids
-        self._wrong, self._flipped = wrong, flipped
+        self._wrong, self._flipped, self._decided = wrong, flipped, decided
         self._is_far: Callable[[RecordedRow], bool] | None = None
         self._failed, self._program_failed = failed, program_failed
         self._total = 0
@@ -183,6 +198,7 @@ class _Selection:
             and (not self._flipped or row.flipped)
             and (not self._failed or row.stop != "verdict")
             and (not self._program_failed or row.programs_failed > 0)
+            and (self._decided is None or row.decided is self._decided)
         )
 
     def _far(self, row: RecordedRow) -> bool:
@@ -325,12 +341,21 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
+    evidence: Annotated[
+        Path | None,
+        option(
+            "Output",
+            "Also write the rows with the evidence that they lack: which verdicts programs decided.",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: Annotated[bool, option("Output", "Print the result as JSON.", "--json")] = False,
     *,
     options: SandboxOptions,
 ) -> None:
     """Run every recorded program again, and read every verdict again; compare both with the record.
 
+    With --evidence the last programs also run with the responses exchanged.
     A result file of somebody else is hostile code: sandbox, limits and imports come from these options and
     never from the file. Exit codes: 0 every program gave the recorded output and every verdict follows from
     its dialogue, 1 some did not, 2 usage, no dialogue in the file, or no sandbox; 130 interrupted.
@@ -340,11 +365,15 @@ def reproduce(
     limits = options.limits
     if timeout is not None:
         limits = replace(limits, wall_seconds=timeout, cpu_seconds=timeout)
+    if evidence is not None and evidence.exists():
+        raise ValueError(f"--evidence {evidence}: the file exists already; choose another name")
     result = _Result(str(file), verdicts(file))
     if has_programs(file):
         _hint_at_settings(file, options)
         try:
             asyncio.run(_reproduce(file, options, limits, limit, result))
+            if evidence is not None:
+                asyncio.run(_add_evidence(file, evidence, options, limits))
         except KeyboardInterrupt:
             stop("reproduce", f"interrupted after {result.programs} programs", INTERRUPTED)
     else:
@@ -419,6 +448,24 @@ async def _reproduce(
             async for one in finished:
                 result.add(one)
                 progress.count(one)
+
+
+async def _add_evidence(file: Path, output: Path, options: SandboxOptions, limits: Limits) -> None:
+    """Write the rows of a result file with their evidence, and say how many verdicts programs decided."""
+    tally = EvidenceTally()
+    progress = ProgressReporter(say, "evidence")
+    weak = options.allow_weak_isolation
+    async with options.closed_sandbox() as sandbox:
+        found = rows_with_evidence(read_result_rows(file), sandbox, limits, allow_weak_isolation=weak)
+        with JsonLines(output, replace=True) as lines:
+            async with aclosing(found) as rows:
+                async for row in rows:
+                    lines.append(row)
+                    progress.count(row)
+                    if row["stop"] == "verdict":
+                        tally.add(row.get("decided"), row.get("correct"), row.get("prompt"))
+    for line in tally.lines() if tally.known else ("the file lacks what evidence needs",):
+        say(f"{output}: {line}")
 
 
 def _verdict_record(one: ChangedVerdict) -> dict[str, Any]:

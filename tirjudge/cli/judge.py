@@ -23,6 +23,7 @@ from tirjudge.cli.options import (
     RunOptions,
     SplitOption,
     SubsetOption,
+    continued,
     label_values,
     takes_options,
 )
@@ -54,7 +55,7 @@ from tirjudge.judging.batch import (
     Work,
 )
 from tirjudge.judging.judge_engine import JudgeEngine
-from tirjudge.judging.judge_model import local_weights, most_tokens
+from tirjudge.judging.judge_model import local_note, local_weights, most_tokens, undecided_verdicts
 from tirjudge.judging.options import endpoint_key
 from tirjudge.judging.relabelling import relabelled
 from tirjudge.judging.tally import Tally
@@ -93,6 +94,8 @@ class BatchRun:
     """Further settings that every verdict of the result file shares; null where they change nothing."""
     as_json: bool = False
     """Print the summary as JSON."""
+    min_decided: float | None = None
+    """A lower share of rows that programs decided is a failure; a share from 0 to 1."""
     min_accuracy: float | None = None
     """A lower accuracy of the labelled rows is a failure; a share from 0 to 1."""
     retry_malformed: bool = False
@@ -113,7 +116,7 @@ class BatchRun:
         accuracy is not below `min_accuracy`.
         """
         refuse_input(self.output, self.rows)
-        options = self.options
+        self.options = options = continued(self.options, self.output)
         prices, self._weights = options.prices(), local_weights(options)
         with ExitStack() as stack:
             results: ResultFile | ResultStream
@@ -162,6 +165,7 @@ class BatchRun:
             retries=display.retries,
             won=self._won(tally, results.path),
             rated=rated,
+            won_decided=self._won_decided(tally, results.path),
             agreement=self._agreement(tally, results.path),
         )
         if self.as_json:
@@ -172,7 +176,19 @@ class BatchRun:
         answered = tally.verdicts + tally.open
         if not answered:
             say(f"tirjudge {self.command}: no row got a verdict: {self._why(results)}")
-        return completed and not tally.failed and bool(answered) and self._accurate(tally, rated)
+        reached = self._accurate(tally, rated) & self._decided(tally)
+        return completed and not tally.failed and bool(answered) and reached
+
+    def _decided(self, tally: Tally) -> bool:
+        """Return True if programs decided enough verdicts; otherwise say how many they decided."""
+        share = tally.decided_share
+        if self.min_decided is None or (share is not None and share >= self.min_decided):
+            return True
+        found = "no row says whether a program decided it"
+        if share is not None:
+            found = f"programs decided {tally.evidence.decided} of {tally.judged} rows, {share:.1%}"
+        say(f"tirjudge {self.command}: {found}, below --min-decided {self.min_decided:g}")
+        return False
 
     def _accurate(self, tally: Tally, rated: RatingAgreement | None) -> bool:
         """Return whether the accuracy, or the rank correlation of ratings, is high enough; else say so."""
@@ -203,6 +219,14 @@ class BatchRun:
         from tirjudge.evaluation.who_won import who_won
 
         return who_won(results)
+
+    def _won_decided(self, tally: Tally, results: Path) -> WhoWon | None:
+        """Return who won among the rows that programs decided; None if all rows are or none is."""
+        if not (tally.sources and tally.evidence.decided and tally.evidence.opinions):
+            return None
+        from tirjudge.evaluation.who_won import who_won
+
+        return who_won(results, decided=True)
 
     def _agreement(self, tally: Tally, results: Path) -> tuple[list[str], JudgesAgreement] | None:
         """Return the agreement of the models of a jury that vote."""
@@ -324,6 +348,7 @@ class BatchRun:
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,
             "max_tokens": most_tokens(self.options),
+            "undecided": undecided_verdicts(self.options, local_note(self.options)),
             "weights": self._weights,
             **self.settings,
         }
@@ -381,6 +406,16 @@ def judge(
         bool,
         option("Output", "Judge only rows without a verdict again, beside new ones.", "--retry-malformed"),
     ] = False,
+    min_decided: Annotated[
+        float | None,
+        option(
+            "Output",
+            "Exit with code 1 if programs decided a lower share of the rows, for CI.",
+            min=0,
+            max=1,
+            metavar="SHARE",
+        ),
+    ] = None,
     column: ColumnOption = None,
     labels: LabelsOption = "",
     input_format: Annotated[
@@ -416,6 +451,7 @@ def judge(
         as_json=as_json,
         min_accuracy=min_accuracy,
         retry_malformed=retry_malformed,
+        min_decided=min_decided,
     )
     judged = run.run()
     for note in rows.left():

@@ -154,6 +154,20 @@ class RunOptions(JudgeOptions):
         JudgeEngine(self).check_options(kind)
 
 
+def continued(options: RunOptions, output: Path) -> RunOptions:
+    """Return the options with which a run into `output` goes on.
+
+    A file that was begun before undecided comparisons could be ties keeps its guesses, unless the options say
+    what to do: half of its rows would follow another rule.
+    """
+    from tirjudge.storage.result_file import recorded_settings
+
+    recorded = None if options.overwrite else recorded_settings(output)
+    if recorded is None or "undecided" in recorded or options.undecided is not None:
+        return options
+    return options.model_copy(update={"undecided": "guess"})
+
+
 _CONFIG = inspect.Parameter(
     "config",
     inspect.Parameter.KEYWORD_ONLY,

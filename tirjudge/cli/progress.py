@@ -221,6 +221,8 @@ class Summary:
     """None if the rows do not name the sources of their responses."""
     rated: RatingAgreement | None = None
     """None if no single response has a label."""
+    won_decided: WhoWon | None = None
+    """Who won among the rows that programs decided; None if there are none, or no other rows."""
     agreement: tuple[list[str], JudgesAgreement] | None = None
     """The names of the models of a jury, and their agreement; None without a jury that votes."""
 
@@ -229,6 +231,11 @@ class Summary:
         judged, *counts = _counts(self.tally)
         entries = [judged, *(self.rated.lines() if self.rated else ()), *counts]
         entries += [*self._jury(), *(self.won.lines() if self.won else ())]
+        if self.won_decided is not None:
+            heading = "decided"
+            for line in self.won_decided.wins():
+                entries.append((heading, line))
+                heading = ""
         entries += _spent(self.spending, self.cached)
         if self.retries:
             entries.append(("retries", f"{self.retries} requests were repeated in this run"))
@@ -311,6 +318,7 @@ class Summary:
             "stops": dict(tally.stops),
             "ties": tally.ties,
             "open": tally.open,
+            "evidence": tally.evidence.record(),
             "labelled": tally.labelled,
             "protocol": "verdict",
             "accuracy": tally.accuracy.rate if tally.labelled else None,
@@ -328,6 +336,7 @@ class Summary:
             **self._jury_record(),
             **({} if self.won is None else {"who_won": self.won.record()}),
             **({} if self.rated is None else {"agreement_with_people": self.rated.record()}),
+            **({} if self.won_decided is None else {"who_won_decided": self.won_decided.record()}),
         }
 
 
@@ -357,6 +366,7 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
         lines.append(
             ("accuracy", f"{tally.accuracy}, protocol verdict (ties are shared, a missing verdict is wrong)")
         )
+    lines += zip(("evidence", "", ""), tally.evidence.lines(), strict=False)
     lines.append(("ties", str(tally.ties)))
     lines.append(("programs", _programs(tally)))
     lines.append(("tokens", f"{tally.prompt_tokens} read, {tally.completion_tokens} written"))

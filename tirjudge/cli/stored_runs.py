@@ -16,7 +16,7 @@ from tirjudge.cli.options import label_values
 from tirjudge.cli.output import console, new_table, plain, say
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
-from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol
+from tirjudge.evaluation.base import DECIDED, LEFT_OPEN, ProtocolCard, ScoringProtocol, decision
 from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
 from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement, jury_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
@@ -40,9 +40,12 @@ from tirjudge.evaluation.runs import (
 from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, compare, with_holm
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
+from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
+from tirjudge.judging.tally import EvidenceTally
+from tirjudge.records.verdicts import verdict_credit
 from tirjudge.statistics import in_clusters
 from tirjudge.storage.json_lines import JsonObject, read_lines
 
@@ -406,10 +409,14 @@ def print_scored(
         say(f"tirjudge {command}: sections that differ only in case or spaces: {printable(named_alike)}")
     if run.dropped:
         say(f"tirjudge {command}: {run.dropped} rows with an id that occurred before are not counted")
+    evidence = evidence_of(run)
     if as_json:
-        print(json.dumps([_record(one) for one in results], indent=2))
+        known = {"evidence": evidence.record()} if evidence.known else {}
+        print(json.dumps([_record(one) | known for one in results], indent=2))
     else:
         print("\n".join(line for one in results for line in headlines(one.score, run.name)))
+        for line in evidence.lines():
+            print(f"evidence  {line}")
         for line in who_won_lines([one.score for one in results]):
             print(line)
         if full:
@@ -417,6 +424,22 @@ def print_scored(
             if (jury := jury_agreement(run)) is not None:
                 print_agreement(jury[1], jury[0])
     return not (named and unfit)
+
+
+def evidence_of(run: Replay) -> EvidenceTally:
+    """Count the verdicts of a run that programs decided; nothing for files of other programs."""
+    tally = EvidenceTally()
+    if run.format is not TIRJUDGE_RESULTS:
+        return tally
+    for row in run:
+        if (decided := row.extras.get(DECIDED)) is None or row.extras.get(LEFT_OPEN):
+            continue
+        best, scored = decision(row), any(vote.scores for vote in row.votes)
+        if best or scored:
+            compared = row.label is not None and row.candidates > 1
+            credit = verdict_credit(best, row.label) if compared and row.label is not None else None
+            tally.add(decided, credit, row.cluster)
+    return tally
 
 
 def print_compared(
@@ -443,6 +466,8 @@ def print_compared(
             if agreement is None
             else {"agreement": agreement_record(agreement, [run.name for run in runs])}
         )
+        known = {run.name: tally.record() for run in runs if (tally := evidence_of(run)).known}
+        together |= {"evidence": known} if known else {}
         records = [comparison_record(one) | {"runs": pair} | together for one, pair in results]
         print(json.dumps(records or [together], indent=2))
         return not (named and faults)
@@ -450,6 +475,9 @@ def print_compared(
         say(f"tirjudge compare: only the agreement of the judges can be measured: {'; '.join(faults)}")
     for one, pair in results:
         print(comparison_headline(one, pair))
+    for run in runs:
+        for line in evidence_of(run).lines():
+            print(f"{printable(run.name)}: {line}")
     for one, pair in results if full else ():
         print()
         print_comparison(one, pair)

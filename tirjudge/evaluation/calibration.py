@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import DECISION, JudgedRow, Vote, decision, sample_decision
+from tirjudge.evaluation.base import DECIDED, DECISION, JudgedRow, Vote, decision, sample_decision
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
 from tirjudge.evaluation.protocols.agreement import kappa
 from tirjudge.evaluation.raters import alpha
@@ -147,6 +147,9 @@ def clusters_of(rows: Sequence[CalibratedRow]) -> NDArray[np.intp] | None:
 
 
 def _confidence(row: JudgedRow, best: Sequence[int], name: Confidence) -> float | None:
+    if name == "evidence":
+        decided = row.extras.get(DECIDED)
+        return None if decided is None else float(decided)
     if name == "vote-share":
         return vote_share([vote.best for vote in row.votes], best)
     return margin([vote.scores for vote in row.votes])

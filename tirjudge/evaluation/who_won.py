@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tirjudge.evaluation.base import Unscorable
+from tirjudge.evaluation.base import DECIDED, JudgedRow, Unscorable
 from tirjudge.evaluation.protocols.win_rate import (
     FIRST_SHOWN,
     LONGER,
@@ -117,12 +117,17 @@ class WhoWon:
             "clusters": self.clusters,
         }
 
+    def wins(self) -> Iterator[str]:
+        """Yield the wins of each source; the names of sources are untrusted."""
+        for one in self.sources:
+            count = f"{one.wins} won, {one.losses} lost, {one.ties} tied"
+            yield f"{one.name} {_share(one.rate)} of {one.rate.n} rows ({count})"
+
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield headings with what they say; the names of sources are untrusted."""
         heading = "who won"
-        for one in self.sources:
-            count = f"{one.wins} won, {one.losses} lost, {one.ties} tied"
-            yield heading, f"{one.name} {_share(one.rate)} of {one.rate.n} rows ({count})"
+        for line in self.wins():
+            yield heading, line
             heading = ""
         ranked = [(one.name, one.strength) for one in self.sources if one.strength is not None]
         for number, (name, strength) in enumerate(sorted(ranked, key=lambda pair: -pair[1].value), 1):
@@ -157,10 +162,16 @@ class WhoWon:
             yield "length", f"the longer wins {_share(self.longer)} of {self.longer.n} rows; mean of {means}"
 
 
-def who_won(results: Path) -> WhoWon | None:
-    """Return who won in a result file; None if its rows name no sources, or none has a verdict."""
+def who_won(results: Path, *, decided: bool = False) -> WhoWon | None:
+    """Return who won in a result file; None if its rows name no sources, or none has a verdict.
+
+    With `decided` only rows count whose verdict programs decided.
+    """
+    rows: Iterable[JudgedRow] = open_results(results)
+    if decided:
+        rows = (row for row in rows if row.extras.get(DECIDED))
     try:
-        return WhoWon.of(score(WIN_RATE, open_results(results)))
+        return WhoWon.of(score(WIN_RATE, rows))
     except Unscorable:
         return None
 

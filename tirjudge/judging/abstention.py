@@ -18,6 +18,7 @@ from tirjudge_environments import Episode, StopReason, Trajectory
 ABOUT: Mapping[Confidence, str] = {
     "vote-share": "share of the votes of all samples and orders that are for the verdict",
     "margin": "best mean score minus the second best",
+    "evidence": "1 for a verdict that programs decided, 0 for the model's opinion",
 }
 
 Votes = Sequence[Sequence[int]]
@@ -56,7 +57,9 @@ class Abstention:
 
 
 def confidence_of(judged: Judgment, name: Confidence) -> float | None:
-    """Return a confidence that follows from the verdicts alone; None if the judgment has none."""
+    """Return a confidence that follows from verdicts and programs; None if the judgment has none."""
+    if name == "evidence":
+        return None if judged.decided is None else float(judged.decided)
     opinions = _opinions(judged)
     if name == "vote-share":
         return vote_share([one.best for one in opinions], judged.best)

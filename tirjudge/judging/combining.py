@@ -14,6 +14,7 @@ from statistics import fmean
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Episode, JudgeTask, StopReason, Trajectory, Usage, Verdict, View
+from tirjudge_environments.programs.evidence import decided as program_decided
 
 SATISFIED_FROM = 6.0
 """The default of `JudgeOptions.satisfied_from`: above the middle of the scales from 0 or 1 to 10."""
@@ -21,11 +22,12 @@ _DIGITS = 9
 """Digits to which aggregates are rounded, so that equal ones are equal whatever the order of the sum."""
 
 
-def by_views(kind: str, episode: Episode) -> Judgment:
+def by_views(kind: str, episode: Episode, *, evidence: bool = False) -> Judgment:
     """Combine the views of an episode, such as both orders of its responses, into one judgment.
 
     Views that name different candidates make a tie, and so do equal highest scores and a view that says so.
-    One view without a verdict leaves the task without one; scores that other views gave are kept.
+    One view without a verdict leaves the task without one; scores that other views gave are kept. With
+    `evidence`, which the programs' second runs give, the judgment says whether programs decided it.
     """
     stop, detail = _worst([(one.stop, one.detail) for one in episode.trajectories])
     ended = [(one.verdict, one.view) for one in episode.trajectories if one.verdict is not None]
@@ -35,7 +37,24 @@ def by_views(kind: str, episode: Episode) -> Judgment:
         # Two orders that disagree name two candidates, which is how position bias becomes a tie.
         named = {index for verdict, view in ended for index in _named(verdict, view)}
         best = tuple(sorted(named)) if named else highest(scores, 2)
-    return Judgment(kind, best, scores, stop, detail, episode)
+    return Judgment(
+        kind, best, scores, stop, detail, episode, decided=_views_decided(episode, best) if evidence else None
+    )
+
+
+def _views_decided(episode: Episode, best: Sequence[int]) -> bool | None:
+    """Return whether programs decided the views: all views carry a verdict that they do not disagree on."""
+    if len(best) > 1 and not all(len(one.view.order) == 1 for one in episode.trajectories):
+        return False
+    return all_decided(map(program_decided, episode.trajectories))
+
+
+def all_decided(parts: Iterable[bool | None]) -> bool | None:
+    """Return whether programs decided a verdict by its parts: False if one is undecided or there is none."""
+    found = list(parts)
+    if not found or False in found:
+        return False
+    return None if None in found else True
 
 
 def by_criterion(episode: Episode) -> list[Episode]:
@@ -111,7 +130,19 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
         detail=detail,
         episode=episode,
         further=tuple(further),
+        decided=_carried(samples, best),
     )
+
+
+def _carried(parts: Sequence[Judgment], best: Sequence[int]) -> bool | None:
+    """Return whether programs decided the parts that carry a verdict: those with the same one.
+
+    Of responses that were shown alone, every part does.
+    """
+    if all(part.decided is None for part in parts):
+        return None
+    alone = _alone(parts[0])
+    return all_decided(part.decided for part in parts if alone or (part.best == tuple(best) and part.best))
 
 
 def by_criteria(
@@ -158,6 +189,7 @@ def by_criteria(
             _joined(task, list(episodes)) for episodes in zip(*(part.further for part in parts), strict=True)
         ),
         criteria=verdicts,
+        decided=_carried(parts, found.best),
     )
 
 

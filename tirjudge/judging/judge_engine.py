@@ -11,7 +11,7 @@ from typing import Self, get_args
 from tirjudge.generation.base import Generator
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import MeteredGenerator, Spending
-from tirjudge.judging.judge_model import JudgeModel, check_model, open_model
+from tirjudge.judging.judge_model import JudgeModel, check_model, open_model, undecided_verdicts
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.juror import Juror, open_format
 from tirjudge.judging.jury import Jury
@@ -122,7 +122,10 @@ class JudgeEngine:
         result = await self._jury.judge(name, task, order)
         if len(task.candidates) == 1:
             result = replace(result, satisfied_from=self.options.satisfied_from)
-        return result if self._abstention is None else self._abstention.apply(result)
+        if self._abstention is not None:
+            result = self._abstention.apply(result)
+        tied = undecided_verdicts(self.options, self.note) == "tie"
+        return result.tied_without_evidence() if tied else result
 
     def _check_shown(self, name: str, task: JudgeTask) -> None:
         """Raise ValueError for a format of another package that leaves out a part of the task."""

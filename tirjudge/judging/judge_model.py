@@ -22,6 +22,7 @@ from tirjudge.models.resolve import (
     NOTE_FILE,
     ModelNote,
     NotOnHub,
+    Undecided,
     embedded_model,
     embedded_name,
     model_folder,
@@ -158,6 +159,17 @@ def most_tokens(options: JudgeOptions) -> int | list[int]:
     """Return the tokens of one view, for a jury those of each model, as the settings of a run record them."""
     each = [view_tokens(one, local_note(one)) for one in options.jurors]
     return each if options.jury else each[0]
+
+
+def undecided_verdicts(options: JudgeOptions, note: ModelNote) -> Undecided:
+    """Return what a comparison becomes that no program decided: as configured, else as the note says.
+
+    Without evidence nothing is known to be undecided, and a guess stays a guess. The models of a jury have
+    notes of their own, none of which holds for the jury.
+    """
+    if not options.evidence:
+        return "guess"
+    return options.undecided or ("guess" if options.jury else note.undecided)
 
 
 def _check_note(options: JudgeOptions, note: ModelNote) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -49,6 +49,12 @@ class Judgment:
     """The verdict of each model that was asked; empty for a judge of one model."""
     satisfied_from: float | None = None
     """The lowest score with which a single response passes; None for several responses."""
+    decided: bool | None = None
+    """True if a program decided each dialogue, sample, criterion and model that carries the verdict (see
+    `tirjudge_environments.programs.evidence`), False if not, and None if that is not known."""
+    guess: tuple[int, ...] = ()
+    """The judge's own verdict, as `best`, in place of which the judgment is a tie because no program decided
+    it; empty for any other judgment."""
 
     @property
     def choice(self) -> int | None:
@@ -58,9 +64,7 @@ class Judgment:
     @property
     def verdict(self) -> str | None:
         """The best candidate's letter (the first given is A), `tie`, or None."""
-        if self.choice is not None:
-            return letter(self.choice)
-        return "tie" if self.best else None
+        return verdict_name(self.best)
 
     @property
     def score(self) -> float | None:
@@ -121,6 +125,13 @@ class Judgment:
             return None
         return verdict_credit(self.best, label)
 
+    def tied_without_evidence(self) -> Judgment:
+        """Return the judgment as a tie if it compares responses and no program decided it."""
+        count = len(self.episode.task.candidates)
+        if self.decided is not False or count < 2 or not self.best:
+            return self
+        return replace(self, best=tuple(range(count)), guess=self.best)
+
     def answer(self) -> JudgeAnswer:
         """Return the judgment as people, agents and servers get it."""
         return JudgeAnswer(
@@ -131,6 +142,8 @@ class Judgment:
             scores=self.all_scores,
             stop=self.stop.value,
             detail=self.detail,
+            decided=self.decided,
+            guess=verdict_name(self.guess),
             criteria=list(self.criteria),
             jury=list(self.jury),
             programs=list(self.programs),
@@ -163,11 +176,14 @@ class Judgment:
             "criteria": [one if texts else one.without_text() for one in self.criteria],
             "confidence": self.confidence,
             "jury": list(self.jury),
+            "guess": verdict_name(self.guess),
         }
         rating = task.gold.get("rating")
         rated: dict[str, Any] = {} if rating is None else {"rating": rating}
         if self.satisfied_from is not None:
             rated["satisfied_from"] = self.satisfied_from
+        # False is a value, unlike the empty values that are left out.
+        known: dict[str, Any] = {} if self.decided is None else {"decided": self.decided}
         return RecordedRow(
             id=task.id,
             format=self.kind,
@@ -183,8 +199,9 @@ class Judgment:
             tags=list(task.tags),
             **{name: value for name, value in given.items() if value},
             **rated,
+            **known,
             views=[
-                RecordedView.of(one, task, texts=texts, reward=reward)
+                RecordedView.of(one, task, texts=texts, reward=reward, evidence=self.decided is not None)
                 for one, reward in zip_longest(self.trajectories, rewards)
             ],
             programs=len(calls) - refused,
@@ -203,6 +220,8 @@ class Judgment:
     def __repr__(self) -> str:
         """Describe the judgment in one line, without its dialogue."""
         values: dict[str, Any] = {"verdict": self.verdict}
+        if self.decided is not None:
+            values["decided"] = self.decided
         if self.scores:
             values["scores"] = {index: round(score, 3) for index, score in self.scores.items()}
         if self.stop is not StopReason.VERDICT:
@@ -210,3 +229,10 @@ class Judgment:
         values["programs"] = sum(len(one.calls) for one in self.trajectories)
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"<Judgment {self.episode.task.id!r} {self.kind}: {shown}>"
+
+
+def verdict_name(best: Sequence[int]) -> str | None:
+    """Return the letter of the only response in first place, `tie` for several, and None for none."""
+    if len(best) == 1:
+        return letter(best[0])
+    return "tie" if best else None

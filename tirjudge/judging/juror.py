@@ -117,11 +117,14 @@ class Juror:
         """Sample a task, and return a judgment for each criterion that the dialogues are about."""
         rollout, samples = self.rollout(format, order), self.options.samples
         group = [await rollout.episode(task)] if samples == 1 else await rollout.group(task, samples)
-        return [_of_samples(format, task, part) for part in zip(*map(by_criterion, group), strict=True)]
+        # The output of a program is not about one of several criteria.
+        evidence = records_evidence(rollout.environment) and len(task.criteria) < 2
+        parts = zip(*map(by_criterion, group), strict=True)
+        return [_of_samples(format, task, part, evidence) for part in parts]
 
 
-def _of_samples(format: str, task: JudgeTask, group: Sequence[Episode]) -> Judgment:
-    judged = [by_views(format, episode) for episode in group]
+def _of_samples(format: str, task: JudgeTask, group: Sequence[Episode], evidence: bool) -> Judgment:
+    judged = [by_views(format, episode, evidence=evidence) for episode in group]
     result = judged[0] if len(judged) == 1 else self_consistency(judged)
     if result.stop is StopReason.PROMPT_TOO_LONG and task.reference:
         length = len(task.reference)
@@ -148,6 +151,7 @@ def open_format(
         "order": options.order,
         "seed": options.seed,
         "per_criterion": options.criteria_per_call > 1,
+        "evidence": "recorded" if options.evidence and options.tools else None,
     }
     # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
     known = environment_options(format)
@@ -167,7 +171,15 @@ def open_format(
         if "order" not in known:
             raise ValueError(f"the format {format} does not show responses in an order that can be chosen")
         chosen["order"] = order
+    if "evidence" not in options.options and (chosen.get("exact") or not chosen.get("bindings", True)):
+        # Without variables there is nothing to exchange.
+        chosen.pop("evidence", None)
     return open_environment(format, **chosen)
+
+
+def records_evidence(environment: Environment) -> bool:
+    """Return True if successful programs of this format are run again with exchanged responses."""
+    return getattr(environment, "evidence", "off") != "off"
 
 
 def _is_chosen(options: JudgeOptions, name: str) -> bool:

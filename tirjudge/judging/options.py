@@ -19,7 +19,7 @@ from tirjudge.generation.spending import FREE, Price, known_price
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.models import is_local_name
-from tirjudge.models.resolve import embedded_name
+from tirjudge.models.resolve import Undecided, embedded_name
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, parameters
 from tirjudge_environments.orders import Order
@@ -237,6 +237,12 @@ class JudgeOptions(SamplingOptions, SandboxOptions):
     """Ask an endpoint once more, for the verdict alone, where no verdict can be read in its answer."""
     samples: Annotated[int, Field(ge=1), Option("Sampling", metavar="N")] = 1
     """Samples of every view: the majority decides (self-consistency), scores are means."""
+    evidence: Annotated[bool, Option("Judging"), MOVABLE] = True
+    """Run each successful program again with the responses exchanged: did it decide the verdict?"""
+    undecided: Annotated[
+        Undecided | None, Option("Judging", default="the model's own, else guess"), Later("guess")
+    ] = None
+    """What a pair or list becomes that no program decided: the judge's guess, or a tie."""
     satisfied_from: Annotated[float, Field(allow_inf_nan=False), Option("Judging", metavar="SCORE")] = (
         SATISFIED_FROM
     )
@@ -249,7 +255,7 @@ class JudgeOptions(SamplingOptions, SandboxOptions):
     abstain_below: Annotated[float | None, Option("Judging", metavar="X")] = None
     """Leave verdicts open whose confidence is lower; tirjudge score --calibrate chooses X."""
     confidence: Annotated[Confidence | None, Option("Judging", default="vote-share")] = None
-    """Confidence of --abstain-below and --escalate-below: share of votes, or difference of scores."""
+    """Confidence of --abstain-below and --escalate-below: share of votes, margin of scores, or evidence."""
 
     truncate: Annotated[int | None, Field(ge=100), Option("Judging", metavar="CHARACTERS")] = None
     """Cut longer responses in the middle, under a visible mark."""
@@ -428,6 +434,12 @@ class JudgeOptions(SamplingOptions, SandboxOptions):
         if below is None:
             return None
         rule = Abstention(below) if self.confidence is None else Abstention(below, self.confidence)
+        without = self.exact or not (self.evidence and self.tools and self.bindings)
+        if rule.confidence == "evidence" and without:
+            raise ValueError(
+                "--confidence evidence is about programs that are run again: leave out --no-evidence, "
+                "--no-tools, --no-bindings and --exact"
+            )
         if not (0 < below < math.inf if rule.confidence == "margin" else 0 < below <= 1):
             highest = "" if rule.confidence == "margin" else " and at most 1"
             raise ValueError(f"{option} {below:g}: {rule.confidence} needs a number above 0{highest}")

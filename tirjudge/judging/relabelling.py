@@ -9,17 +9,14 @@ from typing import Any
 
 from tirjudge.judging.combining import by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.reproduction import combined_judgment, recorded_trajectory
-from tirjudge.records.recorded_row import RecordedPassage, RecordedRow, RecordedView
+from tirjudge.judging.rereading import combined_judgment, recorded_trajectory
+from tirjudge.records.recorded_row import RecordedRow, RecordedView
 from tirjudge.records.verdicts import JurorVerdict, RecordedReward, reward_record, verdict_credit
 from tirjudge.storage.result_file import LABELS, label_facts
 from tirjudge_environments import (
     By,
-    Call,
     Episode,
     JudgeTask,
-    Refused,
-    RunCode,
     Score,
     Segment,
     StopReason,
@@ -27,7 +24,6 @@ from tirjudge_environments import (
     Unscored,
 )
 from tirjudge_environments.orders import letters
-from tirjudge_sandbox import Execution, Status
 
 Rewards = Callable[[Judgment], Sequence[Score]]
 """Returns the reward of each trajectory of a judgment; none if the format gives no reward."""
@@ -104,7 +100,6 @@ def _judgment(row: RecordedRow, task: JudgeTask) -> Judgment:
 def _trajectory(view: RecordedView) -> Trajectory:
     """Return the dialogue of a view, with its programs and their outcomes."""
     segments: list[Segment] = []
-    calls: list[Call] = []
     said = hidden = ""
 
     def end_turn() -> None:
@@ -115,7 +110,6 @@ def _trajectory(view: RecordedView) -> Trajectory:
 
     for passage in view.segments:
         if passage.kind == "program":
-            calls.append(_call(passage))
             fence = passage.tool or "python"
             said += f"{_line_end(said)}```{fence}\n{passage.text.rstrip(chr(10))}\n```\n"
         elif passage.kind == "output":
@@ -126,35 +120,8 @@ def _trajectory(view: RecordedView) -> Trajectory:
         else:
             said += passage.text
     end_turn()
-    return replace(recorded_trajectory(view), segments=tuple(segments), calls=tuple(calls))
+    return replace(recorded_trajectory(view), segments=tuple(segments))
 
 
 def _line_end(text: str) -> str:
     return "\n" if text and not text.endswith("\n") else ""
-
-
-def _call(passage: RecordedPassage) -> Call:
-    request = RunCode(source=passage.text, tool=passage.tool)
-    if passage.status == "refused":
-        return Call(request, Refused(passage.reason))
-    exchanged = None
-    if passage.exchanged is not None:
-        again = passage.exchanged
-        exchanged = Execution(
-            status=Status(again["status"]),
-            stdout=str(again.get("stdout", "")),
-            stderr=str(again.get("stderr", "")),
-        )
-    return Call(
-        request,
-        Execution(
-            status=Status(passage.status),
-            exit_code=passage.exit_code,
-            signal=passage.signal,
-            stdout=passage.stdout,
-            stderr=passage.stderr,
-            truncated=passage.truncated,
-        ),
-        seed=passage.seed,
-        exchanged=exchanged,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,7 @@ class Tally:
     """Rows about a single response that people passed or failed."""
     ratings: int = 0
     """Rows about a single response that people rated with a number."""
+    evidence: EvidenceTally = field(default_factory=lambda: EvidenceTally())
     sources: int = 0
     """Rows that name the sources of their responses."""
     programs: int = 0
@@ -79,6 +80,8 @@ class Tally:
         self.open += row["stop"] == StopReason.ABSTAINED
         if row["correct"] is not None:
             self.credits.add(row["correct"], prompt_cluster(row.get("prompt")))
+        if row["stop"] == "verdict":
+            self.evidence.add(row.get("decided"), row["correct"], row.get("prompt"))
         for verdict in row.get("jury", ()):
             self.jury.setdefault(verdict["model"], JurorTally()).add(verdict, row)
         rating = row.get("rating")
@@ -92,6 +95,11 @@ class Tally:
         self.completion_tokens += row["completion_tokens"]
 
     @property
+    def decided_share(self) -> float | None:
+        """The share of all judged rows whose verdict programs decided; None if that is known of no row."""
+        return self.evidence.decided / self.judged if self.evidence.known else None
+
+    @property
     def accuracy(self) -> Proportion:
         """The mean credit of labelled rows: the accuracy under the protocol `verdict`."""
         return self.credits.mean
@@ -99,3 +107,59 @@ class Tally:
     @property
     def labelled(self) -> int:
         return len(self.credits)
+
+
+@dataclass(slots=True)
+class EvidenceTally:
+    """Counts of verdicts that programs decided, and of verdicts that are the model's opinion."""
+
+    decided: int = 0
+    opinions: int = 0
+    """Verdicts that no program decided, ties in place of guesses included."""
+    decided_credits: Credits = field(default_factory=Credits)
+    opinion_credits: Credits = field(default_factory=Credits)
+
+    def add(self, decided: bool | None, credit: float | None, prompt: Any) -> None:
+        """Count a verdict with its credit, if it has a label; nothing if it is not known what decided it."""
+        if decided is None:
+            return
+        self.decided += decided
+        self.opinions += not decided
+        if credit is not None:
+            credits = self.decided_credits if decided else self.opinion_credits
+            credits.add(credit, prompt_cluster(prompt))
+
+    @property
+    def known(self) -> int:
+        """Verdicts of which it is known."""
+        return self.decided + self.opinions
+
+    def lines(self) -> Iterator[str]:
+        """Yield how many verdicts programs decided, and the accuracy of both kinds; nothing if not known."""
+        if not self.known:
+            return
+        yield (
+            f"decided by a program {self.decided} of {self.known} rows; "
+            f"{self.opinions} are the model's opinion"
+        )
+        if self.decided_credits:
+            yield f"accuracy of decided rows {self.decided_credits.mean}"
+        if self.opinion_credits:
+            yield f"accuracy of opinions {self.opinion_credits.mean}"
+
+    def record(self) -> dict[str, Any] | None:
+        """Return the same as JSON values; None if nothing is known."""
+        if not self.known:
+            return None
+        return {
+            "decided": self.decided,
+            "opinions": self.opinions,
+            "decided_accuracy": _accuracy(self.decided_credits),
+            "opinion_accuracy": _accuracy(self.opinion_credits),
+        }
+
+
+def _accuracy(credits: Credits) -> dict[str, Any] | None:
+    if not credits:
+        return None
+    return {"rate": credits.mean.rate, "interval": credits.mean.bounds, "n": len(credits)}

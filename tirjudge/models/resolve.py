@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -252,6 +252,10 @@ class BaseNote(BaseModel):
     """Checksum of the GGUF file, or else of the weights: see `weights_sha256`."""
 
 
+Undecided = Literal["guess", "tie"]
+"""What a comparison becomes that no program decided: the judge's guess, or a tie."""
+
+
 class ModelNote(BaseModel):
     """The file `tirjudge.json` in a model folder, written by `tirjudge train`."""
 
@@ -272,6 +276,9 @@ class ModelNote(BaseModel):
 
     It is the default of `--max-tokens`, and counts as that does: after the prompt, program outputs included.
     """
+    undecided: Undecided = "guess"
+    """What a pair or list becomes that no program decided. Training does not pass it on: it is a property of
+    the verdicts of one judge."""
     base: BaseNote | None = None
     """The base model of an adapter; None for a full model."""
     note: str = ""

@@ -56,6 +56,8 @@ class JudgedView(Dialogue):
     """Letter in this dialogue to the index of the response; empty if one is shown alone."""
     scores: Mapping[int, float]
     """Index of a response to its score, if this view scored it."""
+    evidence: str
+    """The relation of its programs to the responses: a value of `tirjudge_environments.Evidence`."""
     reasoning: str
     """The judge's text without its programs and its hidden thinking; a long one is cut in the middle."""
 
@@ -72,6 +74,10 @@ class JudgeAnswer(BaseModel):
     """Letter of the best response (the first of the question is A), `tie`, or null."""
     choice: int | None
     """Index of the best response, from 0; null for a tie and without a verdict."""
+    decided: bool | None = None
+    """True if programs decided the verdict, false if it is the model's opinion, null if that is not known."""
+    guess: str | None = None
+    """The judge's own verdict, where the row is a tie because no program decided it."""
     scores: list[float | None] | None
     """One score per response in the format's range, or with criteria its aggregate from 0 to 1; null if there
     are none."""
@@ -134,6 +140,7 @@ def _view(trajectory: Trajectory) -> JudgedView:
         verdict_as_shown=tied if choice is None else letter(order.index(choice)),
         letters=letters_of(order),
         scores=dict(verdict.scores) if verdict is not None else {},
+        evidence=trajectory.evidence.value,
         stop=trajectory.stop.value,
         detail=trajectory.detail,
         reasoning=encodable(cut_middle(reasoning, _LONGEST_REASONING)),

@@ -163,12 +163,23 @@ class RecordedView(Dialogue):
     completion_tokens: Count = 0
     seconds: Seconds = 0.0
     reward: RecordedReward | None = None
+    evidence: Text = ""
+    """A value of `tirjudge_environments.Evidence`; empty if none was recorded."""
 
     @classmethod
     def of(
-        cls, trajectory: Trajectory, task: JudgeTask, *, texts: bool = True, reward: Score | None = None
+        cls,
+        trajectory: Trajectory,
+        task: JudgeTask,
+        *,
+        texts: bool = True,
+        reward: Score | None = None,
+        evidence: bool = False,
     ) -> RecordedView:
-        """Return the record of a trajectory on a task; see `Judgment.row` for `texts`."""
+        """Return the record of a trajectory on a task, with or without its `evidence`.
+
+        See `Judgment.row` for `texts`.
+        """
         segments = passages(trajectory)
         programs = [passage for passage in segments if passage["kind"] == "program"]
         for program, call in zip(programs, trajectory.calls, strict=False):
@@ -177,6 +188,7 @@ class RecordedView(Dialogue):
         verdict, criterion = trajectory.verdict, trajectory.view.criterion
         optional: dict[str, Any] = {} if criterion is None else {"criterion": criterion}
         optional |= {} if reward is None else {"reward": RecordedReward(**reward_record(reward))}
+        optional |= {"evidence": trajectory.evidence.value} if evidence else {}
         return cls(
             view=trajectory.view.name,
             sample=trajectory.sample,
@@ -249,6 +261,10 @@ class RecordedRow(Recorded):
     """None if the run left no verdicts open."""
     jury: list[JurorVerdict] = Field(default_factory=list)
     """The verdict of each model that was asked; empty for a judge of one model."""
+    decided: bool | None = None
+    """True if programs decided the verdict, False if it is the model's opinion, None if that is not known."""
+    guess: Text = ""
+    """The judge's own verdict, where the row is a tie because no program decided it."""
     views: list[RecordedView]
     programs: Index = 0
     programs_failed: Index = 0
@@ -416,11 +432,11 @@ def call_record(call: Call) -> JsonObject:
         "placement": isolation.placement if isolation else None,
         "isolation_missing": list(isolation.missing) if isolation else [],
         "detail": call.outcome.detail,
-        **({} if call.exchanged is None else {"exchanged": _exchanged(call.exchanged)}),
+        **({} if call.exchanged is None else {"exchanged": exchanged_record(call.exchanged)}),
     }
 
 
-def _exchanged(execution: Execution) -> JsonObject:
+def exchanged_record(execution: Execution) -> JsonObject:
     """Return what the second run of a program ended with and printed, see `Call.exchanged`."""
     recorded: JsonObject = _EXECUTION.dump_python(
         execution, mode="json", include={"status", "stdout", "stderr"}

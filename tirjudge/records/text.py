@@ -27,6 +27,15 @@ _NARROWEST = 36
 _LETTERED = re.compile(r"(?:[Rr]esponse[ _])?([A-Z])\b\W?\s*(.*)")
 """A line of output about the response of a letter."""
 _STYLES = {"right": "green", "wrong": "red"}
+_EVIDENCE = {
+    "missing": "no program was run",
+    "failed": "every program failed",
+    "unchecked": "the program was not run with other responses",
+    "tie": "the program prints the same for other responses",
+    "separates": "the program prints something else for other responses",
+    "tool": "the answer of a tool",
+}
+"""The values of `Evidence` in words."""
 
 
 def outcome_text(row: RecordedRow) -> str:
@@ -53,6 +62,17 @@ def verdict_text(row: RecordedRow) -> str:
         agreeing = sum(choice is not None and letter(choice) == row.verdict for choice in chosen)
         parts.append("" if row.verdict == "tie" else f"{agreeing}/{len(row.views)}")
     return " ".join(parts).rstrip()
+
+
+def decided_text(row: RecordedRow) -> str:
+    """Return whether programs decided the verdict of a row; empty if that is not known."""
+    if row.decided is None or (row.verdict is None and not row.scores):
+        return ""
+    if row.decided:
+        return "decided by a program"
+    if row.guess:
+        return f"a tie, since no program decided it; the judge's guess was {printable(row.guess)}"
+    return "the model's opinion: no program decided it"
 
 
 def last_program(row: RecordedRow) -> str:
@@ -176,6 +196,12 @@ def _name(index: str) -> str:
     return letter(int(index)) if index.isdecimal() and len(index) < 10 else index
 
 
+def evidence_text(view: RecordedView) -> str:
+    """Return what the programs of a dialogue show about the responses."""
+    about = _EVIDENCE.get(view.evidence, printable(view.evidence))
+    return f"evidence: {about}"
+
+
 def reward_text(view: RecordedView) -> str:
     """Return the reward of a dialogue with its parts."""
     reward = view.reward
@@ -297,6 +323,8 @@ def row_line(row: RecordedRow) -> Text:
     outcome = outcome_text(row)
     line = Text(f"{printable(row.id, 24):<12}  {printable(verdict_text(row), 40):<14}  ")
     line.append(f"{outcome:<6}", _STYLES.get(outcome, ""))
+    if row.decided is False:
+        line.append("  undecided")
     line.append(f"  {last_program(row)}")
     line.rstrip()
     return line
@@ -341,6 +369,8 @@ def _heading(row: RecordedRow) -> Text:
     line.append("\n" + "; ".join(named), "dim")
     if row.jury:
         line.append(f"\njury: {jury_text(row)}", "bold")
+    if decided := decided_text(row):
+        line.append(f"\n{decided}", "bold")
     return line
 
 
@@ -407,6 +437,8 @@ def _print_view(console: Console, row: RecordedRow, view: RecordedView) -> None:
         if passage.kind == "program":
             _print_outcome(console, passage, shown)
     console.print(Text(view_verdict(view), "bold"))
+    if view.evidence:
+        console.print(Text(evidence_text(view)))
     if view.reward is not None:
         console.print(Text(reward_text(view)))
 

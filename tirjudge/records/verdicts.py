@@ -11,7 +11,7 @@ from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import Criterion, Score, Unscored, Verdict
 from tirjudge_environments.tasks import LARGEST_WEIGHT
 
-Confidence = Literal["vote-share", "margin"]
+Confidence = Literal["vote-share", "margin", "evidence"]
 """Names of the confidences in `tirjudge.judging.abstention`."""
 Text = InstanceOf[str]
 """A text, which may have lone surrogates, unlike pydantic's own."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.base import DECIDED, JudgedRow, Unscorable
 from tirjudge.evaluation.protocols.accuracy import VERDICT
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.runs import (
@@ -21,10 +21,11 @@ from tirjudge.evaluation.runs import (
     score_record,
     score_run,
 )
-from tirjudge.evaluation.scoring import Comparison, Score, compare, with_holm
+from tirjudge.evaluation.scoring import Comparison, Score, compare, score, with_holm
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
+from tirjudge.judging.tally import EvidenceTally
 from tirjudge.records.recorded_row import is_truncated, read_result_rows
 from tirjudge.report.breakdowns import (
     RowFacts,
@@ -62,8 +63,11 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
     that is no result file.
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
-    for row, _ in read_result_rows(path):
+    evidence = EvidenceTally()
+    for row, fields in read_result_rows(path):
         builder.add(row)
+        if row.stop == "verdict":
+            evidence.add(row.decided, row.correct, fields.get("prompt"))
         facts.append(RowFacts.of(row))
         models.append(row.model)
         formats.append(row.format)
@@ -85,6 +89,7 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "settings": _settings(path),
         "truncated": is_truncated(path),
         "dropped": run.dropped,
+        "evidence": [*evidence.lines(), *_decided_wins(rows, evidence)],
         "who_won": [
             one.record() | {"lines": list(one.lines())} for one in map(WhoWon.of, scores) if one is not None
         ],
@@ -99,6 +104,17 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "not_comparable": benchmark,
     }
     return JudgedRun(path.name, path, summary, builder.build(), rows, protocols)
+
+
+def _decided_wins(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> Iterator[str]:
+    """Yield who won among the rows that programs decided, if there are others and the rows name sources."""
+    if not evidence.decided or not evidence.opinions:
+        return
+    try:
+        won = WhoWon.of(score(WIN_RATE, [row for row in rows if row.extras.get(DECIDED)]))
+    except Unscorable:
+        return
+    yield from (f"of the decided rows, {line}" for line in won.wins()) if won is not None else ()
 
 
 def _headline(facts: Sequence[RowFacts], scores: Sequence[Score], benchmark: str) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from tirjudge.records.recorded_row import RecordedPassage, RecordedRow, Recorded
 from tirjudge.records.text import (
     criterion_heading,
     criterion_text,
+    decided_text,
     deciding_lines,
+    evidence_text,
     jury_text,
     outcome_text,
     program_outputs,
@@ -117,7 +119,7 @@ class RowTable:
         }
 
 
-FLAGS = ("wrong", "tie", "malformed", "program failed", "flipped")
+FLAGS = ("wrong", "tie", "malformed", "program failed", "flipped", "decided", "undecided")
 """Filters of the page; the position is the bit in `RowTable.flags`."""
 
 
@@ -129,6 +131,8 @@ def row_flags(row: RecordedRow) -> int:
         row.stop != "verdict",
         row.programs_failed > 0,
         row.flipped,
+        row.decided is True,
+        row.decided is False,
     )
     return sum(1 << bit for bit, fitting in enumerate(fits) if fitting)
 
@@ -196,6 +200,7 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
         "jury": jury_text(row),
         "from": row.where,
         "detail": row.detail,
+        "decided": decided_text(row),
     }
     record: dict[str, Any] = {
         "facts": [[name, printable(fact)] for name, fact in facts.items() if fact],
@@ -241,6 +246,7 @@ def _view_record(view: RecordedView, jury: Sequence[JurorVerdict]) -> dict[str, 
         "parts": parts,
         "verdict": view_verdict(view),
         "reward": reward_text(view) if view.reward is not None else "",
+        **({"evidence": evidence_text(view)} if view.evidence else {}),
     }
 
 

@@ -202,7 +202,9 @@ def adopt(folder: Path, *, start: str, note: Mapping[str, Any]) -> None:
 def _write_note(folder: Path, start: str, note: Mapping[str, Any]) -> None:
     """Write the note of `start` with the given fields, if there is anything to note."""
     known = {name: value for name, value in note.items() if name in ModelNote.model_fields}
-    written = read_note(start).model_copy(update={k: v for k, v in known.items() if v is not None})
+    # Whether another judge's guesses are worth keeping is not known from its start.
+    given = {"undecided": "guess"} | {k: v for k, v in known.items() if v is not None}
+    written = read_note(start).model_copy(update=given)
     fields = written.model_dump(exclude_defaults=True)
     if fields or (Path(start) / NOTE_FILE).is_file():
         write_atomically(folder / NOTE_FILE, json.dumps(fields, indent=2) + "\n")

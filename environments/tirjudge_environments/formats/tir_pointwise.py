@@ -20,7 +20,7 @@ from tirjudge_environments.formats.rewards import (
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import single_views
 from tirjudge_environments.registry import RewardOnly
-from tirjudge_environments.types import Episode, JudgeTask, Unscored, Verdict, View
+from tirjudge_environments.types import Episode, JudgeTask, Response, Unscored, Verdict, View
 
 _ANOTHER = """\
 # A week by the sea
@@ -83,11 +83,9 @@ class TirPointwise(TirFormat):
     def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
         if self.evidence == "off":
             return ()
-        (shown,) = view.order
-        others = (*task.candidates[shown + 1 :], *task.candidates[:shown], _ANOTHER)
         return tuple(
             self._bindings(replace(task, candidates=(other,)), replace(view, order=(0,)))
-            for other in ("", others[0])
+            for other in other_responses(task.candidates, view.order[0])
         )
 
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
@@ -100,3 +98,12 @@ class TirPointwise(TirFormat):
                 for one in episode.trajectories
             ]
         )
+
+
+def other_responses(candidates: Sequence[Response], shown: int) -> tuple[Response, Response]:
+    """Return the responses with which the program on candidate `shown` is run again.
+
+    They are an empty response, and the next candidate or, without one, an everyday text.
+    """
+    others = (*candidates[shown + 1 :], *candidates[:shown], _ANOTHER)
+    return "", others[0]

@@ -1,4 +1,4 @@
-"""Whether a program decided a verdict: the response that its output favours, in both runs of the program."""
+"""The verdicts that programs decide: what an output favours, in both runs of a program."""
 
 from __future__ import annotations
 

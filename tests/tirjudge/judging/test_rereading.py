@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.tirjudge.judged_files import edit, judge_to
-from tirjudge.judging.reproduction import Rereading
+from tirjudge.judging.rereading import Rereading
 from tirjudge_environments import Context, environment_names
 
 _THOUGHT = "<think>t</think>"

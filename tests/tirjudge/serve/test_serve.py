@@ -21,6 +21,9 @@ TOKEN = "0123456789abcdef"
 PROGRAM = "```python\nprint(len(response_a), len(response_b))\n```\n"
 
 
+DECIDING = "```python\nprint('A' if len(response_a) > len(response_b) else 'B')\n```\n"
+
+
 def script(context: Context) -> str:
     """Play a judge: counts, then prefers B; scores by letters; chooses C of three; fails on DOWN."""
     words = context.prompt.messages[-1].content
@@ -32,7 +35,8 @@ def script(context: Context) -> str:
         return "<score>7</score>"
     if "Response C" in words or "[Response C" in words or "response C" in words:
         return "<preference>C</preference>"
-    return "Counted. <preference>B</preference>" if context.segments else PROGRAM
+    program = DECIDING if "DECIDE" in words else PROGRAM
+    return "Counted. <preference>B</preference>" if context.segments else program
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,9 @@ def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
     told |= {
         "stop": "verdict",
         "detail": "",
+        # Its program prints lengths, and a length says nothing about who is better.
+        "decided": False,
+        "guess": None,
         "criteria": [],
         "jury": [],
         "prompt_tokens": 0,
@@ -68,10 +75,19 @@ def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
         "verdict": "B",
         "verdict_as_shown": "B",
         "scores": {},
+        "evidence": "separates",
         "stop": "verdict",
         "detail": "",
         "reasoning": "Counted. <preference>B</preference>",
     }
+
+
+def test_an_answer_says_whether_a_program_decided_it(served: JudgeServer) -> None:
+    answer = served.judge(question("one", "three", prompt="DECIDE: which is longer?"))
+    assert (answer["verdict"], answer["decided"]) == ("B", True)
+    guess = served.judge(question("one", "two", "three"))
+    assert (guess["verdict"], guess["decided"]) == ("C", False)
+    assert guess["views"][0]["evidence"] == "missing"
 
 
 def test_criteria_have_verdicts_of_their_own_and_bad_ones_are_refused(served: JudgeServer) -> None:

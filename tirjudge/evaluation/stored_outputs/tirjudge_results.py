@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from tirjudge.evaluation.base import (
     CLASSES,
+    DECIDED,
     DECISION,
     JUDGE,
     JURY,
@@ -291,7 +292,7 @@ class TirjudgeResults:
                 seconds=row["seconds"],
                 calls=row["programs"],
             ),
-            extras=extras,
+            extras=extras | _evidence(row),
             cluster=prompt_of(row),
         )
 
@@ -360,13 +361,22 @@ def _decision(row: Record, votes: Sequence[Vote], candidates: int) -> dict[str, 
         best = read_choice(verdict, candidates)
     except ValueError:
         return {}
-    if len(best) > 2:
+    if row.get("guess"):
+        # A tie in place of a guess, which all dialogues may name.
+        best = tuple(range(candidates))
+    elif len(best) > 2:
         # A file says `tie` without the number of responses that share the first place.
         given = dict(enumerate(row.get("scores") or ()))
         scores = {index: score for index, score in given.items() if score is not None}
         scored = row.get("criteria") or not any(vote.order for vote in votes)
         best = highest(scores, 2) if scored else _voted(row, votes)
     return {DECISION: best} | ({LEFT_OPEN: True} if row.get("stop") == StopReason.ABSTAINED else {})
+
+
+def _evidence(row: Record) -> dict[str, Any]:
+    """Return whether programs decided the row as extras; none if that is not known."""
+    decided = row.get("decided")
+    return {DECIDED: decided} if isinstance(decided, bool) else {}
 
 
 def _voted(row: Record, votes: Sequence[Vote]) -> tuple[int, ...]:

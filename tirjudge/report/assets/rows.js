@@ -204,7 +204,7 @@ function drawRecord(record, run, at) {
     const parts = view.parts.map((part) => block("h4", part.kind, part.heading, part.text,
       ...(part.notes?.length ? [make("p", { class: "note" }, part.notes.map(visible).join("; "))] : [])));
     body.append(make("section", { class: "view" }, make("h3", {}, visible(view.heading)), ...parts,
-      make("p", { class: "end" }, make("strong", {}, visible(view.verdict)), view.reward ? make("span", { class: "quiet" }, ` · ${visible(view.reward)}`) : "")));
+      make("p", { class: "end" }, make("strong", {}, visible(view.verdict)), view.reward ? make("span", { class: "quiet" }, ` · ${visible(view.reward)}`) : "", view.evidence ? make("span", { class: "quiet" }, ` · ${visible(view.evidence)}`) : "")));
   }
   return body;
 }

@@ -1,0 +1,335 @@
+"""Evidence of verdicts: which ones a program decided, in every place where verdicts are seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import FAST, invoke, results, through, write_rows
+from tests.tirjudge.judged_files import edit
+from tirjudge import Judge
+from tirjudge.judging.judge_model import undecided_verdicts
+from tirjudge.judging.options import JudgeOptions
+from tirjudge.models.resolve import EMBEDDED, ModelNote, read_note
+from tirjudge.storage.result_file import settings_path
+
+CHECKS = "for name, one in ('A', response_a), ('B', response_b): print(name, int(len(one) < 10), 'of 1')"
+SUMMARY = "decided by a program 2 of 4 rows; 2 are the model's opinion"
+
+
+def checking(body: dict[str, Any]) -> dict[str, Any]:
+    """Play a judge that counts where the question says so, and else guesses A without a program."""
+    asked, last = body["messages"][0]["content"], body["messages"][-1]["content"]
+    if "<score>" in asked:
+        return chat("<score>7</score>")
+    if "fewer than 10" not in asked:
+        return chat("I like it. <preference>A</preference>")
+    if len(body["messages"]) == 1:
+        return chat(f"```python\n{CHECKS}\n```\n")
+    return chat(f"<preference>{'A' if 'A 1 of 1' in last else 'B'}</preference>")
+
+
+def table(folder: Path) -> str:
+    """Two rows that a program decides, one of them labelled wrong, and two guesses, one of them wrong.
+
+    The first column wins one decided row, and both guesses.
+    """
+    rows = [
+        ("a", "Use fewer than 10 characters.", "short", "much too long", "A"),
+        ("b", "Use fewer than 10 characters here.", "much too long", "short", "A"),
+        ("c", "Be kind.", "yes", "no", "A"),
+        ("d", "Be brief.", "yes", "no", "B"),
+    ]
+    lines = ["id,prompt,left,right,label", *(",".join(row) for row in rows)]
+    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    return "rows.csv"
+
+
+COLUMNS = ("--column", "responses=left,right", "--order", "given")
+
+
+@pytest.fixture
+def judging(endpoint: EndpointServer) -> EndpointServer:
+    endpoint.script = checking
+    return endpoint
+
+
+def judged(folder: Path, endpoint: EndpointServer, *arguments: str, code: int = 0) -> str:
+    run = invoke("judge", table(folder), *COLUMNS, *through(endpoint), *arguments, folder=folder)
+    assert run.returncode == code, run.stderr
+    return run.stdout + run.stderr
+
+
+def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for row in results(folder / "rows.verdicts.jsonl")}
+
+
+def test_the_summary_counts_decided_verdicts_and_who_won_them(
+    tmp_path: Path, judging: EndpointServer
+) -> None:
+    printed = judged(tmp_path, judging)
+    assert f"evidence  {SUMMARY}" in printed
+    # Wilson's 95 % interval of 1 of 2: the judge follows the program, and one label is against it.
+    assert "accuracy of decided rows 50.0% [9.5%, 90.5%], n = 2" in printed
+    assert "accuracy of opinions 50.0% [9.5%, 90.5%], n = 2" in printed
+    # Of all rows the first column wins three, of the decided rows one.
+    assert "left 75.0%" in printed
+    assert "decided   left 50.0%" in printed
+    record = json.loads(
+        invoke("judge", "rows.csv", *COLUMNS, *through(judging), "--json", folder=tmp_path).stdout
+    )
+    assert (record["evidence"]["decided"], record["evidence"]["opinions"]) == (2, 2)
+    assert record["evidence"]["opinion_accuracy"]["rate"] == 0.5
+    assert record["who_won_decided"]["sources"][0]["win_rate"]["n"] == 2
+
+
+def test_rows_and_views_record_the_evidence(tmp_path: Path, judging: EndpointServer) -> None:
+    judged(tmp_path, judging)
+    rows = rows_of(tmp_path)
+    assert {id: row["decided"] for id, row in rows.items()} == {"a": True, "b": True, "c": False, "d": False}
+    assert [rows[id]["views"][0]["evidence"] for id in "ac"] == ["separates", "missing"]
+
+
+def test_without_evidence_no_program_runs_twice(tmp_path: Path, judging: EndpointServer) -> None:
+    assert "evidence" not in judged(tmp_path, judging, "--no-evidence")
+    for row in rows_of(tmp_path).values():
+        assert "decided" not in row
+        assert all("evidence" not in view for view in row["views"])
+        assert all("exchanged" not in one for view in row["views"] for one in view["segments"])
+
+
+@pytest.mark.parametrize("option", ["--exact", "--no-bindings", "--no-tools"])
+def test_a_judge_without_variables_records_none(option: str, tmp_path: Path, judging: EndpointServer) -> None:
+    judging.script = lambda body: chat("<preference>A</preference>")
+    assert "evidence" not in judged(tmp_path, judging, option)
+    assert all("decided" not in row for row in rows_of(tmp_path).values())
+
+
+def test_too_few_decided_rows_fail_the_command(tmp_path: Path, judging: EndpointServer) -> None:
+    judged(tmp_path, judging, "--min-decided", "0.5")
+    said = judged(tmp_path, judging, "--min-decided", "0.6", code=1)
+    assert "programs decided 2 of 4 rows, 50.0%, below --min-decided 0.6" in said
+    none = judged(tmp_path, judging, "--min-decided", "0.6", "--overwrite", "--no-evidence", code=1)
+    assert "no row says whether a program decided it, below --min-decided 0.6" in none
+
+
+def test_undecided_comparisons_are_ties_where_that_is_chosen(tmp_path: Path, judging: EndpointServer) -> None:
+    printed = judged(tmp_path, judging, "--undecided", "tie")
+    rows = rows_of(tmp_path)
+    assert [rows[id]["verdict"] for id in "abcd"] == ["A", "B", "tie", "tie"]
+    assert [rows[id]["correct"] for id in "abcd"] == [1.0, 0.0, 0.5, 0.5]
+    assert [rows[id].get("guess") for id in "abcd"] == [None, None, "A", "A"]
+    assert rows["c"]["views"][0]["verdict"]["choice"] == 0
+    assert SUMMARY in printed
+    # The file says so itself, and every command counts it in the same way.
+    done = invoke("reproduce", "rows.verdicts.jsonl", "--json", *FAST, folder=tmp_path)
+    assert json.loads(done.stdout)["verdicts_changed"] == 0
+    edit(
+        tmp_path / "rows.verdicts.jsonl",
+        lambda found: found[2].update(guess="B") or found[3].update(decided=True),
+    )
+    done = invoke("reproduce", "rows.verdicts.jsonl", "--json", *FAST, folder=tmp_path)
+    assert json.loads(done.stdout)["verdicts_changed"] == 2
+    assert "accuracy 50.00 %" in invoke("score", "rows.verdicts.jsonl", folder=tmp_path).stdout
+
+
+def test_a_list_without_evidence_is_a_tie_of_all(tmp_path: Path, judging: EndpointServer) -> None:
+    write_rows(
+        tmp_path / "rows.jsonl", [{"id": "x", "prompt": "Which?", "responses": ["a", "b", "c"], "label": 0}]
+    )
+    judge = ("judge", "rows.jsonl", *through(judging), "--undecided", "tie", "--order", "given")
+    assert invoke(*judge, folder=tmp_path).returncode == 0
+    (row,) = results(tmp_path / "rows.verdicts.jsonl")
+    assert (row["verdict"], row["guess"]) == ("tie", "A")
+    assert row["correct"] == pytest.approx(1 / 3)
+    assert "accuracy 33.33 %" in invoke("score", "rows.verdicts.jsonl", folder=tmp_path).stdout
+
+
+def test_the_embedded_judge_ties_what_it_could_not_decide_and_an_adapted_one_does_not(tmp_path: Path) -> None:
+    note = read_note(str(EMBEDDED))
+    assert undecided_verdicts(JudgeOptions(), note) == "tie"
+    assert undecided_verdicts(JudgeOptions(undecided="guess"), note) == "guess"
+    assert undecided_verdicts(JudgeOptions(evidence=False), note) == "guess"
+    assert undecided_verdicts(JudgeOptions(model="m", base_url="http://localhost"), ModelNote()) == "guess"
+    # A note that training writes from the embedded judge's.
+    from tirjudge_training.model_folder import _write_note
+
+    _write_note(tmp_path, str(EMBEDDED), {"prompts": "smol"})
+    adapted = read_note(str(tmp_path))
+    assert (adapted.shown_chars, adapted.undecided) == (note.shown_chars, "guess")
+
+
+def test_an_older_run_resumes_with_its_guesses(tmp_path: Path, judging: EndpointServer) -> None:
+    """A file that was begun before there was evidence: its settings have neither option."""
+    judged(tmp_path, judging, "--limit", "2", "--no-evidence")
+    sidecar = settings_path(tmp_path / "rows.verdicts.jsonl")
+    recorded = json.loads(sidecar.read_text())
+    del recorded["settings"]["undecided"]
+    sidecar.write_text(json.dumps(recorded))
+    judged(tmp_path, judging)
+    assert [rows_of(tmp_path)[id]["verdict"] for id in "abcd"] == ["A", "B", "A", "A"]
+    # Another rule for the rest of the rows is refused.
+    said = judged(tmp_path, judging, "--undecided", "tie", code=2)
+    assert 'undecided was "guess" and is now "tie"' in said
+
+
+def test_rows_without_evidence_are_left_open_or_given_to_the_next_model(
+    tmp_path: Path, judging: EndpointServer
+) -> None:
+    judged(tmp_path, judging, "--abstain-below", "1", "--confidence", "evidence")
+    rows = rows_of(tmp_path)
+    assert [rows[id]["stop"] for id in "abcd"] == ["verdict", "verdict", "abstained", "abstained"]
+    assert rows["c"]["confidence"] == {"name": "evidence", "value": 0.0, "below": 1.0, "verdict": "A"}
+    judging.asked.clear()
+    more = ("--model", "hosted", "--escalate-below", "1", "--confidence", "evidence", "--overwrite")
+    judged(tmp_path, judging, *more)
+    asked = [body["messages"][0]["content"] for body in judging.bodies if body["model"] == "hosted"]
+    assert len(asked) == 2
+    assert all("fewer than 10" not in one for one in asked)
+    said = judged(tmp_path, judging, "--abstain-below", "1", "--confidence", "evidence", "--no-tools", code=2)
+    assert "--confidence evidence is about programs that are run again" in said
+
+
+def test_rows_are_shown_and_selected_by_their_evidence(tmp_path: Path, judging: EndpointServer) -> None:
+    judged(tmp_path, judging, "--undecided", "tie")
+    file = "rows.verdicts.jsonl"
+
+    def ids(*options: str) -> list[str]:
+        done = invoke("show", file, "--json", *options, folder=tmp_path)
+        return sorted(json.loads(line)["id"] for line in done.stdout.splitlines())
+
+    assert ids("--decided") == ["a", "b"]
+    assert ids("--undecided") == ["c", "d"]
+    assert ids() == ["a", "b", "c", "d"]
+    brief = invoke("show", file, folder=tmp_path).stdout
+    assert [line.split()[0] for line in brief.splitlines() if "undecided" in line] == ["c", "d"]
+    shown = invoke("show", file, "a", folder=tmp_path).stdout
+    assert "decided by a program\n" in shown.replace(" \n", "\n")
+    assert "evidence: the program prints something else for other responses" in shown
+    shown = invoke("show", file, "c", folder=tmp_path).stdout
+    assert "a tie, since no program decided it; the judge's guess was A" in shown
+    assert "evidence: no program was run" in shown
+
+
+def test_the_report_counts_and_filters(tmp_path: Path, judging: EndpointServer) -> None:
+    pytest.importorskip("jinja2")
+    judged(tmp_path, judging)
+    assert invoke("report", "rows.verdicts.jsonl", folder=tmp_path).returncode == 0
+    page = (tmp_path / "report.html").read_text()
+    assert f"<p>{SUMMARY.replace(chr(39), '&#39;')}</p>" in page
+    assert "of the decided rows, left 50.0%" in page
+    found = json.loads(page.partition('id="rows-data">')[2].partition("</script>")[0])
+    run = found["runs"][0]
+    bits = {name: 1 << place for place, name in enumerate(found["flags"])}
+    flags = dict(zip(run["ids"], run["flags"], strict=True))
+    assert {id for id, flag in flags.items() if flag & bits["decided"]} == {"a", "b"}
+    assert {id for id, flag in flags.items() if flag & bits["undecided"]} == {"c", "d"}
+
+
+def test_stored_verdicts_are_scored_and_compared_with_their_evidence(
+    tmp_path: Path, judging: EndpointServer
+) -> None:
+    judged(tmp_path, judging)
+    done = invoke("score", "rows.verdicts.jsonl", folder=tmp_path)
+    assert f"evidence  {SUMMARY}" in done.stdout
+    assert "accuracy of decided rows 50.0% [9.5%, 90.5%], n = 2" in done.stdout
+    (record, *_) = json.loads(invoke("score", "rows.verdicts.jsonl", "--json", folder=tmp_path).stdout)
+    assert (record["evidence"]["decided"], record["evidence"]["opinions"]) == (2, 2)
+    (tmp_path / "other.jsonl").write_text((tmp_path / "rows.verdicts.jsonl").read_text())
+    edit(tmp_path / "other.jsonl", lambda found: [row.update(decided=True) for row in found] and None)
+    done = invoke("compare", "rows.verdicts.jsonl", "other.jsonl", folder=tmp_path)
+    assert f"rows.verdicts.jsonl: {SUMMARY}" in done.stdout
+    assert "other.jsonl: decided by a program 4 of 4 rows; 0 are the model's opinion" in done.stdout
+
+
+def test_thresholds_of_evidence_are_calibrated(tmp_path: Path, judging: EndpointServer) -> None:
+    judged(tmp_path, judging)
+    labels = [{"id": id, "annotators": [label]} for id, label in zip("abcd", "AAAB", strict=True)]
+    write_rows(
+        tmp_path / "people.jsonl", [{"id": one["id"], "label": one["annotators"][0]} for one in labels]
+    )
+    done = invoke(
+        "score", "rows.verdicts.jsonl", "--calibrate", "people.jsonl", "--confidence", "evidence",
+        folder=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "confidence evidence: 1 for a verdict that programs decided" in done.stdout
+
+
+def test_best_of_n_counts_the_evidence_of_its_judgments(tmp_path: Path, judging: EndpointServer) -> None:
+    rows = [
+        {"id": "a", "prompt": "Use fewer than 10 characters.", "responses": ["short", "much too long"]},
+        {"id": "c", "prompt": "Be kind.", "responses": ["yes", "no"]},
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    command = ("bon", "rows.jsonl", *through(judging), "--pairwise")
+    done = invoke(*command, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "evidence  decided by a program 1 of 2 rows; 1 are the model's opinion" in done.stdout
+    record = json.loads(invoke(*command, "--json", folder=tmp_path).stdout)
+    assert (record["evidence"]["decided"], record["evidence"]["opinions"]) == (1, 1)
+
+
+def test_python_has_the_evidence(judging: EndpointServer) -> None:
+    rows = [
+        {"prompt": "Use fewer than 10 characters.", "responses": ["short", "much too long"], "label": "A"},
+        {"prompt": "Be kind.", "responses": ["yes", "no"], "label": "B"},
+    ]
+    options = {"order": "given", "backend_options": {"capacity": 1, "preload": []}}
+    with Judge("m", judging.url, **options) as judge:
+        first = judge.compare("Use fewer than 10 characters.", "short", "much too long")
+        guess = judge.compare("Be kind.", "yes", "no")
+        both = judge.batch(rows)
+    assert (first.decided, guess.decided) == (True, False)
+    assert first.to_dict()["decided"] is True
+    assert [view.evidence for view in first.views] == ["separates"]
+    assert (both.tally.evidence.decided, both.tally.evidence.opinions) == (1, 1)
+    with Judge("m", judging.url, undecided="tie", **options) as judge:
+        tied = judge.compare("Be kind.", "yes", "no")
+    assert (tied.verdict, tied.guess, tied.to_dict()["guess"]) == ("tie", (0,), "A")
+
+
+def test_older_files_get_their_evidence(tmp_path: Path, judging: EndpointServer) -> None:
+    judged(tmp_path, judging, "--no-evidence", "--order", "both")
+    before = (tmp_path / "rows.verdicts.jsonl").read_text()
+    command = ("reproduce", "rows.verdicts.jsonl", "--evidence", "new.jsonl", *FAST)
+    done = invoke(*command, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"new.jsonl: {SUMMARY}" in done.stderr
+    assert (tmp_path / "rows.verdicts.jsonl").read_text() == before
+    added = {row["id"]: row for row in results(tmp_path / "new.jsonl")}
+    # The same as if it had been recorded when the rows were judged.
+    judged(tmp_path, judging, "--overwrite", "--order", "both")
+    for id, row in rows_of(tmp_path).items():
+        assert added[id]["decided"] is row["decided"]
+        assert [view["evidence"] for view in added[id]["views"]] == [
+            view["evidence"] for view in row["views"]
+        ]
+        assert added[id]["verdict"] == row["verdict"]
+    again = invoke("reproduce", "new.jsonl", "--json", *FAST, folder=tmp_path)
+    assert json.loads(again.stdout)["verdicts_changed"] == 0
+    refused = invoke(*command, folder=tmp_path)
+    assert (refused.returncode, "the file exists already" in refused.stderr) == (2, True)
+
+
+def test_single_responses_of_older_files_get_their_evidence(tmp_path: Path, judging: EndpointServer) -> None:
+    def scoring(body: dict[str, Any]) -> dict[str, Any]:
+        counts = "COUNT them" in body["messages"][0]["content"]
+        if len(body["messages"]) == 1:
+            return chat(f"```python\nprint({'len(response)' if counts else 1})\n```\n")
+        return chat("<score>7</score>")
+
+    judging.script = scoring
+    asked = {"w": "COUNT them", "n": "Say no"}
+    rows = [{"id": id, "prompt": prompt, "responses": ["one two"]} for id, prompt in asked.items()]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    invoke("judge", "rows.jsonl", *through(judging), "--no-evidence", folder=tmp_path)
+    done = invoke("reproduce", "rows.verdicts.jsonl", "--evidence", "new.jsonl", *FAST, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    added = {row["id"]: row["decided"] for row in results(tmp_path / "new.jsonl")}
+    invoke("judge", "rows.jsonl", *through(judging), "--overwrite", folder=tmp_path)
+    assert added == {id: row["decided"] for id, row in rows_of(tmp_path).items()} == {"w": True, "n": False}

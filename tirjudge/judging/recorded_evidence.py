@@ -1,0 +1,122 @@
+"""Evidence of stored verdicts: the last programs of a result file, run again with exchanged responses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, get_args
+
+from tirjudge.judging.questions import Kind
+from tirjudge.judging.reproduction import run_foreign
+from tirjudge.judging.rereading import combined_judgment, recorded_trajectory
+from tirjudge.records.recorded_row import (
+    RecordedPassage,
+    RecordedRow,
+    RecordedView,
+    exchanged_record,
+    read_result_row,
+)
+from tirjudge.rollout.concurrency import as_finished
+from tirjudge.storage.json_lines import JsonObject
+from tirjudge_environments.formats.tir_pointwise import other_responses
+from tirjudge_environments.registry import environment_names, environment_options
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
+
+FoundRow = tuple[RecordedRow, Mapping[str, Any]]
+"""A row of a result file, and its fields as they are in the file."""
+
+
+async def rows_with_evidence(
+    rows: Iterable[FoundRow], sandbox: Sandbox, limits: Limits, *, allow_weak_isolation: bool
+) -> AsyncGenerator[JsonObject]:
+    """Yield the fields of each row, with `evidence` of its views and `decided`, as rows are finished.
+
+    A row stays as it is if it has its evidence, if the file lacks the texts or seeds of its programs, and if
+    its format records none. Verdicts are never changed. Raises WeakIsolation.
+    """
+    works = (_with_evidence(row, fields, sandbox, limits, allow_weak_isolation) for row, fields in rows)
+    async with aclosing(as_finished(works, 2 * sandbox.capacity)) as finished:
+        async for fields in finished:
+            yield fields
+
+
+async def _with_evidence(
+    row: RecordedRow, given: Mapping[str, Any], sandbox: Sandbox, limits: Limits, weak: bool
+) -> JsonObject:
+    if row.decided is not None or _shares_dialogues(row) or not _knows_evidence(row.format):
+        return dict(given)
+    fields: JsonObject = json.loads(json.dumps(given))
+    for view, record in zip(row.views, fields["views"], strict=True):
+        places = [
+            place
+            for place, one in enumerate(view.segments)
+            if one.kind == "program" and not one.tool and one.status == Status.OK
+        ]
+        if places and view.segments[places[-1]].exchanged is None:
+            again = await _exchanged(row, view, view.segments[places[-1]], sandbox, limits, weak)
+            if again is not None:
+                record["segments"][places[-1]]["exchanged"] = exchanged_record(again)
+    judged = read_result_row(fields, row.id)
+    for view, record in zip(judged.views, fields["views"], strict=True):
+        record["evidence"] = recorded_trajectory(view).evidence.value
+    try:
+        combined = combined_judgment(judged, evidence=True)
+    except (IndexError, KeyError, TypeError, ValueError):  # an edited file, which `Rereading` reports
+        return dict(given)
+    if combined is None or combined.decided is None:
+        return fields
+    return fields | {"decided": combined.decided}
+
+
+def _knows_evidence(format: str) -> bool:
+    """Return True if a kind or format runs programs again with exchanged responses."""
+    name = f"tir-{format}" if format in get_args(Kind) else format
+    return name in environment_names() and "evidence" in environment_options(name)
+
+
+def _shares_dialogues(row: RecordedRow) -> bool:
+    """Return True if a dialogue is about several criteria: its later parts have no tokens of their own."""
+    return len(row.criteria) > 1 and any(not view.prompt_tokens for view in row.views)
+
+
+async def _exchanged(
+    row: RecordedRow,
+    view: RecordedView,
+    program: RecordedPassage,
+    sandbox: Sandbox,
+    limits: Limits,
+    weak: bool,
+) -> Execution | None:
+    """Run a program again as the format does for evidence; None if the file lacks a part of it."""
+    again = None
+    try:
+        for bindings in _bindings(row, view, program) if program.seed is not None else ():
+            source = Program(source=program.text, bindings=bindings, seed=program.seed or 0)
+            again = await run_foreign(source, sandbox, limits, weak)
+            if again.status is Status.OK and again.stdout != program.stdout:
+                break
+    except (RecursionError, TypeError, ValueError):
+        return None
+    return again
+
+
+def _bindings(row: RecordedRow, view: RecordedView, program: RecordedPassage) -> list[dict[str, Any]]:
+    """Return the variables of further runs; raises ValueError if the row lacks one."""
+    variables, order = row.variables(program), view.order
+    references = program.bindings or {}
+    if len(order) > 1:
+        following = dict(zip(order, (*order[1:], order[0]), strict=True))
+        moved = {name: _moved(reference, following) for name, reference in references.items()}
+        return [row.variables(program.model_copy(update={"bindings": moved}))]
+    return [
+        {name: other if isinstance(references[name], int) else value for name, value in variables.items()}
+        for other in other_responses(row.shown_responses, order[0])
+    ]
+
+
+def _moved(reference: Any, following: Mapping[int, int]) -> Any:
+    """Return a reference to the response that takes the place of the one it refers to."""
+    if isinstance(reference, list):
+        return [_moved(one, following) for one in reference]
+    return following.get(reference, reference) if isinstance(reference, int) else reference
