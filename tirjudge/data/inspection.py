@@ -60,6 +60,8 @@ class RowInspection:
         """The first row that cannot be read, and why."""
         self._lacking: Counter[str] = Counter()
         """Rows by the part or the named column that they lack."""
+        self._nested: Counter[str] = Counter()
+        """Rows by the part that is an object or a list where a text is needed."""
         self._whole_labels: Counter[tuple[int, int]] = Counter()
         """Labels that are whole numbers, each with the row's number of responses, of several responses."""
         self._other_labels = 0
@@ -116,6 +118,10 @@ class RowInspection:
             near = get_close_matches(lacking.partition("'")[2].partition("'")[0], self._found, n=1)
             meant = f"; did you mean {near[0]!r}?" if near else remedy
             return f"{self._name}: no row has {lacking}; the columns are {self._columns_found()}{meant}"
+        if self._rows and self._nested.total() == self._rows and (mapping := self.mapping()):
+            reason, _ = self._nested.most_common(1)[0]
+            columns = self._columns_found()
+            return f"{self._name}: {reason}; the columns are {columns}: map them with {mapping}"
         if self._counted_from_one():
             return (
                 f"{self._name}: the labels seem to be counted from 1, as none is 0 and some equal the "
@@ -187,6 +193,8 @@ class RowInspection:
             self._lacking["responses"] += 1
         elif reason.startswith("no prompt"):
             self._lacking["a prompt"] += 1
+        elif reason.endswith(("an object, not a text", "a list, not a text")):
+            self._nested[reason] += 1
         elif reason.endswith(" is NaN, a missing value") and reason.startswith("response "):
             self._kinds["nan"].add(row.where)
 

@@ -12,6 +12,8 @@ from typing import Any
 from tirjudge_environments.tasks.columns import column_named, similar_name
 
 _RESPONSE_PARTS = ("responses", "response_a", "chosen", "response")
+_CONVERSATIONS = ("messages", "conversation", "conversations", "conversationa", "conversationb")
+"""Ends of the names of columns that hold whole conversations."""
 _MOST_PLACES = 200
 _DEEPEST = 5
 """Steps of a place in nested columns that is suggested."""
@@ -70,8 +72,13 @@ def column_options(places: Sequence[str], named: Collection[str]) -> str:
     known |= {similar_name(place): place for place in places}
     has = {part for part in (*_RESPONSE_PARTS, "prompt", "label") if column_named(places, part) is not None}
     has |= set(named)
-    options = [] if "prompt" in has else [f"prompt={_first(known, 'prompt') or 'COLUMN'}"]
     found = [] if has.intersection(_RESPONSE_PARTS) else _response_options(known)
+    prompt = _first(known, "prompt")
+    # A whole conversation has its prompt.
+    whole = (
+        all(similar_name(option.rpartition(".")[2]).endswith(_CONVERSATIONS) for option in found) and found
+    )
+    options = [] if "prompt" in has or (whole and not prompt) else [f"prompt={prompt or 'COLUMN'}"]
     if "label" not in has:
         alone = any(option.startswith("response=") for option in found) or "response" in has
         label = _first(known, "rating" if alone else "label")
