@@ -17,7 +17,16 @@ from tirjudge.judging.batch_result import BatchResult, OnProgress, judge_rows
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.judging.questions import Conversation, Criteria, Kind, kind_for, numbered, question, truncated
+from tirjudge.judging.questions import (
+    Conversation,
+    Criteria,
+    Kind,
+    kind_for,
+    listed_rows,
+    numbered,
+    question,
+    truncated,
+)
 from tirjudge.progress import ProgressLine
 from tirjudge.selection.group_rewards import GroupJudge, GroupOptions, GroupRewards
 from tirjudge.storage.run_settings import parameters
@@ -202,7 +211,7 @@ class Judge:
 
         Args:
             rows: mappings with a `prompt`, `responses` and, if any, a `label`, a `reference` and `criteria`,
-                as in a file of rows.
+                as in a file of rows; or a table of pandas, polars or pyarrow with these columns.
             kind: `pointwise`, `pairwise` or `listwise`; None decides by each row's number of responses, or
                 by the `format` of the judge, which excludes any other value.
             columns: part of a row to its column, such as {"prompt": "question"}.
@@ -391,13 +400,14 @@ class Judge:
             kind=self._chosen(kind),
             columns=Columns.parse(f"{part}={place}" for part, place in (columns or {}).items()),
             # Tables often hold labels as numbers.
-            labels=labels and {str(value): str(meaning) for value, meaning in labels.items()},
+            labels=labels
+            and {str(value): "" if meaning is None else str(meaning) for value, meaning in labels.items()},
             truncate=self.options.truncate,
             concurrency=self.options.concurrency,
         )
         shown = progress if callable(progress) else ProgressLine() if progress else lambda done, total: None
         await self._ready()
-        return await judge_rows(self._engine, list(rows), plan, shown)
+        return await judge_rows(self._engine, listed_rows(rows), plan, shown)
 
     def _loop(self) -> EventLoopThread:
         with self._starting:

@@ -4,6 +4,9 @@ import asyncio
 import json
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tests.tirjudge.endpoint_server import chat, serving
@@ -83,6 +86,32 @@ def test_labels_may_be_translated_from_numbers() -> None:
         results = judge.batch(rows, labels={1: 0, 2: "B"})  # type: ignore[dict-item]
     assert [one.episode.task.label for one in results.judgments] == [0, 1]
     assert [one.reason for one in results.failures] == ["label '3' is none of 1, 2"]
+
+
+def test_a_table_with_missing_values_is_judged_row_by_row() -> None:
+    frame = pd.DataFrame(
+        {
+            "prompt": ["p", pd.NA, "r"],
+            "responses": [np.array(["x", "xyz"]), ["x", "y"], ("xyz", "x")],
+            "label": pd.array([1, 0, pd.NA], dtype="Int64"),
+        }
+    )
+    with Judge(generator=ScriptedGenerator(measuring), order="given") as judge:
+        for table in (frame, pa.Table.from_pylist([{"prompt": "p", "responses": ["x", "xyz"], "label": 1}])):
+            results = judge.batch(table)
+            first = results[0]
+            assert not isinstance(first, Failure)
+            assert (first.verdict, first.credit) == ("B", 1.0)
+        results = judge.batch(frame)
+        failure, last = results[1], results[2]
+        assert isinstance(failure, Failure)
+        assert failure.reason == "no prompt"
+        assert not isinstance(last, Failure)
+        assert (last.verdict, last.credit) == ("A", None)
+        # One row in Python stays an index, and one response has a rating.
+        rated = judge.batch([{"prompt": "p", "response": "x", "label": np.True_}])[0]
+        assert not isinstance(rated, Failure)
+        assert rated.episode.task.gold == {"rating": True}
 
 
 def test_a_batch_at_the_cost_limit_keeps_what_was_judged() -> None:

@@ -36,6 +36,17 @@ def question(
     return read_question(row)
 
 
+def listed_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows as a list, also those of a table of pandas, polars or pyarrow."""
+    table: Any = rows
+    for method in ("to_dicts", "to_pylist"):  # polars, pyarrow
+        if callable(getattr(table, method, None)):
+            return list(getattr(table, method)())
+    if callable(getattr(table, "to_dict", None)) and hasattr(table, "columns"):
+        return list(table.to_dict("records"))
+    return list(rows)
+
+
 def numbered(responses: Sequence[Conversation], name: str = "responses") -> dict[str, Conversation]:
     """Return the responses by the names that messages use; raises TypeError for a single text."""
     if isinstance(responses, str | bytes | Mapping) or not isinstance(responses, Iterable):
