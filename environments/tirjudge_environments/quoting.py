@@ -8,9 +8,11 @@ change.
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import resources
 
 QUOTE = "> "
 """The mark of a quoted line, as in a reply by mail."""
@@ -21,25 +23,27 @@ Reads = Callable[[str], bool]
 # them reads as the marker.
 _INVISIBLE = re.compile(
     "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
+    "\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]+"
 )
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 """A terminal's control sequence, which is invisible with its parameters."""
-_CONTROL_TOKEN = re.compile(
-    # ChatML, Llama 3, Phi, GLM, Harmony, Command R: <|im_end|>; Gemma 4: <|turn>, <turn|>
-    r"<\|[^\s<>|]{1,64}\|?>|<[^\s<>|]{1,64}\|>"
-    # DeepSeek: <｜User｜>; EXAONE: [|user|]
-    r"|<｜[^\s<>｜]{1,64}｜>|\[\|[^\s\[\]|]{1,64}\|\]"
-    # Mistral, Llama 2
-    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\]|<</?SYS>>"
-    # MiniMax: ]~b], [e~[, ]~!b[; GLM: [gMASK]
-    r"|\]~b\]|\]~!b\[|\]![a-z]{1,2}~\[|\[e~\[|\[[gs]?MASK\]"
-    # sentencepiece, Gemma, Seed, GLM, Ling, Idefics; the tags of Qwen's native tools, which are tokens too
-    r"|</?(?:s|bos|eos|pad|unk|mask|sep|cls|sop|eop|eot|eom|eod|role|start_of_turn|end_of_turn|end_of_utterance"
-    r"|fake_token_around_image|seed:[a-z]{1,9}|tool_calls?|tool_response)>"
-    # Reserved tokens with a number: T5, Nemotron, Gemma, Baichuan
-    r"|<(?:extra_id|SPECIAL|special|unused|reserved|reserved_token)_?[0-9]{1,6}>"
-)
+_BLANK = re.compile("[\u2800\u3164\uffa0]")
+"""Letters that are drawn as a space."""
+_LOOKALIKES = str.maketrans(
+    {
+        drawn: latin
+        for latin, letters in {
+            "a": "аαᴀᎪ", "b": "вβʙᏴ", "c": "сᴄᏟ", "d": "ԁᴅᎠ", "e": "еεᴇᎬ", "g": "ɡɢ", "h": "һнʜᎻ",
+            "i": "іιıɪᎥ", "j": "јᴊ", "k": "кκᴋᏦ", "l": "ʟӏ", "m": "мᴍᎷ", "n": "пηɴո", "o": "оοσᴏօ",
+            "p": "рρᴘᏢ", "q": "ԛ", "r": "гʀᎡ", "s": "ѕꜱᏚ", "t": "тτᴛᎢ", "u": "υᴜս", "v": "ѵνᴠ",
+            "w": "ԝωᴡᎳ", "x": "хχ", "y": "уʏүᎩ", "z": "ᴢᏃ",
+        }.items()
+        for drawn in letters
+    }
+)  # fmt: skip
+"""Letters of other alphabets, and small capitals, that are drawn like Latin letters."""
+_EMPHASIS = re.compile(r"^[#=\s]+|[*_~`]+|[#=\s]+$")
+"""Marks of Markdown around a heading or a bold text."""
 _MARK = re.compile(r"\.\.\. ?[0-9,]+ characters left out ?\.\.\.")
 _LONGEST = 1000
 """Characters of a line that are normalised. No line of a prompt is longer where it borders on a slot."""
@@ -67,13 +71,19 @@ def visible(line: str) -> str:
         # What is invisible, or white space, fills the start of the line.
         seen = _shown(line)
     seen = seen[:_LONGEST]
-    if not seen.isascii():
-        seen = unicodedata.normalize("NFKC", seen)
-    return " ".join(seen.split()).casefold()
+    if seen.isascii():
+        return seen.casefold()
+    seen = unicodedata.normalize("NFKC", seen)
+    return " ".join(seen.split()).casefold().translate(_LOOKALIKES)
+
+
+def unmarked(line: str) -> str:
+    """Return a line that `visible` returned without white space and marks of emphasis or headings."""
+    return "".join(_EMPHASIS.sub("", line).split())
 
 
 def _shown(line: str) -> str:
-    return " ".join(without_invisible(line).split())
+    return " ".join(_BLANK.sub(" ", without_invisible(line)).split())
 
 
 def without_invisible(text: str) -> str:
@@ -94,17 +104,27 @@ def opens_an_output(line: str) -> bool:
 def starts_with(heads: Iterable[str]) -> Reads:
     """Return a function that is True for lines that start with one of these texts."""
     known = tuple(map(visible, heads))
-    return lambda line: line.startswith(known)
+    return lambda line: line.startswith(known) or _EMPHASIS.sub("", line).startswith(known)
 
 
 def quote_control_tokens(text: str, tokens: frozenset[str] = frozenset()) -> str:
-    """Return the text with a space in each control token of a known chat template: `< |im_end|>`.
+    """Return the text with a space in each control token of a known model family: `< |im_end|>`.
 
     For text that another program encodes, which may read such tokens in it as the end of a message. `<think>`
-    ends none and stays. `tokens`: those of the model's tokenizer, if it is known.
+    ends none and stays. The families are those of `control_tokens.toml`. `tokens`: those of the model's
+    tokenizer, if it is known.
     """
-    text = _CONTROL_TOKEN.sub(_spaced, text)
+    text = _control_token().sub(_spaced, text)
     return _any_of(tokens).sub(_spaced, text) if tokens else text
+
+
+@cache
+def _control_token() -> re.Pattern[str]:
+    file = resources.files("tirjudge_environments") / "control_tokens.toml"
+    families = tomllib.loads(file.read_text(encoding="utf-8"))["family"]
+    tokens = sorted({token for one in families for token in one.get("tokens", ())}, key=len, reverse=True)
+    patterns = [pattern for one in families for pattern in one.get("patterns", ())]
+    return re.compile("|".join([*patterns, *map(re.escape, tokens)]))
 
 
 def _spaced(token: re.Match[str]) -> str:

@@ -28,7 +28,7 @@ from itertools import chain
 
 from tirjudge_environments.messages import conversation_text, is_transcript, texts_of, tools_text
 from tirjudge_environments.orders import letters
-from tirjudge_environments.quoting import Reads, quote_lines, visible
+from tirjudge_environments.quoting import Reads, quote_lines, unmarked, visible
 from tirjudge_environments.types import Criterion, JudgeTask, derive_seed
 
 _FOLDER = files("tirjudge_environments") / "prompts"
@@ -102,12 +102,12 @@ def _section_line(template: str, slots: re.Pattern[str]) -> Reads:
                 whole.add(lines[nearest])
     patterns = [*map(_marker, sorted(whole)), *(f"{_marker(head)}.*" for head in sorted(heads))]
     marker = re.compile("|".join(patterns) or "(?!)", re.DOTALL)
-    return lambda line: marker.fullmatch(line) is not None
+    return lambda line: marker.fullmatch(unmarked(line)) is not None
 
 
 def _marker(line: str) -> str:
-    """Return a pattern for a line of a template as `visible` returns it; `{letter}` is any letter or AA."""
-    return _LETTER.sub("[a-z]{1,2}", re.escape(visible(line)))
+    """Return a pattern for a line of a template as `unmarked` returns it; `{letter}` is any letter or AA."""
+    return _LETTER.sub("[a-z]{1,2}", re.escape(unmarked(visible(line))))
 
 
 @lru_cache(maxsize=64)
