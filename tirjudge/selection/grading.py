@@ -25,7 +25,7 @@ from tirjudge_environments.messages import final_text, response_data, whole_text
 from tirjudge_environments.parsing import code_of
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
-from tirjudge_environments.tools.code_tests import Case, run_tests
+from tirjudge_environments.tools.code_tests import Case, cases_of, run_tests
 from tirjudge_environments.types import Response
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
@@ -40,6 +40,8 @@ PRELOAD = ("numpy", "sympy", "math_verify")
 MATH_LIMITS = Limits(cpu_seconds=120, wall_seconds=300)
 _NO_MATH_VERIFY = "ModuleNotFoundError: No module named 'math_verify'"
 TEST_LIMITS = Limits(cpu_seconds=60, wall_seconds=120, memory_bytes=1 << 30)
+_ASSERTION_SECONDS = 20.0
+"""CPU seconds of one assertion."""
 _SETUP = "".join(
     f"import {name}\nfrom {name} import *\n"
     for name in (
@@ -408,10 +410,11 @@ def _last_line(execution: Execution) -> str:
 class UnitTests:
     """A candidate solves a question if its program passes `gold["tests"]`; equal programs are one answer.
 
-    Tests are cases, each of which runs the program by itself (see `run_tests`), or Python: bare assertions,
+    Tests are cases, each of which runs the program by itself (see `run_tests`), or Python: assertions,
     unittest cases (BigCodeBench), or a function `check` that takes what `gold["entry_point"]` names
-    (HumanEval). A program that exits before its tests are done has not passed. Tests in Python share a
-    process with the program, so a program that is written to deceive them can do so.
+    (HumanEval). Assertions that something equals a literal become cases, whose values are compared outside of
+    the program's process. All other tests in Python share a process with the program, so a program that is
+    written to deceive them can do so. A program that exits before its tests are done has not passed.
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits = TEST_LIMITS) -> None:
@@ -425,8 +428,13 @@ class UnitTests:
     async def _passes(self, program: str, question: CandidateSet) -> bool:
         """Run the tests on a program. Raises RefereeUnavailable if the sandbox failed."""
         gold = question.task.gold
-        if not isinstance(gold["tests"], str):
-            program, cases = gold.get("setup", "") + program, list(map(Case.model_validate, gold["tests"]))
+        cases = (
+            cases_of(gold["tests"], _ASSERTION_SECONDS)
+            if isinstance(gold["tests"], str)
+            else list(map(Case.model_validate, gold["tests"]))
+        )
+        if cases is not None:
+            program = gold.get("setup", "") + program
             results = await run_tests(self._sandbox, program, cases, limits=self._limits)
             for result in results:
                 if result.passed is None:

@@ -6,10 +6,12 @@ tool's answer: code that passes has computed what is expected, or guessed it fro
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -27,6 +29,8 @@ _WALL = 4
 """Seconds of wall time for each of CPU time: the machine may be busy."""
 _OUTPUT_BYTES = 1 << 16
 _MOST_VALUE_BYTES = MIB
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}\.?[0-9]{0,1000}|\.[0-9]{1,1000})(?:[eE][+-]?[0-9]{1,4})?")
+"""What is a number in a line of output: `1_5` and digits of other alphabets are words."""
 _LONGEST_SHOWN = 200
 """Characters of a value, an output or an error in a reason."""
 _MOST_MEMORY_MIB = 4096
@@ -74,7 +78,8 @@ class Case(BaseModel):
     files: Mapping[str, str] = Field(default_factory=dict)
     """Files in the working folder: relative path to text."""
     call: str = ""
-    """A Python expression that is evaluated after the program, such as `add(2, 3)`; empty for none."""
+    """A Python expression that is evaluated after the program, such as `add(2, 3)`; empty for none. It
+    compares nothing: `expected` is compared where the program cannot reach."""
     expected: Any = None
     """With a call the value of the call, as JSON. Without a call the standard output; null for any."""
     seconds: Annotated[float, Field(gt=0, le=60)] = 2.0
@@ -86,6 +91,11 @@ class Case(BaseModel):
     def _expects_a_text_of_a_program(self) -> Case:
         if not self.call and not isinstance(self.expected, str | None):
             raise ValueError("without a call, `expected` is the standard output: a text, or null")
+        if self.call and _compares(self.call):
+            raise ValueError(
+                "`call` compares, which an object of the program can answer as it likes: write the value "
+                "alone, such as add(2, 3), as `call`, and what it must equal as `expected`"
+            )
         return self
 
 
@@ -159,7 +169,7 @@ def _result(case: Case, execution: Execution) -> CaseResult:
         return CaseResult(False, fault, execution)
     try:
         value = json.loads(content)
-        passed = bool(value == case.expected)
+        passed = _equal(value, case.expected)
         reason = "" if passed else _differs("returned", value, case.expected)
     except (ValueError, RecursionError):  # the code may write the file itself
         return CaseResult(False, "returned no JSON value", execution)
@@ -177,10 +187,79 @@ def _same_output(printed: str, expected: str) -> bool:
 
 
 def _same_line(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    ours, theirs = one.split(), other.split()
+    numbers = all(_NUMBER.fullmatch(word) for word in (*ours, *theirs))
+    return numbers and list(map(Decimal, ours)) == list(map(Decimal, theirs))
+
+
+def _equal(value: Any, expected: Any) -> bool:
+    """Compare values of JSON: 1 equals 1.0, and true does not equal 1."""
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(_equal, value, expected))
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(_equal(value[key], expected[key]) for key in value)
+    return isinstance(value, bool) == isinstance(expected, bool) and bool(value == expected)
+
+
+def _compares(call: str) -> bool:
+    """Return True if the value of an expression is made of comparisons."""
     try:
-        return one == other or list(map(Decimal, one.split())) == list(map(Decimal, other.split()))
-    except InvalidOperation:  # a word is no number
+        tree = ast.parse(call.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False  # the program shows the error
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        # The value does not consist of what a key function, a filter or a choice compares.
+        if isinstance(node, ast.Lambda):
+            skipped.update(ast.walk(node.body))
+        elif isinstance(node, ast.comprehension):
+            skipped.update(part for condition in node.ifs for part in ast.walk(condition))
+        elif isinstance(node, ast.IfExp):
+            skipped.update(ast.walk(node.test))
+    compared = (ast.Compare, ast.Not)
+    special = ("__eq__", "__ne__", "__contains__")
+    return any(
+        node not in skipped
+        and (isinstance(node, compared) or (isinstance(node, ast.Attribute) and node.attr in special))
+        for node in ast.walk(tree)
+    )
+
+
+def cases_of(tests: str, seconds: float) -> list[Case] | None:
+    """Return assertions of equality with a literal, such as `assert add(2, 3) == 5`, as cases.
+
+    None if there is any other test. Equal tuples are compared by how they are written.
+    """
+    cases: list[Case] = []
+    try:
+        for statement in ast.parse(tests).body:
+            match statement:
+                case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
+                    value, literal = (right, left) if _is_literal(left) else (left, right)
+                    expected, call = ast.literal_eval(literal), ast.unparse(value)
+                    if "(" in ast.unparse(literal) and not isinstance(expected, str):
+                        call, expected = f"repr({call})", repr(expected)
+                    elif json.loads(json.dumps(expected)) != expected:
+                        return None
+                    else:
+                        # A number of NumPy is no JSON.
+                        call = f"(lambda one: one.tolist() if hasattr(one, 'tolist') else one)({call})"
+                    cases.append(Case(call=call, expected=expected, seconds=seconds))
+                case _:
+                    return None
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+    return cases or None
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except ValueError:
         return False
+    return True
 
 
 def _differs(verb: str, found: Any, expected: Any) -> str:

@@ -273,3 +273,69 @@ async def test_a_judge_calls_the_tool_in_both_protocols(sandbox: Sandbox, protoc
     )
     assert shown in trajectory.segments[1].text
     assert score(trajectory).total == 1.0
+
+
+LIAR = (
+    "class Liar:\n    def __eq__(self, other):\n        return True\n\n\ndef add(a, b):\n    return Liar()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "call", ["add(2, 3) == 5", "not add(2, 3)", "[add(i, i) == 2 * i for i in (1, 2)]", "add(2, 3).__eq__(5)"]
+)
+async def test_a_comparison_is_no_call(sandbox: Sandbox, call: str) -> None:
+    """An object of the code would answer it as it likes; the refusal says what to write."""
+    tool = RunTests(sandbox)
+    asked = {"response": "A", "cases": [{"call": call, "expected": True}]}
+    refused = await tool.call(asked, bindings={"responses": [f"```python\n{LIAR}```"]})
+    assert refused.status is Status.ERROR
+    assert "`call` compares" in refused.stderr
+    assert "write the value alone, such as add(2, 3)" in refused.stderr
+    assert "\n" not in refused.stderr
+    asked["cases"] = [{"call": "add(2, 3)", "expected": 5}]
+    assert "0 of 1 cases passed" in (await tool.call(asked, bindings={"responses": [LIAR]})).stdout
+
+
+async def test_a_call_may_compare_where_its_value_does_not(sandbox: Sandbox) -> None:
+    calls = (
+        "sorted([3, 1], key=lambda n: n > 2)",
+        "[n for n in (1, 5) if n < 3]",
+        "1 if add(1, 1) == 2 else 0",
+    )
+    cases = [{"call": call, "expected": value} for call, value in zip(calls, ([1, 3], [1], 1), strict=True)]
+    assert await reasons(sandbox, ADD, *cases) == ["passed"] * 3
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected", "passes"),
+    [
+        ("True", 1, False),
+        ("1", True, False),
+        ("[True]", [1], False),
+        ("{'a': False}", {"a": 0}, False),
+        ("True", True, True),
+        ("1", 1.0, True),
+        ("[1, {'a': 2.0}]", [1, {"a": 2}], True),
+    ],
+)
+async def test_true_is_no_number(sandbox: Sandbox, returned: str, expected: object, passes: bool) -> None:
+    code = f"def value():\n    return {returned}\n"
+    (found,) = await reasons(sandbox, code, {"call": "value()", "expected": expected})
+    assert (found == "passed") == passes
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "passes"),
+    [
+        ("\u0665", "5", False),
+        ("1_5", "15", False),
+        ("\u0665", "\u0665", True),
+        ("1_5", "1_5", True),
+        ("+5.", "5", True),
+    ],
+)
+async def test_only_ascii_digits_are_numbers(
+    sandbox: Sandbox, printed: str, expected: str, passes: bool
+) -> None:
+    (found,) = await reasons(sandbox, f"print({printed!r})", {"expected": expected})
+    assert (found == "passed") == passes

@@ -305,6 +305,12 @@ DECEIVING = """class Equal(int):
 def double(x):
     return Equal()
 """
+STEALING = """import os, sys
+word = next(value for value in sys._getframe().f_code.co_consts if isinstance(value, bytes))
+os.write(1, word)
+os._exit(0)
+"""
+"""Ends with what a program's own process would print after its tests."""
 LIVECODEBENCH = [
     {"input": "3", "output": "6", "testtype": "functional"},
     {"input": "[1, 2]", "output": "[1, 2, 1, 2]", "testtype": "functional"},
@@ -318,17 +324,18 @@ LIVECODEBENCH = [
         [{"call": "double(3)", "expected": 6}, {"call": "double(0)", "expected": 0}],
         LIVECODEBENCH,
         json.dumps(LIVECODEBENCH),
+        "assert double(3) == 6\nassert 0 == double(0)\nassert (double(1), ) == (2,)",
     ],
-    ids=["cases", "livecodebench", "json"],
+    ids=["cases", "livecodebench", "json", "assertions"],
 )
 async def test_a_program_cannot_deceive_cases(sandbox: Sandbox, tests: object) -> None:
     method = "class Solution:\n    def double(self, x: List[int]):\n        return Counter() or x + x"
-    programs = [*PROGRAMS[:5], DECEIVING, method if "testtype" in str(tests) else PROGRAMS[1]]
+    programs = [*PROGRAMS[:5], DECEIVING, STEALING, method if "testtype" in str(tests) else PROGRAMS[1]]
     row = {"id": "q", "prompt": "p", "responses": programs, "tests": tests, "entry_point": "double"}
     (question,) = questions([Row("file:1", "q", row)])
     assert isinstance(question, CandidateSet)
     grade = await UnitTests(sandbox, Limits(cpu_seconds=10, wall_seconds=30)).grade(question)
-    assert grade.solved == (1, 1, 0, 0, 0, 0, 1)
+    assert grade.solved == (1, 1, 0, 0, 0, 0, 0, 1)
 
 
 @pytest.mark.asyncio(loop_scope="module")
