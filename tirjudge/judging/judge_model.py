@@ -237,16 +237,10 @@ def _thinking(options: JudgeOptions, note: ModelNote) -> bool | None:
 def _endpoint(
     options: JudgeOptions, note: ModelNote, api_key: str | None, on_retry: Callable[[Retry], None] | None
 ) -> OpenAIGenerator:
-    return OpenAIGenerator(
-        options.model,
-        options.base_url,
-        api_key=endpoint_key(api_key),
+    return options.open_endpoint(
+        endpoint_key(api_key),
+        on_retry=on_retry,
         tier=options.tier,
         tokenizer=options.tokenizer or None,
         enable_thinking=_thinking(options, note),
-        concurrency=options.concurrency,
-        timeout=options.timeout,
-        retries=options.retries,
-        request_fields=options.request_fields,
-        on_retry=on_retry,
     )

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge.generation.base import (
     ContextTooLong,
@@ -18,8 +18,7 @@ from tirjudge.generation.base import (
     SamplingOptions,
     Withheld,
 )
-from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
-from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.generation.endpoint.options import EndpointOptions
 from tirjudge.generation.endpoint.refusals import Refused
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging.options import endpoint_key
@@ -28,41 +27,26 @@ from tirjudge.storage.run_settings import MOVABLE, Option
 from tirjudge_environments import Completion, Context, Encoder, Finish, Question, derive_seed
 
 
-class AskedModel(BaseModel):
+class AskedModel(EndpointOptions):
     """A model and how to reach it. The key of an endpoint comes from the environment."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: Annotated[str, Field(min_length=1), Option("Model")]
     """Folder, hub id, or an endpoint's name of the model."""
-    base_url: Annotated[str, Option("Model", metavar="URL"), MOVABLE] = ""
-    """An OpenAI-compatible endpoint; without one the model runs in this process."""
     max_tokens: Annotated[int, Field(gt=0), Option("Model", metavar="N")] = 8192
     """Tokens of one answer, its reasoning included."""
-    concurrency: Annotated[int, Field(gt=0), Option("Model", metavar="N"), MOVABLE] = 32
-    """Maximum number of concurrent questions."""
     patience: Annotated[float, Field(ge=0), Option("Model", metavar="SECONDS"), MOVABLE] = 600.0
     """Seconds to wait for an endpoint that is down before the run stops."""
-    timeout: Annotated[float, Field(gt=0), Option("Model", metavar="SECONDS"), MOVABLE] = TIMEOUT
-    """Seconds that one request to the endpoint may take; it is then repeated."""
-    retries: Annotated[int, Field(ge=0), Option("Model", metavar="N"), MOVABLE] = RETRIES
-    """Further attempts of a request after a temporary failure."""
 
     def generator(self) -> Generator:
         """Return the generator; a local model is loaded at the first question.
 
-        Raises ValueError for an invalid address.
+        Raises ValueError for an invalid address, and for request fields without one.
         """
         if not self.base_url:
+            if self.request_fields:
+                raise ValueError("request_fields are sent to an endpoint: set base_url")
             return _Local(self.model, self.concurrency)
-        return OpenAIGenerator(
-            self.model,
-            self.base_url,
-            api_key=endpoint_key(),
-            concurrency=self.concurrency,
-            timeout=self.timeout,
-            retries=self.retries,
-        )
+        return self.open_endpoint(endpoint_key())
 
 
 class MetaJudgeConfig(AskedModel, SamplingOptions):

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tirjudge.generation.base import SamplingOptions
-from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
+from tirjudge.generation.endpoint.options import EndpointOptions
 from tirjudge.generation.spending import FREE, Price, known_price
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
@@ -129,10 +129,11 @@ class SandboxOptions(BaseModel):
         return open_sandbox(self.backend, **options)
 
 
-class JudgeOptions(SamplingOptions, SandboxOptions):
+class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     """The options of a judge, such as `JudgeOptions(model="Qwen/Qwen3-8B", samples=5)`.
 
-    They are keyword arguments of `Judge`. Result files record them, so they never hold a key.
+    They are keyword arguments of `Judge`. Result files record them, so they never hold a key. OPENAI_BASE_URL
+    is the address of a model that is named, and neither on this machine nor run by `generator`.
     """
 
     model: Annotated[str, Option("Model", metavar="MODEL", default="the embedded model", further="jury")] = ""
@@ -146,11 +147,6 @@ class JudgeOptions(SamplingOptions, SandboxOptions):
     """Weight of a model's vote in a jury. Repeatable."""
     escalate_below: Annotated[float | None, Option("Judging", metavar="X")] = None
     """Ask each next model only where the verdict of the one before has a lower confidence, and no vote."""
-    base_url: Annotated[str, Option("Model", metavar="URL"), MOVABLE] = ""
-    """An OpenAI-compatible endpoint; without one the model runs in this process.
-
-    OPENAI_BASE_URL is used for a model that is named, and neither on this machine nor run by `generator`.
-    """
     generator: Annotated[
         str,
         Option(
@@ -174,19 +170,6 @@ class JudgeOptions(SamplingOptions, SandboxOptions):
         bool | None, Option("Model", default="the model folder's own, else the format's; an endpoint's own")
     ] = None
     """Let the model think before it answers, if its chat template has this switch."""
-    request_fields: Annotated[
-        Mapping[str, Any], Option("Model", name="request-field", metavar="KEY=JSON")
-    ] = Field(default_factory=dict)
-    """A further field of every request to the endpoint, such as reasoning_effort=low. Repeatable."""
-    concurrency: Annotated[int, Field(ge=1), Option("Model", metavar="N"), MOVABLE] = 32
-    """Rows and requests at once. No verdict depends on it."""
-    timeout: Annotated[
-        float, Field(gt=0, allow_inf_nan=False), Option("Model", metavar="SECONDS", default="600"), MOVABLE
-    ] = TIMEOUT
-    """Time that the endpoint may take for one answer before the request is repeated."""
-    retries: Annotated[int, Field(ge=0), Option("Model", metavar="N"), MOVABLE] = RETRIES
-    """Further attempts of a request after a temporary failure; at most two before the first answer."""
-
     format: Annotated[str, Option("Judging", metavar="NAME", default="TIR-Judge's, by the row")] = ""
     """Judge format: a name that `tirjudge formats` lists."""
     options: Annotated[Mapping[str, Any], Option("Judging", name="option", metavar="KEY=VALUE")] = Field(

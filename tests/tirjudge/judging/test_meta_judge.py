@@ -215,8 +215,15 @@ async def test_a_meta_judge_behind_an_endpoint(
 ) -> None:
     monkeypatch.setenv("TIRJUDGE_API_KEY", "secret")
     server.answers(chat("yes"))
-    reward_questions = MetaJudgeConfig(model="meta", base_url=server.url, max_tokens=77).open()
+    fields = {"reasoning_effort": "low"}
+    config = MetaJudgeConfig(model="meta", base_url=server.url, max_tokens=77, request_fields=fields)
+    reward_questions = config.open()
     assert await reward_questions.answers([ask("a")]) == {"a": "yes"}
     assert server.asked[0].headers["authorization"] == "Bearer secret"
     assert (server.bodies[0]["max_tokens"], server.bodies[0]["temperature"]) == (77, 0.0)
+    assert server.bodies[0]["reasoning_effort"] == "low"
     await reward_questions.close()
+    with pytest.raises(ValueError, match="request_fields are sent to an endpoint: set base_url"):
+        MetaJudgeConfig(model="meta", request_fields=fields).open()
+    with pytest.raises(ValueError, match="sets the request field 'seed' itself"):
+        MetaJudgeConfig(model="meta", request_fields={"seed": 1})

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tirjudge.generation.base import SamplingOptions
-from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, api_root
+from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.generation.endpoint.options import EndpointOptions
 from tirjudge.judging.options import KEY_VARIABLES
 from tirjudge.storage.run_settings import MOVABLE
 from tirjudge_training.rl.dynamic_sampling import Keep
@@ -22,7 +23,7 @@ one of `KEY_VARIABLES`."""
 Tier = Literal["tools", "turns"]
 
 
-class EndpointConfig(BaseModel):
+class TeacherModel(BaseModel):
     """A model behind an OpenAI-compatible endpoint."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,7 +44,7 @@ class EndpointConfig(BaseModel):
         return value
 
 
-class CorrectorConfig(EndpointConfig):
+class CorrectorConfig(TeacherModel):
     """A second teacher that rewrites wrong judgments, given the right answer (RM-R1, App. B).
 
     Without a base URL it uses the first teacher's endpoint and key; at another address it uses its own key or
@@ -53,7 +54,7 @@ class CorrectorConfig(EndpointConfig):
     model: str = Field(min_length=1)
 
 
-class TeacherConfig(EndpointConfig, SamplingOptions):
+class TeacherConfig(TeacherModel, EndpointOptions, SamplingOptions):
     """The teacher of a distillation; TIR-Judge's is Gemini-2.5-Flash (TIR §4.3).
 
     `ours` marks what the paper does not print.
@@ -80,12 +81,6 @@ class TeacherConfig(EndpointConfig, SamplingOptions):
     tool_calls: int = Field(default=3, ge=0)
     sandbox: Annotated[str, MOVABLE] = "local"
     """The sandbox backend, by name (ours)."""
-    concurrency: Annotated[int, MOVABLE] = Field(default=32, gt=0)
-    """Concurrent dialogues, and concurrent requests (ours)."""
-    timeout: Annotated[float, MOVABLE] = Field(default=TIMEOUT, gt=0)
-    """Seconds that one request to a teacher may take; it is then repeated (ours)."""
-    retries: Annotated[int, MOVABLE] = Field(default=RETRIES, ge=0)
-    """Further attempts of a request to a teacher after a temporary failure (ours)."""
     give_up_after: Annotated[int, MOVABLE] = Field(default=16, gt=0)
     """Abort after so many consecutive dialogues failed because teacher or sandbox was down (ours)."""
     token_cap: Annotated[int | None, MOVABLE] = Field(default=None, gt=0)
@@ -110,12 +105,5 @@ class TeacherConfig(EndpointConfig, SamplingOptions):
 
     def _open(self, model: str, base_url: str, tier: Tier, keys: Sequence[str]) -> OpenAIGenerator:
         key = next((os.environ[name] for name in keys if os.environ.get(name)), None)
-        return OpenAIGenerator(
-            model,
-            base_url,
-            api_key=key,
-            tier=tier,
-            concurrency=self.concurrency,
-            timeout=self.timeout,
-            retries=self.retries,
-        )
+        teacher = self.model_copy(update={"model": model, "base_url": base_url})
+        return teacher.open_endpoint(key, tier=tier)
