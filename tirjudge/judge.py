@@ -394,8 +394,7 @@ class Judge:
         labels: Mapping[str, str] | None,
         progress: bool | OnProgress,
     ) -> BatchResult:
-        if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-            raise TypeError(f"rows must be a list of mappings, not {type(rows).__name__}")
+        given = listed_rows(rows)
         plan = Plan(
             kind=self._chosen(kind),
             columns=Columns.parse(f"{part}={place}" for part, place in (columns or {}).items()),
@@ -407,7 +406,7 @@ class Judge:
         )
         shown = progress if callable(progress) else ProgressLine() if progress else lambda done, total: None
         await self._ready()
-        return await judge_rows(self._engine, listed_rows(rows), plan, shown)
+        return await judge_rows(self._engine, given, plan, shown)
 
     def _loop(self) -> EventLoopThread:
         with self._starting:

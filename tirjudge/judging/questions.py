@@ -37,13 +37,15 @@ def question(
 
 
 def listed_rows(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return rows as a list, also those of a table of pandas, polars or pyarrow."""
+    """Return rows as a list, also those of a table of pandas, polars or pyarrow; raises TypeError."""
     table: Any = rows
     for method in ("to_dicts", "to_pylist"):  # polars, pyarrow
         if callable(getattr(table, method, None)):
             return list(getattr(table, method)())
     if callable(getattr(table, "to_dict", None)) and hasattr(table, "columns"):
         return list(table.to_dict("records"))
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise TypeError(f"rows must be a list of mappings, not {type(rows).__name__}")
     return list(rows)
 
 
