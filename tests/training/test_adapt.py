@@ -146,7 +146,9 @@ def measured(folder: Path, **right: list[bool | None]) -> None:
     """Write the held-out answers of models."""
     for name, values in right.items():
         (folder / f"heldout-{name}").mkdir()
-        lines = [json.dumps({"index": i, "correct": value}) + "\n" for i, value in enumerate(values)]
+        answers = ({"id": f"r{i}", "format": "tir-pairwise", "correct": one} for i, one in enumerate(values))
+        # Answers are stored as they arrive: those of the two models in other orders.
+        lines = sorted((json.dumps(one) + "\n" for one in answers), reverse=name == "rl")
         (folder / f"heldout-{name}" / "answers.jsonl").write_text("".join(lines))
 
 

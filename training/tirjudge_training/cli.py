@@ -95,6 +95,10 @@ def train(
     output: Annotated[
         Path | None, option("Output", "The run folder; the default is runs/RECIPE-SEED.")
     ] = None,
+    repeat: Annotated[
+        bool,
+        option("Output", "Repeat the stages that depend on rows or weights that have changed.", "--repeat"),
+    ] = False,
     assign: Assignments = None,
     seed: Annotated[int | None, option("Recipe", "Short for --set seed=N.")] = None,
     list_recipes: Annotated[bool, option("Recipe", "List the shipped recipes and exit.", "--list")] = False,
@@ -154,9 +158,9 @@ def train(
             _print_plans(arms or {"": config}, folder)
             return
         if arms:
-            made = compare(arms, folder, say=log, processes=processes)
+            made = compare(arms, folder, repeat=repeat, say=log, processes=processes)
         else:
-            made = run_train(config, folder, say=log, processes=processes)
+            made = run_train(config, folder, repeat=repeat, say=log, processes=processes)
         if processes.rank == 0:  # the only process that has surely written the table of the arms
             print(made.read_text(encoding="utf-8") if arms else f"{made}\n", end="")
 

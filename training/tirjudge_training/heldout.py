@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 
 ANSWERS = "answers.jsonl"
+"""The file of a measurement with each `Answer`, the id of its task and its number."""
 
 
 class HeldoutConfig(BaseModel):
@@ -130,7 +131,8 @@ def measure(
     # Stored by index, since answers arrive out of order.
     # Read once for all processes, which must divide the same tasks among them.
     stored = [] if rows is None else processes.first(lambda: list(rows.read()))
-    answers = {row.pop("index"): Answer(**row) for row in stored}
+    own = {field.name for field in fields(Answer)}
+    answers = {row["index"]: Answer(**{name: row[name] for name in own}) for row in stored}
     left = [(index, task) for index, task in enumerate(tasks) if index not in answers]
     if answers and left:
         say(f"resumes after {len(answers)} of {len(tasks)} answers")
@@ -142,7 +144,8 @@ def measure(
         async for index, rollouts in score_tasks(mine, engine.rollouts(0), size=1):
             answers[index] = answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0])
             if rows is not None:
-                rows.append({"index": index, **asdict(answers[index])})
+                task = rollouts.formatted.task
+                rows.append({"index": index, "id": task.id, **asdict(answers[index])})
             progress.count(index)
 
     if left:

@@ -22,7 +22,14 @@ from tirjudge_training.stages.base import DONE, MODEL, Say
 COMPARISON = "comparison.md"
 
 
-def compare(arms: Mapping[str, Recipe], folder: Path, *, say: Say, processes: Processes = ALONE) -> Path:
+def compare(
+    arms: Mapping[str, Recipe],
+    folder: Path,
+    *,
+    repeat: bool = False,
+    say: Say,
+    processes: Processes = ALONE,
+) -> Path:
     """Train every arm in `folder`/ARM, or resume; returns the file with the table.
 
     A warm-up that several arms have in common is done once.
@@ -31,7 +38,7 @@ def compare(arms: Mapping[str, Recipe], folder: Path, *, say: Say, processes: Pr
         for name, recipe in arms.items():
             # Copied before training, which then finds the stage done.
             processes.first(partial(_copy_warm_up, arms, name, folder))
-            train(recipe, folder / name, say=_named(say, name), processes=processes)
+            train(recipe, folder / name, repeat=repeat, say=_named(say, name), processes=processes)
         run_folder.write(COMPARISON, "\n".join(table(arms, folder)) + "\n")
     return folder / COMPARISON
 

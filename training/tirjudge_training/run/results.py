@@ -35,11 +35,15 @@ def say_gain(pipeline: Pipeline, folder: Path, say: Say) -> None:
     # Controls are measured after the result; a method of another package may not measure its result.
     last = next((name for name in names if pipeline.models[name] == pipeline.result), names[-1])
     before, after = (
-        {row["index"]: row["correct"] for row in read_lines(folder / f"{HELDOUT}{name}" / ANSWERS)}
+        {
+            (row["format"], row["id"]): row["correct"]
+            for row in read_lines(folder / f"{HELDOUT}{name}" / ANSWERS)
+            if "id" in row  # older runs recorded none, and places may belong to other tasks
+        }
         for name in (first, last)
     )
     # A task whose sandbox or sampler failed says nothing.
-    pairs = [(before[i], after[i]) for i in before if None not in (before[i], after.get(i))]
+    pairs = [(before[task], after[task]) for task in before if None not in (before[task], after.get(task))]
     if first == last or not pairs:
         return
     gained, lost = pairs.count((False, True)), pairs.count((True, False))

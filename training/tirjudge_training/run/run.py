@@ -21,6 +21,7 @@ from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.rl.training_loop import CHECKPOINTS
 from tirjudge_training.run.context import context, counted, data_of, encoder_of, with_dtype
+from tirjudge_training.run.inputs import claim_inputs
 from tirjudge_training.run.model_size import require_model
 from tirjudge_training.run.preflight import check, require_packages
 from tirjudge_training.run.results import RESULTS, ROWS, rows_line, say_gain, table
@@ -32,16 +33,18 @@ def train(
     recipe: Recipe,
     folder: Path,
     *,
+    repeat: bool = False,
     say: Say = print,
     processes: Processes = ALONE,
 ) -> Path:
     """Run a recipe in `folder`, or resume it there; returns the folder of the trained model.
 
-    Finished stages are not repeated, and an interrupted stage is resumed. `say` receives lines of progress,
-    which are printed by default. With several `processes`, each process makes this call; the first one logs,
-    and writes all files but the rows and shards of the others. Raises BadRecipe, OtherSettings for the folder
-    of another recipe, Locked while another run is using it, TooSmall, ReporterMissing, and OtherTrainer for
-    an RL stage of verl's.
+    Finished stages are not repeated, and an interrupted stage is resumed. `repeat` trains what depends on
+    files that have changed since the run began once more, see `claim_inputs`. `say` receives lines of
+    progress, which are printed by default. With several `processes`, each process makes this call; the first
+    one logs, and writes all files but the rows and shards of the others. Raises BadRecipe, OtherSettings for
+    the folder of another recipe, or of other rows or weights, Locked while another run is using it, TooSmall,
+    ReporterMissing, and OtherTrainer for an RL stage of verl's.
     """
     processes.first(lambda: require_packages(recipe))  # before a model is converted
     recipe = with_dtype(recipe, folder)
@@ -53,7 +56,7 @@ def train(
     processes.first(lambda: check(recipe, pipeline, data, folder))
     processes.first(lambda: _check_template(recipe, pipeline, data))
     with disk_full_errors(folder), processes.folder(folder) as run_folder:
-        processes.first(lambda: claim(run_folder, recipe))
+        processes.first(lambda: claim(run_folder, recipe, pipeline, repeat=repeat, say=say))
         say = say if processes.rank == 0 else (lambda line: None)
         run = context(recipe, data, folder, say, processes)
         if isinstance(data, RowData):
@@ -103,9 +106,16 @@ def _check_template(recipe: Recipe, pipeline: Pipeline, data: Data) -> None:
             )
 
 
-def claim(folder: RunFolder, recipe: Recipe) -> None:
-    """Store the resolved recipe in a run folder; raises OtherSettings if the folder holds another run."""
+def claim(
+    folder: RunFolder, recipe: Recipe, pipeline: Pipeline, *, repeat: bool = False, say: Say = print
+) -> None:
+    """Store the resolved recipe in a run folder, and digests of the files that the run reads.
+
+    Raises OtherSettings if the folder holds another run, or one with other rows or another base model.
+    """
+    begun = (folder.path / CONFIG).exists()
     claim_folder(folder, recipe)
+    claim_inputs(folder, recipe, pipeline, begun=begun, repeat=repeat, say=say)
 
 
 def _done(stage: Stage, run: Run, place: str) -> JsonObject:

@@ -1,0 +1,231 @@
+"""What may change between start and resumption of a run: files that it reads, its recipe, its place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.training.train_command import train as run_command
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_settings import OtherSettings
+from tirjudge_training.methods import pipeline_of
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import load
+from tirjudge_training.run.inputs import PIECE, PIECES, digest
+from tirjudge_training.run.run import claim
+
+STAGES = ("demonstrations", "heldout-base", "warmup", "heldout-warmup", "rl", "heldout-rl")
+
+
+def rows(*labels: str, program: str = "print(len(response_a))") -> str:
+    made = (
+        {"id": f"r{n}", "prompt": f"p{n}", "responses": ["a", "b"], "label": label, "program": program}
+        for n, label in enumerate(labels)
+    )
+    return "".join(json.dumps(one) + "\n" for one in made)
+
+
+class Begun:
+    """A run folder with a record, and with the stages that are done."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.run, self.base = folder, folder / "run", folder / "base"
+        self.base.mkdir()
+        (self.base / "config.json").write_text("{}")
+        (self.base / "model.safetensors").write_bytes(b"weights")
+        for name in ("train", "shown", "heldout"):
+            (folder / f"{name}.jsonl").write_text(rows(*"ABAB"))
+        self.settings = [
+            f"model.base={self.base}",
+            f"data.train={folder / 'train.jsonl'}",
+            f"data.demonstrations={folder / 'shown.jsonl'}",
+            f"data.heldout={folder / 'heldout.jsonl'}",
+            "heldout.before=true",
+            "validation.select=false",
+        ]
+
+    def claim(self, *settings: str, repeat: bool = False) -> list[str]:
+        """Claim the folder as `tirjudge train` does, and return what it says."""
+        said: list[str] = []
+        recipe: Recipe = load(Recipe, "smol", [*self.settings, *settings])
+        with RunFolder(self.run) as folder:
+            claim(folder, recipe, pipeline_of(recipe), repeat=repeat, say=said.append)
+        return said
+
+    def finish(self, *stages: str) -> None:
+        for name in stages:
+            (self.run / name).mkdir(parents=True, exist_ok=True)
+            (self.run / name / "done.json").write_text("{}")
+
+    @property
+    def done(self) -> list[str]:
+        return [name for name in STAGES if (self.run / name).exists()]
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Begun:
+    made = Begun(tmp_path)
+    assert made.claim() == []
+    made.finish(*STAGES)
+    return made
+
+
+def flip(begun: Begun) -> None:
+    (begun.folder / "train.jsonl").write_text(rows(*"BABA"))
+
+
+def shorten(begun: Begun) -> None:
+    (begun.folder / "train.jsonl").write_text(rows(*"ABA"))
+
+
+def mend(begun: Begun) -> None:
+    (begun.folder / "shown.jsonl").write_text(rows(*"ABAB", program="print(len(response_b))"))
+
+
+def remeasure(begun: Begun) -> None:
+    (begun.folder / "heldout.jsonl").write_text(rows(*"ABABA"))
+
+
+def replace_weights(begun: Begun) -> None:
+    (begun.base / "model.safetensors").write_bytes(b"others!")
+
+
+def adapt(begun: Begun) -> None:
+    (begun.base / "adapter_config.json").write_text("{}")
+
+
+def touch(begun: Begun) -> None:
+    (begun.folder / "train.jsonl").write_text(rows(*"ABAB"))
+
+
+def checkpoint(begun: Begun) -> None:
+    """Checkpoints in a folder of the base model are no weights of its own."""
+    (begun.base / "checkpoints").mkdir()
+    (begun.base / "checkpoints" / "optimizer.pt").write_bytes(b"moments")
+
+
+CHANGES: dict[str, tuple[Callable[[Begun], None], str, tuple[str, ...]]] = {
+    "labels": (flip, "data.train: train.jsonl", tuple(name for name in STAGES if name != "heldout-base")),
+    "rows": (shorten, "data.train: train.jsonl", tuple(name for name in STAGES if name != "heldout-base")),
+    "demonstrations": (
+        mend,
+        "data.demonstrations: shown.jsonl",
+        tuple(name for name in STAGES if name != "heldout-base"),
+    ),
+    "held-out rows": (
+        remeasure,
+        "data.heldout: heldout.jsonl",
+        ("heldout-base", "heldout-warmup", "heldout-rl"),
+    ),
+    "base": (replace_weights, "model.base: model.safetensors", STAGES),
+    "adapter": (adapt, "model.base: adapter_config.json", STAGES),
+    "the same rows, written again": (touch, "", ()),
+    "checkpoints beside the base": (checkpoint, "", ()),
+}
+"""By what changes: the change, the start of the message (empty: accepted), and the stages that it repeats."""
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_changed_file_is_refused_or_repeats_what_depends_on_it(change, begun: Begun) -> None:
+    alter, message, repeated = change
+    alter(begun)
+    if not message:
+        assert begun.claim() == []
+        assert begun.done == list(STAGES)
+        return
+    with pytest.raises(OtherSettings) as refused:
+        begun.claim()
+    line = str(refused.value)
+    assert line.startswith(f"{message} is not the one that {begun.run} began with: choose another --output")
+    assert line.endswith(f"repeat what depends on it with --repeat ({', '.join(repeated)})")
+    assert "\n" not in line
+    assert begun.done == list(STAGES), "nothing is lost"
+    key = message.partition(":")[0]
+    order = [name for name in STAGES if name in repeated]
+    assert begun.claim(repeat=True) == [f"{name}: begins again, since {key} changed" for name in order]
+    assert begun.done == [name for name in STAGES if name not in repeated]
+    assert begun.claim() == []
+
+
+def test_a_mended_file_needs_no_option_while_nothing_is_finished(tmp_path: Path) -> None:
+    """Demonstrations that are all refused ask for a correction: the same command then goes on."""
+    begun = Begun(tmp_path)
+    begun.claim()
+    (begun.run / "demonstrations").mkdir()
+    (begun.run / "demonstrations" / "samples.jsonl").write_text("{}\n")
+    mend(begun)
+    assert begun.claim() == ["demonstrations: begins again, since data.demonstrations changed"]
+    assert begun.done == []
+
+
+def test_checkpoints_are_not_dropped_without_the_option(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    begun.claim()
+    (begun.run / "rl" / "checkpoints").mkdir(parents=True)
+    flip(begun)
+    with pytest.raises(OtherSettings, match=r"--repeat \(rl\)"):
+        begun.claim()
+
+
+def test_recipe_keys_are_compared_and_another_place_is_not(begun: Begun) -> None:
+    with pytest.raises(OtherSettings, match=r"rl\.learning_rate"):
+        begun.claim("rl.learning_rate=3e-4")
+    moved = begun.run.with_name("moved")
+    shutil.move(begun.run, moved)
+    begun.run = moved
+    assert begun.claim("rl.rollouts_at_once=3") == []
+    assert begun.done == list(STAGES)
+
+
+def test_a_run_without_digests_goes_on_with_a_note(begun: Begun) -> None:
+    (begun.run / "inputs.json").unlink()
+    flip(begun)
+    (note,) = begun.claim()
+    assert note.startswith(f"{begun.run / 'inputs.json'} is missing")
+    assert begun.done == list(STAGES)
+    assert begun.claim() == [], "from now on a change is noticed"
+
+
+def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:
+    """Both ends count, and a change that a piece does not cover is not seen: weights change everywhere."""
+    path, size = tmp_path / "model.safetensors", PIECE * (PIECES + 8)
+    path.write_bytes(bytes(size))
+    seen = {digest(path)}
+    for place in (0, size - 1):
+        with path.open("r+b") as file:
+            file.seek(place)
+            file.write(b"x")
+        seen.add(digest(path))
+    path.write_bytes(bytes(size + 1))
+    seen.add(digest(path))
+    assert len(seen) == 4
+
+
+def test_the_command_refuses_other_rows_in_one_line(roomy_model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "rows.jsonl"
+    data.write_text(rows(*"ABABAB"))
+    words = ["--recipe", "judgelrm-7b", "--model", str(roomy_model), "--data", str(data)]
+    for setting in (
+        "rl.generator=transformers",
+        "rl.max_tokens=8",
+        "rl.groups=2",
+        "rl.samples=2",
+        "rl.micro_batch=2",
+        "data.max_prompt_tokens=8000",
+        "environments.judgelrm.options.terms=relation-only",
+    ):
+        words += ["--set", setting]
+    run = ["--output", str(tmp_path / "run")]
+    assert run_command(*words, *run).exit_code == 0
+    data.write_text(rows(*"BABABA"))
+    refused = run_command(*words, *run)
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("tirjudge train: data.train: rows.jsonl is not the one that")
+    assert refused.stderr.count("\n") == 1
+    again = run_command(*words, *run, "--repeat")
+    assert again.exit_code == 0, again.stderr
+    assert "rl: begins again, since data.train changed" in again.stderr
