@@ -373,3 +373,29 @@ async def test_token_ids_exclude_native_tools(generators: Any) -> None:
     generator = generators(tier="completions", tokenizer=tokenizer_of("qwen3"))
     with pytest.raises(GeneratorFailed, match="tier completions has no native tools"):
         await generator.generate(Context(replace(PROMPT, tools=(RUN_PYTHON,))), SAMPLING)
+
+
+async def test_a_refusal_for_another_reason_costs_no_later_request_a_field(
+    server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The message of one row mentions a field, and the row is refused without it as well."""
+    server.answers(failure(400, "the seed of this conversation is not valid"))
+    generator = generators()
+    with pytest.raises(GeneratorFailed, match="not valid"):
+        await generator.generate(Context(PROMPT), SAMPLING)
+    server.answers(chat("A"))
+    await generator.generate(Context(PROMPT), SAMPLING)
+    assert server.bodies[-1]["seed"] == 11
+    assert not caplog.records
+
+
+async def test_a_limit_of_the_answer_is_learnt_once(
+    server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = failure(400, "max_tokens is too large: 64. The model supports 32 tokens.", param="max_tokens")
+    server.script = lambda body: refusal if body["max_tokens"] > 32 else chat("A")
+    generator = generators()
+    for _ in range(2):
+        await generator.generate(Context(PROMPT), SAMPLING)
+    assert [body["max_tokens"] for body in server.bodies] == [64, 32, 32]
+    assert len(caplog.records) == 1

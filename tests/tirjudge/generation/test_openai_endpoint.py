@@ -275,3 +275,42 @@ async def test_the_query_of_the_address_is_sent_and_never_shown(
     assert "hidden" not in str(refused.value)
     assert "HTTP Request: POST" in caplog.text
     assert "hidden" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        # Groq, OpenAI, Gemini
+        ({"error": {"message": "Rate limit reached. Please try again in 1m2.5s. Visit ..."}}, 62.5),
+        ({"error": {"message": "Limit 30000, Used 29000. Please try again in 120ms."}}, 0.12),
+        (
+            [{"error": {"code": 429, "message": "Quota exceeded.", "details": [{"retryDelay": "37s"}]}}],
+            37,
+        ),
+        ({"error": {"message": "Retry after 20 seconds"}}, 20),
+    ],
+)
+async def test_a_pause_may_be_asked_for_in_the_body(
+    server: EndpointServer, pauses: list[float], body: Any, seconds: float
+) -> None:
+    server.answers(JSONResponse(body, 429), chat("A"))
+    assert await ask(server.url) == "A"
+    assert seconds <= pauses[0] <= 2 * seconds + 1
+
+
+async def test_a_body_may_ask_for_longer_than_a_run_waits(
+    server: EndpointServer, pauses: list[float]
+) -> None:
+    server.answers(failure(429, "Limit of tokens per day reached. Please try again in 7h3m."))
+    with pytest.raises(GeneratorFailed, match="its Retry-After is 25380 seconds"):
+        await ask(server.url)
+    assert pauses == []
+
+
+async def test_the_key_is_never_shown_and_is_no_part_of_a_word(server: EndpointServer) -> None:
+    server.answers(failure(400, "max_tokens of x is wrong, sk-x and sk-longer-key-1 too"))
+    for key, shown in (("x", "max_tokens of [key] is"), ("sk-longer-key-1", "sk-x and [key] too")):
+        with pytest.raises(GeneratorFailed) as refused:
+            await ask(server.url, api_key=key)
+        assert shown in str(refused.value)
+        assert key not in str(refused.value).replace("max_tokens", "").split(": ", 2)[-1].split()

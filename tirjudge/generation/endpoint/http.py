@@ -245,7 +245,7 @@ class JsonEndpoint:
         # OpenAI answers 429 for a spent quota too, and no pause restores it.
         ended = refused.quota_spent
         if (status in TRANSIENT or status >= 500) and not ended and not refused.context_full:
-            pause = _pause_asked(response.headers, said.words)
+            pause = _pause_asked(response.headers, response.text[:20_000])
             if pause is None or pause <= LONGEST_RETRY_AFTER:
                 return _Transient(line, pause)
             ended = True
