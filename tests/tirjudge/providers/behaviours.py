@@ -285,6 +285,32 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "Gemini: empty answers": Behaviour(
         always(chat("") | {"usage": {"prompt_tokens": 9, "completion_tokens": 0}}), "down", "empty", 2
     ),
+    "Gemini: a blocked choice without a message": Behaviour(
+        always({"choices": [{"finish_reason": "SAFETY"}]}), "withheld", "SAFETY", 1
+    ),
+    "a choice without anything": Behaviour(first({"choices": [{}]}), "judged"),
+    "Cerebras: an unknown filter": Behaviour(always(ending("nsfw_content", "")), "withheld", "nsfw", 1),
+    # Failures of the server under the status of a refusal
+    "TGI: 424": Behaviour(
+        first(JSONResponse({"error": "Request failed during generation", "error_type": "generation"}, 424)),
+        "judged",
+    ),
+    "Groq: 498": Behaviour(first(failure(498, "Flex tier capacity exceeded")), "judged"),
+    "Groq: tool_use_failed": Behaviour(
+        first(failure(400, "Failed to call a function.", code="tool_use_failed", failed_generation="<f")),
+        "judged",
+        judge="tools",
+    ),
+    "GitHub: a rate limit as 403": Behaviour(first(failure(403, "API rate limit exceeded")), "judged"),
+    "Bedrock: throttling as 400": Behaviour(
+        first(failure(400, "ThrottlingException: Too many requests, please wait.")), "judged"
+    ),
+    "Hugging Face: a model that loads": Behaviour(
+        first(JSONResponse({"error": "Model m is currently loading", "estimated_time": 20.0}, 503)), "judged"
+    ),
+    "Anthropic: overloaded_error": Behaviour(
+        first(JSONResponse({"type": "error", "error": {"type": "overloaded_error"}}, 529)), "judged"
+    ),
     # Refused rows, and refused keys
     "OpenRouter: a moderated row": Behaviour(
         always(failure(403, "openai/gpt-4o requires moderation. Your input was flagged for 'violence'.")),

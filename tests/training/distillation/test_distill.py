@@ -246,11 +246,18 @@ GARBAGE: dict[str, Response | dict[str, Any]] = {
     "401": failure(401, "bad key secret-key"),
     "html": HTMLResponse("<html><h1>Welcome</h1></html>"),
     "torn": torn(),
+    # Answers with status 200 that are none of the teacher's.
+    "failed": chat("", "network_error"),
+    "withheld": chat(None, "SAFETY"),
+    "unknown": chat("So", "ponies"),
 }
 REASONS = {
     "401": "401 Unauthorized: bad key [key]; set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
-    "html": "invalid answer: body: Invalid JSON",
+    "html": "invalid answer: the body is a web page",
     "torn": "RemoteProtocolError",
+    "failed": "the endpoint ended the answer with 'network_error'",
+    "withheld": "the endpoint's content filter blocked the answer (SAFETY)",
+    "unknown": "an unknown reason (ponies)",
 }
 
 

@@ -160,7 +160,7 @@ class _Choice(_Answer):
 
 
 class ChatChoice(_Choice):
-    message: ChatMessage
+    message: Annotated[ChatMessage, BeforeValidator(lambda given: given or {})] = ChatMessage()
 
 
 class TokenLogprobs(_Answer):

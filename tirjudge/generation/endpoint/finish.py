@@ -36,12 +36,12 @@ _KINDS = (
     (
         Ending.WITHHELD,
         r"filter|safety|recitation|sensitiv|refus|prohibited|block|spii|moderat|guardrail|toxic|polic|censor"
-        r"|violat|harm|risk|illegal|inspection|copyright|flagged",
+        r"|violat|harm|risk|illegal|inspection|copyright|flagged|nsfw|abus|forbidden|denied",
     ),
     (
         Ending.FAILED,
         r"error|fail|abort|cancel|time_?(d_)?out|insufficient|resource|unavailable|overload|network|interrupt"
-        r"|disconnect|connection|preempt|exception|crash|internal|deadline|quota|rate_limit|terminated|kill"
+        r"|disconnect|connection|preempt|exception|crash|internal|deadline|quota|rate_limit|terminated|kill|upstream|throttl"
         r"|expired|evict|shutdown|unload|^load$|^other$|busy",
     ),
 )

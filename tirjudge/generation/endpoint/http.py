@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
-TRANSIENT = {408, 409, 425, 429}
+TRANSIENT = {408, 409, 424, 425, 429, 498, 499}
 """Statuses that are retried, in addition to all of 5xx."""
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
@@ -244,7 +244,8 @@ class JsonEndpoint:
         refused = Refused("", status=status, message=message, code=said.code, complaint=said)
         # OpenAI answers 429 for a spent quota too, and no pause restores it.
         ended = refused.quota_spent
-        if (status in TRANSIENT or status >= 500) and not ended and not refused.context_full:
+        passes = status in TRANSIENT or status >= 500 or refused.busy
+        if passes and not ended and not refused.context_full:
             pause = _pause_asked(response.headers, response.text[:20_000])
             if pause is None or pause <= LONGEST_RETRY_AFTER:
                 return _Transient(line, pause)

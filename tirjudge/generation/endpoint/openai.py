@@ -185,7 +185,7 @@ class OpenAIGenerator:
         return Completion(
             text=self.encoder.decode(ids),
             finish=Finish.STOP if stopped else choice.finish,
-            finish_word=choice.ending[1],
+            finish_word=choice.ending[1] if choice.finish is Finish.UNKNOWN else "",
             token_ids=ids,
             logprobs=logprobs,
             usage=Usage(len(context.ids), len(ids)),

@@ -69,6 +69,11 @@ _ACCOUNT = re.compile(
     r"|no route|resource not found|deployment",
     re.IGNORECASE,
 )
+_BUSY = re.compile(
+    r"tool_use_failed|throttl|too many requests|rate[ _-]?limit|overloaded|try again (later|in)"
+    r"|temporar(y|ily)|server (is )?busy|timed? ?out|service unavailable|capacity",
+    re.IGNORECASE,
+)
 _ROW = re.compile(
     r"moderat|flagged|content[ _-]?(polic|filter|management|safety|security|risk|violation|exists)"
     r"|safety|inappropriate|sensitive|harmful|jailbreak|guardrail|prohibited|data ?inspection|high[ _-]risk"
@@ -131,7 +136,7 @@ class Refused(GeneratorFailed):
     @property
     def context_full(self) -> bool:
         """True if the prompt and the requested tokens do not fit into the model's context."""
-        return self.status in (400, 413, 422) and bool(_CONTEXT_FULL.search(self._said))
+        return self.status in (400, 413, 422, 500) and bool(_CONTEXT_FULL.search(self._said))
 
     @property
     def answer_cut(self) -> bool:
@@ -165,6 +170,12 @@ class Refused(GeneratorFailed):
     def bad_key(self) -> bool:
         """True if the endpoint does not accept the key."""
         return self.status == 401 or (self.status in (400, 403) and bool(_BAD_KEY.search(self._said)))
+
+    @property
+    def busy(self) -> bool:
+        """True for a failure of the server, or a limit of its rate, under the status of a refusal."""
+        refused = self.about_row or self.quota_spent or self.bad_key or self.context_full
+        return self.status in (400, 403) and not refused and bool(_BUSY.search(self._said))
 
     @property
     def quota_spent(self) -> bool:
