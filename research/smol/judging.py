@@ -81,8 +81,8 @@ class _Failures:
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """Return the judge's options for a set."""
-    return {"order": "both"} if name in BOTH_ORDERS else {}
+    """Return the judge's options for a set; guesses count, as in every stored figure."""
+    return {"undecided": "guess"} | ({"order": "both"} if name in BOTH_ORDERS else {})
 
 
 def command(

@@ -109,6 +109,9 @@ def attack(
         "labels": meaning,
         "shuffle": shuffle,
     }
+    if options.undecided is None:
+        # A guess that an attack flips counts.
+        options = options.model_copy(update={"undecided": "guess"})
     run = BatchRun(
         command="attack", options=options, plan=plan, output=target, rows=rows, settings=settings, quiet=True
     )

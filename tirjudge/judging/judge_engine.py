@@ -109,17 +109,23 @@ class JudgeEngine:
         await self._stack.aclose()
 
     async def judge(
-        self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None
+        self,
+        task: JudgeTask,
+        kind: Kind | None = None,
+        *,
+        order: Order | None = None,
+        evidence: bool = True,
     ) -> Judgment:
         """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
 
-        `order` replaces the configured one. A task with criteria is judged by each of them, up to
-        `criteria_per_call` in one dialogue (see `by_criteria`). Raises ValueError if the format takes another
-        number of responses or has no orders, and if it does not show a reference or criteria of the task.
+        `order` replaces the configured one. Without `evidence` no program runs twice, and guesses stay. A
+        task with criteria is judged by each of them, up to `criteria_per_call` in one dialogue (see
+        `by_criteria`). Raises ValueError if the format takes another number of responses or has no orders,
+        and if it does not show a reference or criteria of the task.
         """
         name = self.options.format or kind or kind_for(task)
         self._check_shown(name, task)
-        result = await self._jury.judge(name, task, order)
+        result = await self._jury.judge(name, task, order, evidence=evidence)
         if len(task.candidates) == 1:
             result = replace(result, satisfied_from=self.options.satisfied_from)
         if self._abstention is not None:

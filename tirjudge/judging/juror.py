@@ -52,25 +52,30 @@ class Juror:
     """The weight of its votes and scores in a jury."""
     turns: Turns | None = None
     """Places for dialogues that all rollouts share; None: every rollout has its own."""
-    _rollouts: dict[tuple[str, Order | None], Rollout] = field(default_factory=dict)
+    _rollouts: dict[tuple[str, Order | None, bool], Rollout] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.model.name
 
-    async def judge(self, format: str, task: JudgeTask, order: Order | None = None) -> Judgment:
+    async def judge(
+        self, format: str, task: JudgeTask, order: Order | None = None, *, evidence: bool = True
+    ) -> Judgment:
         """Judge a task alone; see `answers`."""
-        return self.combined(task, await self.answers(format, task, order))
+        return self.combined(task, await self.answers(format, task, order, evidence=evidence))
 
-    async def answers(self, format: str, task: JudgeTask, order: Order | None = None) -> list[Judgment]:
+    async def answers(
+        self, format: str, task: JudgeTask, order: Order | None = None, *, evidence: bool = True
+    ) -> list[Judgment]:
         """Return the juror's judgments on each criterion of a task, or on a task without criteria.
 
         `format` is a kind or the name of a format, and `order` replaces the configured order of responses.
+        Without `evidence` no program runs twice, whatever the options say.
         """
         size = self.options.criteria_per_call
         starts = range(0, max(1, len(task.criteria)), size)
         questions = [replace(task, criteria=task.criteria[start : start + size]) for start in starts]
-        found = await all_or_none(self._sampled(format, question, order) for question in questions)
+        found = await all_or_none(self._sampled(format, question, order, evidence) for question in questions)
         return [judged for part in found for judged in part]
 
     def combined(self, task: JudgeTask, answers: Sequence[Judgment]) -> Judgment:
@@ -90,12 +95,14 @@ class Juror:
             raise GeneratorFailed(f"the model answered nothing ({completion.finish_word})")
         return prompt.prefill + completion.text
 
-    def rollout(self, format: str, order: Order | None = None) -> Rollout:
+    def rollout(self, format: str, order: Order | None = None, *, evidence: bool = True) -> Rollout:
         """Return the rollout of a kind or format. Raises ValueError for unknown prompts or options."""
-        if (format, order) not in self._rollouts:
+        if (format, order, evidence) not in self._rollouts:
             options, model = self.options, self.model
+            if not evidence:
+                options = options.model_copy(update={"evidence": False})
             tokens = view_tokens(options, model.note)
-            self._rollouts[format, order] = Rollout(
+            self._rollouts[format, order, evidence] = Rollout(
                 open_format(format, options, model.name, model.note, order),
                 model.generator,
                 self.sandbox,
@@ -111,16 +118,18 @@ class Juror:
                 ask_for_verdict=options.ask_for_verdict,
                 turns=self.turns,
             )
-        return self._rollouts[format, order]
+        return self._rollouts[format, order, evidence]
 
-    async def _sampled(self, format: str, task: JudgeTask, order: Order | None) -> list[Judgment]:
+    async def _sampled(
+        self, format: str, task: JudgeTask, order: Order | None, evidence: bool
+    ) -> list[Judgment]:
         """Sample a task, and return a judgment for each criterion that the dialogues are about."""
-        rollout, samples = self.rollout(format, order), self.options.samples
+        rollout, samples = self.rollout(format, order, evidence=evidence), self.options.samples
         group = [await rollout.episode(task)] if samples == 1 else await rollout.group(task, samples)
         # The output of a program is not about one of several criteria.
-        evidence = records_evidence(rollout.environment) and len(task.criteria) < 2
+        known = records_evidence(rollout.environment) and len(task.criteria) < 2
         parts = zip(*map(by_criterion, group), strict=True)
-        return [_of_samples(format, task, part, evidence) for part in parts]
+        return [_of_samples(format, task, part, known) for part in parts]
 
 
 def _of_samples(format: str, task: JudgeTask, group: Sequence[Episode], evidence: bool) -> Judgment:

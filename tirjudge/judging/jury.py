@@ -23,17 +23,21 @@ class Jury:
     escalation: Abstention | None = None
     """The rule by which the next juror is asked; None lets all jurors vote."""
 
-    async def judge(self, format: str, task: JudgeTask, order: Order | None = None) -> Judgment:
+    async def judge(
+        self, format: str, task: JudgeTask, order: Order | None = None, *, evidence: bool = True
+    ) -> Judgment:
         """Judge a task by one juror, by the vote of all, or by the first that is sure enough."""
         if self.escalation is not None:
-            return await self._escalated(self.escalation, format, task, order)
+            return await self._escalated(self.escalation, format, task, order, evidence)
         if len(self.jurors) == 1:
-            return await self.jurors[0].judge(format, task, order)
-        return await self._voted(format, task, order)
+            return await self.jurors[0].judge(format, task, order, evidence=evidence)
+        return await self._voted(format, task, order, evidence)
 
-    async def _voted(self, format: str, task: JudgeTask, order: Order | None) -> Judgment:
+    async def _voted(self, format: str, task: JudgeTask, order: Order | None, evidence: bool) -> Judgment:
         """Ask all jurors at once, and combine their answers by their weights."""
-        found = await all_or_none(juror.answers(format, task, order) for juror in self.jurors)
+        found = await all_or_none(
+            juror.answers(format, task, order, evidence=evidence) for juror in self.jurors
+        )
         weights = [juror.weight for juror in self.jurors]
         voted = [self_consistency(answers, weights) for answers in zip(*found, strict=True)]
         verdicts = tuple(
@@ -43,12 +47,12 @@ class Jury:
         return replace(self.jurors[0].combined(task, voted), jury=verdicts)
 
     async def _escalated(
-        self, rule: Abstention, format: str, task: JudgeTask, order: Order | None
+        self, rule: Abstention, format: str, task: JudgeTask, order: Order | None, evidence: bool
     ) -> Judgment:
         """Ask one juror after the other until one is sure enough, or fails."""
         asked: list[JurorVerdict] = []
         for juror in self.jurors:
-            result = await juror.judge(format, task, order)
+            result = await juror.judge(format, task, order, evidence=evidence)
             verdict = juror_verdict(juror, result, 0)
             if result.stop.unscored or juror is self.jurors[-1]:
                 break

@@ -273,7 +273,8 @@ class GroupJudge:
     async def _judge(self, task: JudgeTask, order: Order | None) -> _Answer:
         async with self._turns.place():
             started = time.monotonic()
-            judgment = await self._engine.judge(task, order=order)
+            # Training keeps the settings of its judge: no program runs twice for a reward.
+            judgment = await self._engine.judge(task, order=order, evidence=False)
         if self._on_judgment is not None:
             self._on_judgment(judgment, time.monotonic() - started)
         if judgment.stop is StopReason.SANDBOX_DOWN:

@@ -16,6 +16,8 @@ from tirjudge.judging.judge_model import undecided_verdicts
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import EMBEDDED, ModelNote, read_note
 from tirjudge.storage.result_file import settings_path
+from tirjudge_sandbox import Execution, Limits, Program
+from tirjudge_sandbox.local import LocalSandbox
 
 CHECKS = "for name, one in ('A', response_a), ('B', response_b): print(name, int(len(one) < 10), 'of 1')"
 SUMMARY = "decided by a program 2 of 4 rows; 2 are the model's opinion"
@@ -291,6 +293,22 @@ def test_python_has_the_evidence(judging: EndpointServer) -> None:
     with Judge("m", judging.url, undecided="tie", **options) as judge:
         tied = judge.compare("Be kind.", "yes", "no")
     assert (tied.verdict, tied.guess, tied.to_dict()["guess"]) == ("tie", (0,), "A")
+
+
+def test_rewards_of_a_group_run_no_program_twice(judging: EndpointServer) -> None:
+    class Counting(LocalSandbox):
+        runs = 0
+
+        async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+            self.runs += 1
+            return await super().run(program, limits)
+
+    sandbox = Counting(capacity=1, preload=())
+    with Judge("m", judging.url, order="given", sandbox=sandbox) as judge:
+        judge.compare("Use fewer than 10 characters.", "short", "much too long")
+        assert sandbox.runs == 2
+        rewards = judge.reward_group("Use fewer than 10 characters.", ["short", "much too long"])
+        assert sandbox.runs - 2 == rewards.calls
 
 
 def test_older_files_get_their_evidence(tmp_path: Path, judging: EndpointServer) -> None:
