@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import shlex
 from pathlib import Path
 
@@ -49,3 +51,38 @@ def test_the_commands_print_the_lines_that_the_readme_shows(
         printed = [line.rstrip() for line in done.stdout.splitlines()]
         assert [line for line in lines if line not in printed] == []
         assert [line for line in printed if line in lines][: len(lines)] == lines, "in this order"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@needs_smollm2
+def test_a_spreadsheets_file_gives_the_verdicts_of_the_plain_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The own-file command on semicolons, a byte order mark, blank rows and empty trailing columns."""
+    use_converted(tmp_path / "cache", monkeypatch)
+    (command,) = [words for words, _ in shown() if "examples/rows.csv" in words]
+    with (ROOT / "examples/rows.csv").open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    blank = [""] * (len(header) + 2)
+    files = {"plain": None, "sheet": [[*row, "", ""] for row in (header, *rows)]}
+    verdicts = {}
+    for name, cells in files.items():
+        folder = tmp_path / name
+        (folder / "examples").mkdir(parents=True)
+        if cells is None:
+            (folder / "examples/rows.csv").write_bytes((ROOT / "examples/rows.csv").read_bytes())
+        else:
+            with (folder / "examples/rows.csv").open("w", encoding="utf-8-sig", newline="") as file:
+                csv.writer(file, delimiter=";").writerows(
+                    [cells[0], blank, *cells[1:4], blank, *cells[4:], blank]
+                )
+        monkeypatch.chdir(folder)
+        done = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert done.exit_code == 0, done.output
+        judged = [json.loads(line) for line in (folder / "rows.verdicts.jsonl").read_text().splitlines()]
+        verdicts[name] = {
+            row["id"]: (row["verdict"], row["label"], row["correct"], row["sources"]) for row in judged
+        }
+    assert len(verdicts["plain"]) == len(rows) == 8
+    assert verdicts["sheet"] == verdicts["plain"]
