@@ -24,6 +24,7 @@ _CHARTS: Mapping[str, tuple[str, ...]] = {
     "KL divergence": ("kl", "kl_start"),
     "Clipped tokens, share": ("clipped_low", "clipped_high"),
     "Difference of sampler and trainer, logprobs": ("sampler_gap",),
+    "Tokens by that difference, share": ("sampler_gap/*",),
     "Programs per response": ("tools/calls",),
     "Programs that failed, share": ("tools/error_rate",),
     "Last programs, share": (

@@ -120,6 +120,11 @@ def test_policy_and_trainer_compute_in_bfloat16_over_float32_weights(
         assert row["grad_norm"] > 0
         # There is no lower bound: some processors round both passes alike. `products` asserts the type.
         assert row["sampler_gap"] < 0.2
+        shares = [row[f"sampler_gap/above_{least}"] for least in (0.001, 0.01, 0.1, 1)]
+        assert shares == sorted(shares, reverse=True)
+        assert [share > 0 for share in shares] == [
+            row["sampler_gap"] > least for least in (0.001, 0.01, 0.1, 1)
+        ]
     machine = json.loads((tmp_path / "machine.json").read_text())
     assert (machine["weights"], machine["training"], machine["sampling"]) == ("float32", *["bfloat16"] * 2)
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, tmp_path / "model"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import PhaseTimer
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import RoundProgress, SampledBatch, gather
+from tirjudge_training.rl.overlong import punished
 from tirjudge_training.rl.stream import RowStream, TaskSource
 
 if TYPE_CHECKING:
@@ -147,6 +149,7 @@ class BatchSampler:
             processes=self._processes,
             progress=progress,
             drawn=drawn,
+            adjust=partial(punished, config=config.overlong, limit=config.max_tokens),
         )
         return GenerationBatch(
             step,

@@ -13,6 +13,7 @@ from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.losses import LOSSES
+from tirjudge_training.rl.overlong import OverlongConfig
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.rl.screening import ScreenConfig
 
@@ -99,6 +100,7 @@ class RlConfig(RolloutConfig):
     """The most times that an episode is sampled again after its sandbox or generator failed (ours)."""
     report_to: Annotated[tuple[Reporter, ...], MOVABLE] = ()
     """Further destinations of the metrics in `metrics.jsonl`; may be changed when a run is resumed (ours)."""
+    overlong: OverlongConfig = OverlongConfig()
     health: Annotated[HealthConfig, MOVABLE] = HealthConfig()
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between two checkpoints (ours)."""
@@ -120,6 +122,11 @@ class RlConfig(RolloutConfig):
         if self.screen is not None and self.epochs is not None:
             raise ValueError(
                 "rl.screen leaves out rows, so that rl.epochs has no length: set rl.steps instead"
+            )
+        if self.overlong.punish and self.overlong.cache > self.max_tokens:
+            raise ValueError(
+                f"overlong.cache = {self.overlong.cache} is more than max_tokens = {self.max_tokens}: "
+                f"DAPO's is a fifth of it, {self.max_tokens // 5}"
             )
         if self.off_policy and self.importance_cap is None:
             raise ValueError("off_policy needs importance_cap, which weights its samples: 2.0 is common")

@@ -135,6 +135,7 @@ async def gather(
     processes: Processes = ALONE,
     progress: RoundProgress = lambda done, tasks: None,
     drawn: Callable[[Sequence[int]], None] = lambda positions: None,
+    adjust: Callable[[ScoredRollouts], ScoredRollouts] = lambda rollouts: rollouts,
 ) -> SampledBatch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
@@ -146,7 +147,7 @@ async def gather(
     All processes take tasks from one queue, at most as many as make `at_once` episodes run in each, and every
     process receives the whole batch, so that filter and replacements do not depend on the number of
     processes. `progress` is called when one of this process's tasks is done, and `drawn` with the positions
-    of the tasks that a round has used.
+    of the tasks that a round has used. `adjust` may change the scores of a task, before groups are filtered.
     """
     rounds: list[list[ScoredRollouts]] = []
     kept: list[Group] = []
@@ -161,7 +162,8 @@ async def gather(
             number: int, part_done: Callable[[], None], tasks: list[FormattedTask] = tasks
         ) -> ScoredRollouts:
             formatted = tasks[number]
-            return await score_task(formatted, rollouts[formatted.format], size, resamples, part_done)
+            found = await score_task(formatted, rollouts[formatted.format], size, resamples, part_done)
+            return adjust(found)
 
         outcome = await take_turns(
             len(tasks),

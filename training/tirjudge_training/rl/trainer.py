@@ -62,6 +62,9 @@ TOKEN_MEANS = {
 }
 """TRL's metrics of a batch's tokens, by TRL's name, with our names. Its other metrics include fillers."""
 
+GAPS = (0.001, 0.01, 0.1, 1.0)
+"""Differences of logprobs, in nats; metrics have the share of tokens above each."""
+
 BatchCallback = Callable[[GenerationBatch], Mapping[str, float]]
 """Callback per batch; returns extra metrics to log."""
 
@@ -159,6 +162,7 @@ class JudgeBatches(GRPOTrainer):
             sigma=self.config.sigma,
             eta=self.config.eta,
             tool_calls=self.config.tool_calls,
+            mask_cut=self.config.overlong.mask,
         )
         self.rows = shard_batch(
             self._batch,
@@ -179,10 +183,13 @@ class JudgeBatches(GRPOTrainer):
         # Over the whole batch and not this process's rows, because it is the denominator in all processes.
         responses = sum(any(row.mask) for row in self._batch)
         output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
-        # The maximum over all processes: each sees only its own rows.
-        gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
+        # Over all processes: each sees only its own rows.
+        gaps = torch.cat([torch.tensor(one) for one in self.processes.every(self._sampler_gaps(output))])
         self._timer.end("logprobs")
-        self._batch_metrics = self.on_batch(replace(generation, sampler_gap=gap))
+        largest = gaps.max().item() if len(gaps) else 0.0
+        shares = {f"sampler_gap/above_{least:g}": (gaps > least).float().mean().item() for least in GAPS}
+        recorded = self.on_batch(replace(generation, sampler_gap=largest))
+        self._batch_metrics = {**recorded, **(shares if len(gaps) else {})}
         self._timer.end("record")
         # After `on_batch`, which writes the rollouts of the first batch, on which `kl_start` is measured.
         self._batch_metrics = {**self._batch_metrics, **self._divergence()}
@@ -413,8 +420,8 @@ class JudgeBatches(GRPOTrainer):
         timed = self._measured | times(self.processes.every(self._timer.parts))
         return {**timed, **shares_of_time(timed), **gpu_peak("train"), **memory_in_use()}
 
-    def _sampler_gap(self, output: dict[str, Any]) -> float:
-        """Return the largest difference between sampler and trainer logprobs.
+    def _sampler_gaps(self, output: dict[str, Any]) -> list[float]:
+        """Return the differences between sampler and trainer logprobs, one for each token.
 
         Compares all rows if TRL has computed their logprobs anyway, else the rows of one group, since each
         comparison costs a forward pass.
@@ -430,8 +437,8 @@ class JudgeBatches(GRPOTrainer):
         part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
         mask = (part["completion_mask"] * part["tool_mask"]).bool()
         logprobs = self._logprobs(part)
-        gap = (logprobs - part["sampling_per_token_logps"])[mask].abs()
-        return gap.max().item() if gap.numel() else 0.0
+        gaps: list[float] = (logprobs - part["sampling_per_token_logps"])[mask].abs().tolist()
+        return gaps
 
     def _divergence(self) -> dict[str, float]:
         """Return `kl_start`: the KL divergence of the policy from the start of the stage, in nats per token.

@@ -22,6 +22,7 @@ from tirjudge_environments import (
 )
 from tirjudge_training.rl.advantages import Sigma, advantages
 from tirjudge_training.rl.dynamic_sampling import SampledBatch
+from tirjudge_training.rl.overlong import cut
 
 if TYPE_CHECKING:
     from tirjudge_training.rl.rollout_engine import Engine
@@ -71,10 +72,12 @@ def batch_rows(
     sigma: Sigma = "sample",
     eta: float = 0.0,
     tool_calls: int | None = None,
+    mask_cut: bool = False,
 ) -> list[RolloutTokens]:
     """Return `slots * size` rows: the kept groups, then fillers of the token `blank` for the empty slots.
 
-    A rollout without a score becomes a filler too, since it has no advantage.
+    A rollout without a score becomes a filler too, since it has no advantage, and with `mask_cut` a rollout
+    that was cut at the token limit.
 
     A verdict that could not change the reward does not count if the trajectory had no tool call left of
     `tool_calls`, so that it could not have gone on instead.
@@ -83,7 +86,7 @@ def batch_rows(
     for group in batch.kept:
         scaled = advantages(group.rewards, sigma=sigma, eta=eta)
         for trajectory, score, advantage in zip(group.trajectories, group.scores, scaled, strict=True):
-            if isinstance(score, Unscored) or advantage is None:
+            if isinstance(score, Unscored) or advantage is None or (mask_cut and cut(trajectory)):
                 rows.append(filler(blank))
                 continue
             spent = tool_calls is not None and len(trajectory.calls) >= tool_calls
