@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -68,7 +70,7 @@ class OpenvinoGenerator(BatchGenerator):
             raise ValueError(f"dtype must be one of {', '.join(_PRECISIONS)}, not {dtype!r}")
         if dtype == "auto":
             dtype = "bfloat16" if has_bfloat16() else "float32"
-        try:
+        with _one_line(path):
             extra, modules = NEEDED["openvino"]
             require("a model in this process", modules, extra)
             folder = model_folder(path)
@@ -81,28 +83,39 @@ class OpenvinoGenerator(BatchGenerator):
             size = graph.with_suffix(".bin").stat().st_size
             size *= 2 if dtype == "bfloat16" else 3  # the file, and the weights packed for the products
             check_memory(size + cache_bytes + LIBRARIES, f"the model {path}", "end other programs")
-            tokenizer = ChatTokenizer(Path(model_folder(tokenizer_of(folder))))
-        except ModelUnavailable as error:
-            raise GeneratorFailed(str(error)) from error
-        except GeneratorFailed:
-            raise
-        except Exception as error:  # the libraries fail in any way on files of strangers
-            raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
         if adapter:
             warn_of_other_base(folder, adapter.base)
-        encoder = ChatEncoder(tokenizer, ends=_end_tokens(base), enable_thinking=enable_thinking)
+        core, cpus = _core(), threads or len(os.sched_getaffinity(0))
+        # Half of the time to load a small model is its compilation, and most of the other half the tokenizer.
+        with ThreadPoolExecutor(1, thread_name_prefix="tirjudge-compile") as thread:
+            compiling = thread.submit(_compiled, core, graph, cpus, _PRECISIONS[dtype])
+            with _one_line(path):
+                tokenizer = ChatTokenizer(Path(model_folder(tokenizer_of(folder))))
+            encoder = ChatEncoder(tokenizer, ends=_end_tokens(base), enable_thinking=enable_thinking)
+            compiled = compiling.result()
         positions = config["max_position_embeddings"]
         context = min(max_context or positions, positions)
         decoder = PagedDecoder(
-            graph,
+            compiled,
             ends=encoder.end_of_turn,
             max_rows=max_rows,
             max_context=context,
             cache_bytes=cache_bytes,
-            threads=threads or len(os.sched_getaffinity(0)),
-            precision=_PRECISIONS[dtype],
         )
         return cls(path, encoder, decoder, context)
+
+
+@contextmanager
+def _one_line(path: str) -> Iterator[None]:
+    """Raise GeneratorFailed, in one line, for whatever the libraries raise on the files of strangers."""
+    try:
+        yield
+    except ModelUnavailable as error:
+        raise GeneratorFailed(str(error)) from error
+    except GeneratorFailed:
+        raise
+    except Exception as error:
+        raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
 
 
 def _end_tokens(folder: Path) -> list[int]:
@@ -116,37 +129,18 @@ class PagedDecoder(RowDecoder):
 
     def __init__(
         self,
-        graph: Path,
+        compiled: Any,
         *,
         ends: Iterable[int],
         max_rows: int,
         max_context: int,
         cache_bytes: int,
-        threads: int,
-        precision: str,
     ) -> None:
+        """`compiled` is the compiled graph."""
         import openvino as ov
-        from openvino._offline_transformations import paged_attention_transformation
 
         super().__init__(ends, max_rows)
-        core = _core()
-        model = core.read_model(graph)
-        for node in model.get_ops():
-            # Marked as OpenVINO's own compression marks them, weights stay in float16 until they are packed.
-            # Else they would be unpacked to float32 first.
-            if node.get_type_name() == "Convert" and node.get_input_element_type(0) == ov.Type.f16:
-                node.get_rt_info()["decompression_0"] = ""
-        paged_attention_transformation(model)
-        settings = {
-            "INFERENCE_NUM_THREADS": threads,
-            "NUM_STREAMS": 1,
-            "PERFORMANCE_HINT": "LATENCY",
-            "ENABLE_CPU_PINNING": False,
-            "INFERENCE_PRECISION_HINT": precision,
-            "KV_CACHE_PRECISION": "f16",
-        }
         self._tensor = ov.Tensor
-        compiled = core.compile_model(model, "CPU", settings)
         self._request = compiled.create_infer_request()
         caches = {
             name: (entry.element_type, [axis.get_length() for axis in list(entry.partial_shape)[1:]])
@@ -243,3 +237,26 @@ def _core() -> Any:
     import openvino as ov
 
     return ov.Core()
+
+
+def _compiled(core: Any, graph: Path, threads: int, precision: str) -> Any:
+    """Compile a graph with a paged cache in place of its own."""
+    import openvino as ov
+    from openvino._offline_transformations import paged_attention_transformation
+
+    model = core.read_model(graph)
+    for node in model.get_ops():
+        # Marked as OpenVINO's own compression marks them, weights stay in float16 until they are packed.
+        # Else they would be unpacked to float32 first.
+        if node.get_type_name() == "Convert" and node.get_input_element_type(0) == ov.Type.f16:
+            node.get_rt_info()["decompression_0"] = ""
+    paged_attention_transformation(model)
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "PERFORMANCE_HINT": "LATENCY",
+        "ENABLE_CPU_PINNING": False,
+        "INFERENCE_PRECISION_HINT": precision,
+        "KV_CACHE_PRECISION": "f16",
+    }
+    return core.compile_model(model, "CPU", settings)
