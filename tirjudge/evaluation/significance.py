@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.statistics import clustered_variance, left_out
+from tirjudge.statistics.clusters import too_few
 
 _LEAST_TESTED = 1.5
 """Effective clusters below which a test rejects nothing."""
@@ -53,7 +54,8 @@ def below(values: NDArray[np.float64], limit: float, clusters: NDArray[np.intp] 
     own = np.arange(len(values)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
     own, mean = own.astype(np.intp), float(values.mean())
     spread = clustered_variance((values - mean) / len(values) * left_out(own), own)
-    if not spread.variance or spread.effective is None or spread.effective < _LEAST_TESTED:
+    few = clusters is not None and len(np.unique(own)) < len(own) and too_few(spread.effective)
+    if not spread.variance or few or spread.effective is None or spread.effective < _LEAST_TESTED:
         return 0.0 if not spread.variance and mean < limit and len(values) > 1 else 1.0
     return float(stdtr(spread.effective - 1, (mean - limit) / spread.error))
 

@@ -19,7 +19,7 @@ Z = 1.959963984540054
 """The quantile of the normal distribution behind a 95 % interval."""
 LEAST_CLUSTERS = 20
 """Effective clusters below which no number has an interval: simulated, it would be far too narrow or wide."""
-PRIOR_CLUSTERS = 2
+_PRIOR_CLUSTERS = 2
 """Clusters that as many informative clusters outweigh in an estimate of how alike rows of a cluster are."""
 _STUDENT = {1: 12.7062, 2: 4.3027, 3: 3.1824}
 """Quantiles of Student's t by its degrees of freedom, where the expansion in `quantile` is not close."""
@@ -114,6 +114,19 @@ def left_out(clusters: NDArray[np.intp], weights: NDArray[np.float64] | None = N
     rest = 1 - cluster_shares(clusters, weights)
     factors: Values = np.where(rest > 0, 1 / np.where(rest > 0, rest, 1), 1)[clusters]
     return factors
+
+
+def rows_of_unit(
+    design_effect: float, informative: float, clusters: float, effective: float, rows: float
+) -> float:
+    """Return the number of rows of a unit that is added so that no variance is 0.
+
+    It is the design effect. Where few clusters are informative, as they have errors, that effect is hardly
+    known, and the size of an effective cluster takes its place; the more so, the more unequal clusters are.
+    """
+    size, prior = rows / max(effective, 1.0), _PRIOR_CLUSTERS * clusters / max(effective, 1.0)
+    known = min(size, max(1.0, design_effect))
+    return (informative * known + prior * size) / (informative + prior)
 
 
 def clustered_variance(

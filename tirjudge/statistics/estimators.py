@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tirjudge.statistics.clusters import (
-    PRIOR_CLUSTERS,
     Z,
     cluster_codes,
     cluster_digest,
@@ -22,6 +21,7 @@ from tirjudge.statistics.clusters import (
     effective_clusters,
     left_out,
     quantile,
+    rows_of_unit,
     too_few,
 )
 from tirjudge.statistics.proportions import Proportion, added_rows, wilson_interval
@@ -147,13 +147,11 @@ class Mean:
         total: NDArray[np.float64] = np.bincount(codes, weights=trials).astype(np.float64)
         count = effective_clusters(own, trials)
         # One right and one wrong unit are added, as in `of_rows`, so that no variance is 0: first rows, which
-        # give a design effect, and then units of as many rows as that effect. Where few clusters have errors,
-        # or successes, the effect is hardly known, and the size of an effective cluster takes its place.
-        size = float(total.sum()) / max(count, 1.0)
+        # give a design effect, and then units of as many rows as that effect.
         informative = min(_effective(total[right > 0]), _effective(total[right < total]))
-        known = min(size, max(1.0, _design_effect(right, total, 1.0)))
-        added = (informative * known + PRIOR_CLUSTERS * size) / (informative + PRIOR_CLUSTERS)
-        effective = float(total.sum()) / _design_effect(right, total, added)
+        effect, rows = _design_effect(right, total, 1.0), float(total.sum())
+        added = rows_of_unit(effect, informative, len(total), count, rows)
+        effective = rows / _design_effect(right, total, added)
         return Proportion(
             float(right.sum()), int(total.sum()), effective, clusters=len(total), effective_clusters=count
         )

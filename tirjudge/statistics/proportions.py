@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tirjudge.statistics.clusters import (
-    PRIOR_CLUSTERS,
     Z,
     clustered_variance,
     effective_clusters,
     fault_of_clusters,
     in_clusters,
     quantile,
+    rows_of_unit,
     too_few,
 )
 
@@ -127,22 +127,24 @@ class Proportion:
         return f"{self.rate:.1%}{shown}, n = {self.n}{in_clusters(self.clusters)}"
 
 
-def added_rows(influence: NDArray[np.float64], clusters: NDArray[np.intp] | None) -> float:
+def added_rows(
+    influence: NDArray[np.float64], clusters: NDArray[np.intp] | None, *, is_share: bool = True
+) -> float:
     """Return the number of rows of a unit that is added so that no variance is 0: 1 for independent rows.
 
-    In clusters, a unit has as many rows as the design effect. Where few clusters make up the error, that
-    effect is hardly known, and the size of an effective cluster takes its place.
+    `is_share` is False for a difference, whose error depends less on whether large clusters were drawn.
     """
     if clusters is None:
         return 1.0
     import numpy as np
 
-    sums = np.bincount(clusters, weights=influence)
+    sums, counts = np.bincount(clusters, weights=influence), np.bincount(clusters)
     squares = float(sums @ sums)
     informative = squares**2 / max(float((sums**4).sum()), math.ulp(0.0))
-    size = len(influence) / effective_clusters(clusters)
-    known = min(size, max(1.0, squares / max(float(influence @ influence), math.ulp(0.0))))
-    return (informative * known + PRIOR_CLUSTERS * size) / (informative + PRIOR_CLUSTERS)
+    effect = squares / max(float(influence @ influence), math.ulp(0.0))
+    effective = effective_clusters(clusters)
+    number = float((counts > 0).sum()) if is_share else effective
+    return rows_of_unit(effect, informative, number, effective, len(influence))
 
 
 def wilson_interval(successes: float, n: float, z: float = Z) -> tuple[float, float]:

@@ -162,7 +162,8 @@ def test_brier_score_and_calibration_error_of_votes_of_three_judges() -> None:
         right += [0] * int(errors) + [1] * int(count - errors)
         before = wrong
     assert found["brier"]["value"] == pytest.approx(brier_score_loss(right, shown))
-    spread = 1.96 * np.std((np.array(shown) - np.array(right)) ** 2) / np.sqrt(len(right))
+    squares = (np.array(shown) - np.array(right)) ** 2
+    spread = t.ppf(0.975, len(right) - 1) * np.std(squares, ddof=1) / np.sqrt(len(right))
     assert found["brier"]["high"] - found["brier"]["value"] == pytest.approx(spread, rel=1e-3)
     accuracy, confidence = calibration_curve(right, shown, n_bins=10)
     counts = np.histogram(shown, np.linspace(0, 1, 11))[0]

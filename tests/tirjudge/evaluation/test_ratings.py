@@ -9,7 +9,7 @@ from typing import Any
 import krippendorff
 import numpy as np
 import pytest
-from scipy.stats import kendalltau, spearmanr
+from scipy.stats import kendalltau, spearmanr, t
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
@@ -65,9 +65,9 @@ def test_ratings_beside_scipy_sklearn_and_krippendorff(tmp_path: Path) -> None:
         assert several[name] == pytest.approx(krippendorff.alpha(raters, level_of_measurement="ordinal"))
     differences = margins - people.mean(axis=0)
     found = several["full"]["judge minus people"]
-    error = differences.std() / np.sqrt(len(known))
+    error = differences.std(ddof=1) / np.sqrt(len(known))
     assert found["value"] == pytest.approx(differences.mean())
-    assert found["high"] == pytest.approx(differences.mean() + 1.959964 * error)
+    assert found["high"] == pytest.approx(differences.mean() + t.ppf(0.975, len(known) - 1) * error, abs=1e-5)
     draws = np.random.default_rng(0).integers(len(known), size=(1000, len(known)))
     resampled = {
         "Spearman": [spearmanr(margins[one], people.mean(axis=0)[one]).statistic for one in draws],
