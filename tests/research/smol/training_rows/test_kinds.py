@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import random
 import re
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from research.smol import sets, sources
 from research.smol.sets import stored
 from research.smol.splits import SPLITS
 from research.smol.training_rows.families.base import Constraint
@@ -30,7 +32,6 @@ from research.smol.training_rows.rows import PAIRWISE, Draft, confirmed, output_
 from research.smol.training_rows.writing import Pen, compose
 from tests.research.smol.training_rows.sources import BENCHMARK_PROMPT
 from tests.research.smol.training_rows.test_generator import generator
-from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge_training.corpora.decontamination import OverlapIndex, Text
 
 REQUEST = "Write about houseplants."
@@ -191,7 +192,7 @@ def test_a_rule_is_kept_up_to_its_boundary_and_no_further(name: str) -> None:
 def test_edits_keep_and_break_every_kind_and_the_sandbox_agrees() -> None:
     drafts = []
     for name, kind in KINDS.items():
-        for seed in range(3):
+        for seed in range(5):
             one = pen(f"{name}/{seed}")
             text = compose(one, one.rng.choice(["text", "list", "letter"]), one.rng.choice([40, 90, 150]))
             constraint = worded(kind, text, REQUEST, one, "sentence")
@@ -212,7 +213,7 @@ def test_edits_keep_and_break_every_kind_and_the_sandbox_agrees() -> None:
                         1,
                     )
                 )
-    assert len(drafts) >= 2.8 * len(KINDS)
+    assert len(drafts) >= 4.6 * len(KINDS)
     agreed = confirmed(drafts, lambda line: None)
     assert sum(agreed) >= 0.98 * len(drafts)
     assert {draft.families[0] for draft, agrees in zip(drafts, agreed, strict=True) if agrees} == set(KINDS)
@@ -304,14 +305,9 @@ def test_everyday_rows_are_labelled_by_their_checks() -> None:
 
 
 def test_stored_pairs_share_no_prompt_with_a_benchmark() -> None:
-    prompts = [
-        json.loads(line)["prompt"]
-        for line in benchmark_file("ifeval/input_data.jsonl").read_text().splitlines()
-    ]
-    prompts += [
-        row["question"] if "question" in row else row["prompt"]
-        for row in json.loads(benchmark_file("ifbench/agentrm-ifbench-444.json").read_text())
-    ]
+    if not (sources.BENCHMARKS / "ifeval").exists():
+        pytest.skip(f"no benchmark data at {sources.BENCHMARKS}; set TIRJUDGE_BENCHMARK_DATA")
+    prompts = [row["prompt"] for row in (*sources.ifeval_rows(), *sources.ifbench_rows())]
     index = OverlapIndex(Text("benchmark", str(number), text) for number, text in enumerate(prompts))
     for name in ("unseen.jsonl.xz", "everyday.jsonl"):
         for line in _stored_lines(name):
@@ -319,10 +315,6 @@ def test_stored_pairs_share_no_prompt_with_a_benchmark() -> None:
 
 
 def _stored_lines(name: str) -> list[str]:
-    import lzma
-
-    from research.smol import sets
-
     file = Path(sets.__file__).parent / "held_out" / name
     with (lzma.open if file.suffix == ".xz" else open)(file, "rt", encoding="utf-8") as lines:
         return list(lines)
