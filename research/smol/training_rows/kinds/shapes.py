@@ -261,11 +261,9 @@ class Some(CountFamily, Asked):
         return frames("some", form)
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
-        return {
-            **Asked.draw(self, "", text, request, pen),
-            "relation": relation,
-            "n": pen.rng.choice([1, 2, 2, 3, 3, 4]),
-        }
+        given = Asked.draw(self, "", text, request, pen)
+        n = pen.rng.choice([1, 2, 2, 3, 3, 4])
+        return {**given, "relation": relation, "n": max(2, n) if relation == "<" else n}
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
         return int(given["n"])

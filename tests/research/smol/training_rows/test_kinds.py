@@ -82,7 +82,7 @@ PARTS: dict[str, tuple[str, list[str]]] = {
     "lines": ("one\n\n two \nthree", ["one", " two ", "three"]),
     "paragraphs": ("one\ntwo\n\nthree\n\nfour", ["one\ntwo", "three", "four"]),
     "words": ("Don't stop, well-known man!", ["Don't", "stop", "well-known", "man"]),
-    "items": ("Buy:\n- milk\n* two eggs\n1. bread", ["milk", "two eggs"]),
+    "items": ("Buy:\n- milk\n* two eggs\n• tea\n-none\n1. bread", ["milk", "two eggs", "tea"]),
     "headings": ("# One\ntext # no\n### Two", ["One", "Two"]),
     "steps": ("1. Open\n2) Close\n- Wait", ["Open", "Close"]),
     "numbers": ("7 of 250, not seven", ["7", "250"]),
