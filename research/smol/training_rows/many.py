@@ -16,7 +16,7 @@ import io
 import random
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from research.smol.training_rows.constrained import Constrained, environments
@@ -25,7 +25,7 @@ from research.smol.training_rows.families.registry import FAMILIES, choose
 from research.smol.training_rows.generator import Generator, write
 from research.smol.training_rows.kinds.registry import DOCUMENT, KINDS, SEED, trained_kinds, unseen
 from research.smol.training_rows.preferences import preference_draft
-from research.smol.training_rows.requests import BadSources, own_requests
+from research.smol.training_rows.requests import BadSources, Request, own_requests
 from research.smol.training_rows.rows import PAIRWISE, Draft, confirmed
 from tirjudge.attacks import families as attacks
 from tirjudge.attacks.families import Attack
@@ -36,10 +36,12 @@ NEW = 0.5
 _COUNTS = {1: 42, 2: 32, 3: 18, 4: 8}
 """Weights of the numbers of constraints."""
 _CODE, _GENERAL = 0.02, 0.1
+"""Shares of the rows about MBPP problems and of preferences without a program."""
 _NEAR = 0.7
+"""Share of the rows whose worse responses are the best one, edited."""
 _ATTACKED = 0.06
-_REPEATED = 0.2
-"""Share of single responses, whose rows are two dialogues."""
+_POINTWISE = 0.2
+"""Share of the rows with single responses, which are two dialogues each."""
 _ALONE = {
     *(
         "detectable_format:json_format",
@@ -77,8 +79,12 @@ def kinds_of(count: int | None, seed: int = SEED) -> list[str]:
     return found if count is None else found[:count]
 
 
+Draw = Callable[[random.Random], list[Family]]
+"""Draws the constraints of a row."""
+
+
 class Choice:
-    """Draws the constraints of a row from families and composed kinds."""
+    """A draw of one to four constraints from families and composed kinds."""
 
     def __init__(self, names: Sequence[str], counts: Mapping[int, int] = _COUNTS) -> None:
         self._old = [name for name in names if name in FAMILIES]
@@ -87,20 +93,15 @@ class Choice:
 
     def __call__(self, rng: random.Random) -> list[Family]:
         count = rng.choices(list(self._counts), list(self._counts.values()))[0]
-        new = (
-            sum(rng.random() < NEW for _ in range(count))
-            if self._old and self._new
-            else count
-            if self._new
-            else 0
-        )
+        share = 0.0 if not self._new else NEW if self._old else 1.0
+        new = sum(rng.random() < share for _ in range(count))
         chosen: list[Family] = choose(count - new, self._old, rng) if count > new else []
         if any(family.id in _ALONE for family in chosen):
             return chosen
         for _ in range(new):
             fitting = [kind for kind in self._new if self._fits(kind.id, chosen)]
             if fitting:
-                chosen.append(rng.choices(fitting, [kind.weight for kind in fitting])[0])
+                chosen.append(rng.choice(fitting))
         return chosen
 
     def _fits(self, name: str, chosen: Sequence[Family]) -> bool:
@@ -117,7 +118,7 @@ class ManyKinds:
     def training(self, names: Sequence[str], dialogues: int) -> list[Draft]:
         """Return rows of these kinds, with this many dialogues or a few more."""
         rng = random.Random(f"many/{self._seed}")
-        rows = round(dialogues / (1 + _REPEATED))
+        rows = round(dialogues / (1 + _POINTWISE))
         code, general = round(_CODE * rows), round(_GENERAL * rows)
         found = self._constrained(
             Choice(names), environments(rng, rows - code - general), rng, held=False, attacked=True
@@ -137,19 +138,18 @@ class ManyKinds:
         for name in names:
             alone = Choice([name], {1: 1})
             found += self._constrained(alone, [PAIRWISE] * each, rng, held=True)
-            beside = [
+            others = [
                 other
                 for other in names
-                if other != name and DOCUMENT.get(other, "") == DOCUMENT.get(name, "")
+                if DOCUMENT.get(other, "") == DOCUMENT.get(name, "") and other != name
             ]
-            if beside:
-                mixed = _Beside(name, beside)
-                found += self._constrained(mixed, [PAIRWISE] * (each // 2), rng, held=True)
+            if others:
+                found += self._constrained(_together(name, others), [PAIRWISE] * (each // 2), rng, held=True)
         return found
 
     def _constrained(
         self,
-        choice: Choice | _Beside,
+        draw: Draw,
         formats: Sequence[str],
         rng: random.Random,
         *,
@@ -157,7 +157,7 @@ class ManyKinds:
         attacked: bool = False,
     ) -> list[Draft]:
         own, public = self._generator.requests(held=held)
-        genres: dict[str, list] = {}
+        genres: dict[str, list[Request]] = {}
         for request in own:
             genres.setdefault(request.genre, []).append(request)
         records = [one for one in own_requests("records") if one.held_out == held]
@@ -167,12 +167,12 @@ class ManyKinds:
             genres,
             public,
             self._generator.vocabulary,
-            (),
-            _NEAR,
-            choice,
-            records,
-            chosen,
-            _ATTACKED if attacked else 0.0,
+            allowed=(),
+            near=_NEAR,
+            draw=draw,
+            records=records,
+            attacks=chosen,
+            attacked=_ATTACKED if attacked else 0.0,
         )
         found: list[Draft] = []
         for environment in formats:
@@ -190,21 +190,16 @@ class ManyKinds:
         self._generator.report.failed.update(maker.tried)
         return found
 
-    def _preference(self, environment: str, requests: Sequence, rng: random.Random) -> Draft:
+    def _preference(self, environment: str, requests: Sequence[Request], rng: random.Random) -> Draft:
         while True:
             draft = preference_draft(environment, requests, rng)
             if draft is not None and self._generator.clean(draft):
                 return draft
 
 
-class _Beside:
-    """A kind together with another one."""
-
-    def __init__(self, name: str, others: Sequence[str]) -> None:
-        self._name, self._others = name, others
-
-    def __call__(self, rng: random.Random) -> list[Family]:
-        return [KINDS[self._name], KINDS[rng.choice(self._others)]]
+def _together(name: str, others: Sequence[str]) -> Draw:
+    """Return a draw of a kind and another one."""
+    return lambda rng: [KINDS[name], KINDS[rng.choice(others)]]
 
 
 def prints_counts(draft: Draft) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from research.smol.training_rows.families.base import Constraint
-from research.smol.training_rows.families.registry import Form
+from research.smol.training_rows.families.base import Constraint, Form
 from research.smol.training_rows.writing import sections
 
 _HEADINGS = (

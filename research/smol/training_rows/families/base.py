@@ -33,8 +33,6 @@ class Family(ABC):
     """Edits of families with a small number come first: content, then layout, then the outermost marks."""
     setup: str = ""
     """A function that the program defines before `check`."""
-    weight: float = 1.0
-    """Relative frequency in the rows."""
 
     @abstractmethod
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:

@@ -22,9 +22,9 @@ class Property(ABC):
     the argument.
     """
 
-    name: ClassVar[str]
+    name: str
     """The end of the ids of kinds."""
-    phrases: ClassVar[tuple[str, ...]]
+    phrases: tuple[str, ...]
 
     def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
         """Draw the arguments, given the natural text of an answer."""
@@ -461,8 +461,8 @@ class HasInner(Property):
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
-        self.name = unit.name  # type: ignore[misc]
-        self.phrases = tuple(  # type: ignore[misc]
+        self.name = unit.name
+        self.phrases = tuple(
             f"{base} {article(noun)}|{third} {article(noun)}"
             for noun, _ in unit.nouns
             for base, third in (

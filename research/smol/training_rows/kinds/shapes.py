@@ -51,8 +51,8 @@ class Kind(Family):
     shape: str
     order = 50
 
-    def __init__(self, name: str, group: str, weight: float = 1.0) -> None:
-        self.id, self.group, self.weight = f"{self.shape}:{name}", group, weight
+    def __init__(self, name: str, group: str) -> None:
+        self.id, self.group = f"{self.shape}:{name}", group
 
     def wordings(self, form: Form | None = None) -> Sequence[tuple[str, str]]:
         return frames(self.shape, form)
@@ -104,9 +104,9 @@ class Count(CountFamily, Kind):
     argument = ""
     order = 45
 
-    def __init__(self, unit: Unit, group: str, weight: float = 1.0) -> None:
+    def __init__(self, unit: Unit, group: str) -> None:
         self.unit = unit
-        Kind.__init__(self, unit.name, group, weight)
+        Kind.__init__(self, unit.name, group)
 
     def wordings(self, form: Form | None = None) -> Sequence[tuple[str, str]]:
         return frames("count", form)
@@ -159,9 +159,9 @@ class Count(CountFamily, Kind):
 class Asked(Kind):
     """A shape that asks a property of units."""
 
-    def __init__(self, unit: Unit, asked: Property, group: str, weight: float = 1.0, name: str = "") -> None:
+    def __init__(self, unit: Unit, asked: Property, group: str, name: str = "") -> None:
         self.unit, self.asked = unit, asked
-        super().__init__(name or f"{unit.name}_{asked.name}", group, weight)
+        super().__init__(name or f"{unit.name}_{asked.name}", group)
 
     def definitions(self, given: Arguments) -> Sequence[str]:
         return defined(self.unit, *self.asked.uses())
@@ -254,8 +254,8 @@ class Some(CountFamily, Asked):
     argument = ""
     order = 52
 
-    def __init__(self, unit: Unit, asked: Property, group: str, weight: float = 1.0, name: str = "") -> None:
-        Asked.__init__(self, unit, asked, group, weight, name)
+    def __init__(self, unit: Unit, asked: Property, group: str, name: str = "") -> None:
+        Asked.__init__(self, unit, asked, group, name)
 
     def wordings(self, form: Form | None = None) -> Sequence[tuple[str, str]]:
         return frames("some", form)
@@ -323,9 +323,9 @@ class Placed(Asked):
     shape = "placed"
     order = 60
 
-    def __init__(self, place: str, unit: Unit, asked: Property, group: str, weight: float = 1.0) -> None:
+    def __init__(self, place: str, unit: Unit, asked: Property, group: str) -> None:
         self.place = place
-        super().__init__(unit, asked, group, weight, f"{place}_{unit.name}_{asked.name}")
+        super().__init__(unit, asked, group, f"{place}_{unit.name}_{asked.name}")
 
     def _number(self, text: str) -> int | None:
         _, start, stop = PLACES[self.place]
@@ -368,9 +368,9 @@ class Listed(Kind):
 
     order = 58
 
-    def __init__(self, name: str, unit: Unit, group: str, words: Sequence[str], weight: float = 1.0) -> None:
+    def __init__(self, name: str, unit: Unit, group: str, words: Sequence[str]) -> None:
         self.unit, self.words = unit, words
-        super().__init__(name, group, weight)
+        super().__init__(name, group)
 
     def definitions(self, given: Arguments) -> Sequence[str]:
         return defined(self.unit)

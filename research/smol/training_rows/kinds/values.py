@@ -19,7 +19,7 @@ class Begins(Property):
         self, name: str, choices: Mapping[str, str], phrases: Sequence[str], *, end: bool = False
     ) -> None:
         """`choices` are the texts and how a prompt names them; with `end` the unit ends with it."""
-        self.name, self.choices, self.phrases, self.end = name, choices, tuple(phrases), end  # type: ignore[misc]
+        self.name, self.choices, self.phrases, self.end = name, choices, tuple(phrases), end
 
     def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
         return {"value": pen.rng.choice(list(self.choices))}
@@ -66,7 +66,7 @@ class Computed(Property):
         draw: Callable[[Pen], dict[str, Any]] = lambda pen: {},
     ) -> None:
         """`source` is the expression with `{}` for the integer and names of arguments in braces."""
-        self.name, self.source, self.test, self.phrases, self._draw = name, source, test, tuple(phrases), draw  # type: ignore[misc]
+        self.name, self.source, self.test, self.phrases, self._draw = name, source, test, tuple(phrases), draw
 
     def draw(self, unit: Unit, text: str, pen: Pen) -> dict[str, Any]:
         return self._draw(pen)
@@ -117,7 +117,7 @@ class StartsWithPattern(Property):
             tuple(phrases),
             new,
             wrong,
-        )  # type: ignore[misc]
+        )
 
     def code(self, part: str, given: Arguments) -> str:
         return self.source.replace("{}", part)

@@ -44,10 +44,9 @@ class Rule(Kind):
 
     shape = "rule"
 
-    def __init__(self, name: str, group: str, parts: Parts, weight: float = 1.0) -> None:
+    def __init__(self, name: str, group: str, parts: Parts) -> None:
         self.parts, self.order = parts, parts.order
-        super().__init__(name, group, weight)
-        self.shape = "rule"
+        super().__init__(name, group)
 
     def wordings(self, form: Form | None = None) -> Sequence[tuple[str, str]]:
         if form == "clause":
