@@ -328,6 +328,12 @@ BEHAVIOURS: dict[str, Behaviour] = {
         one_row_blocked(404, failure(404, "nothing here")), "withheld", "answers others", 2
     ),
     "a wrong key as 403": Behaviour(always(failure(403, "Forbidden")), "denied", "check it", 2),
+    "an account that is flagged": Behaviour(
+        always(failure(403, "Your account has been flagged for a violation of our terms")), "denied", "", 2
+    ),
+    "Cloudflare: an address that is blocked": Behaviour(
+        always(HTMLResponse("<html><h1>Sorry, you have been blocked</h1></html>", 403)), "denied", "", 2
+    ),
     "OpenAI: a model without access": Behaviour(
         always(failure(403, "Project `p` does not have access to model `m`", code="model_not_found")),
         "denied",
@@ -510,6 +516,14 @@ BEHAVIOURS: dict[str, Behaviour] = {
     # Streams
     "Alibaba: only streams": Behaviour(only_streams, "judged"),
     "Alibaba: only streams native calls": Behaviour(only_streams, "judged", requests=3, judge="tools"),
+    "Alibaba: Qwen 3 thinks only in streams": Behaviour(
+        lambda body, before: (
+            streamed(body)
+            if body.get("stream")
+            else failure(400, "parameter.enable_thinking must be set to false for non-streaming calls")
+        ),
+        "judged",
+    ),
     "a server of streams without stream_options": Behaviour(no_stream_options, "judged", "", 3),
     "a gateway that always streams": Behaviour(always(streamed), "judged", requests=1),
     "a stream that breaks": Behaviour(first(lambda body: streamed(body, end="", usage=False)), "judged"),

@@ -40,7 +40,7 @@ _RANGE = re.compile(
 _STREAM_ONLY = re.compile(
     r"only supports? (the )?stream|stream(ing)?( mode| parameter)? (is|must be|should be|has to be)"
     r"[^.]{0,20}(required|true|enabled|set)|(requires?|enable|must use|set) (the )?[`'\"]?stream"
-    r"|non-?stream\w*[^.]{0,40}(not|un)\s?(be )?(support|allow|available)",
+    r"|for non-?stream|non-?stream\w*[^.]{0,40}(not|un)\s?(be )?(support|allow|available)",
     re.IGNORECASE,
 )
 _THINKING_WANTED = re.compile(
@@ -77,10 +77,11 @@ _BUSY = re.compile(
 _ROW = re.compile(
     r"moderat|flagged|content[ _-]?(polic|filter|management|safety|security|risk|violation|exists)"
     r"|safety|inappropriate|sensitive|harmful|jailbreak|guardrail|prohibited|data ?inspection|high[ _-]risk"
-    r"|risk(y)? content|unsafe|offensive|usage polic|violates? (our|the|openai)|you have been blocked"
+    r"|risk(y)? content|unsafe|offensive|usage polic|violates? (our|the|openai)"
     r"|敏感|违规|违法|不安全|内容安全",
     re.IGNORECASE,
 )
+_OF_ACCOUNT = re.compile(r"\b(account|organi[sz]ation|workspace|your (api )?key)\b", re.IGNORECASE)
 _ECHOED = {"input", "messages", "request", "body", "prompt", "ctx", "url", "doc_url"}
 """Fields of an error in which a server repeats what it was sent, or where to read more."""
 
@@ -156,7 +157,8 @@ class Refused(GeneratorFailed):
     @property
     def about_row(self) -> bool:
         """True if the endpoint says that it refuses the content of this request."""
-        return bool(_ROW.search(self._said)) and not self.about_account
+        said = self._said
+        return bool(_ROW.search(said)) and not _OF_ACCOUNT.search(said) and not self.about_account
 
     @property
     def about_account(self) -> bool:
