@@ -13,6 +13,7 @@ a row, two cores under a load of 10):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,20 +58,15 @@ class Decoder(RowDecoder):
         super().__init__(ends, max_rows)
         self._model = model
         self._max_context = max_context
-        self._cache = PaddedCache(model.config.get_text_config(), max_rows, max_bytes=self._room)
-        self._cache_bytes = cache_bytes
+        # Not a method of this decoder: the cycle of references would keep the model in memory.
+        room = partial(_room, model, cache_bytes)
+        self._cache = PaddedCache(model.config.get_text_config(), max_rows, max_bytes=room)
         self._parked = ParkedRows(parked_bytes)
 
     def forget(self) -> None:
         super().forget()
         self._parked.clear()
         self._cache.clear()
-
-    def _room(self) -> int:
-        """Return the most bytes of the cache."""
-        if self._cache_bytes is not None:
-            return self._cache_bytes
-        return int(SHARE * _free_bytes(self._model.device))
 
     def _sample(self) -> None:
         while len(self._rows) > 1 and not self._cache.fits(len(self._rows), self._longest + 1):
@@ -216,11 +212,14 @@ class Decoder(RowDecoder):
             self._parked.put(ParkedRow(np.array(row.ids[: row.fed]), snapshot, prompt))
 
 
-def _free_bytes(device: Any) -> int:
-    """Return the memory that tensors on a device may still take."""
+def _room(model: Any, stated: int | None) -> int:
+    """Return the bytes that the cache may take: those stated, or else a share of the free memory."""
     import torch
 
-    if device.type != "cuda":
-        return free_memory()
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0]) + kept
+    if stated is not None:
+        return stated
+    if model.device.type != "cuda":
+        return int(SHARE * free_memory())
+    # What torch keeps for later tensors is free as well.
+    kept = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
+    return int(SHARE * (torch.cuda.mem_get_info(model.device)[0] + kept))
