@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import email
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -20,9 +21,16 @@ import grimp
 import pytest
 import yaml
 from packaging.licenses import canonicalize_license_expression
+from pydantic import BaseModel
 
 import tirjudge_sandbox
 from benchmarks import layout
+from tirjudge.cli.options import RunOptions
+from tirjudge.storage.run_settings import refuse_other_settings
+from tirjudge_environments.types import Later
+from tirjudge_training.corpora.config import CorpusConfig
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import to_toml
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {name: ROOT / folder for name, folder in layout.PACKAGES.items()}
@@ -217,6 +225,26 @@ def test_the_base_packages_load_no_torch(package: str) -> None:
     code = f"import {package}, sys; print(sorted({set(HEAVY)!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("distill", Recipe), ("rationale", Recipe), ("corpus", CorpusConfig)]
+)
+def test_a_recipe_key_that_recorded_runs_lack_says_what_they_did(name: str, kind: type[BaseModel]) -> None:
+    """A new key is marked `Later`, so that run folders of earlier versions resume."""
+    path = ROOT / "tests" / "training" / "recorded" / f"{name}.toml"
+    recorded = tomllib.loads(path.read_text())
+    wanted = tomllib.loads(to_toml(kind.model_validate(recorded)))
+    refuse_other_settings(path, recorded, wanted, kind, remedy="mark the new key with Later(...)")
+
+
+def test_an_option_that_recorded_runs_lack_says_what_they_did() -> None:
+    """A new option is marked `Later` or `MOVABLE`, so that result files of earlier versions resume."""
+    path = ROOT / "tests" / "tirjudge" / "storage" / "recorded" / "rows.verdicts.jsonl.settings.json"
+    recorded = json.loads(path.read_text())["settings"]
+    fields = RunOptions.model_fields.items()
+    later = {name for name, field in fields if any(isinstance(mark, Later) for mark in field.metadata)}
+    assert RunOptions().settings().keys() - recorded.keys() - later == set()
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from tirjudge.storage.run_settings import MOVABLE
+from tirjudge_environments.types import Later
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.health import HealthConfig
@@ -100,7 +101,7 @@ class RlConfig(RolloutConfig):
     """The most times that an episode is sampled again after its sandbox or generator failed (ours)."""
     report_to: Annotated[tuple[Reporter, ...], MOVABLE] = ()
     """Further destinations of the metrics in `metrics.jsonl`; may be changed when a run is resumed (ours)."""
-    overlong: OverlongConfig = OverlongConfig()
+    overlong: Annotated[OverlongConfig, Later(OverlongConfig())] = OverlongConfig()
     health: Annotated[HealthConfig, MOVABLE] = HealthConfig()
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between two checkpoints (ours)."""
