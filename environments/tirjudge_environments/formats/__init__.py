@@ -1,1 +1,7 @@
-"""Judge formats, one file per paper or prompt style; `registry` has their names."""
+"""Judge formats, one file per paper or prompt style; `registry` has their names.
+
+To add one, write a module here with a base class: `text_only.TextScore` (ratings on a scale, no programs),
+`text_only.TextPair` (pairs, no programs) or `tir.TirFormat` (programs). Then add its prompt to `../prompts`,
+its name to `registry.ENVIRONMENTS`, its card to docs/judges.md (`tirjudge formats --markdown` prints the
+table), and a test: tests/environments/formats/test_text_score.py is a short one to copy.
+"""

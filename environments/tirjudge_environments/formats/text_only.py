@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tirjudge_environments.formats.quotations import Marks, mask_quotations, read_own
-from tirjudge_environments.formats.rewards import Rewarded
+from tirjudge_environments.formats.rewards import (
+    Rewarded,
+    Scored,
+    Term,
+    correct,
+    failed,
+    incomparable,
+    label_scores_highest,
+    together,
+)
 from tirjudge_environments.messages import response_text
-from tirjudge_environments.orders import Order, ordered_views, require_pair
+from tirjudge_environments.orders import Order, ordered_views, require_pair, single_views
+from tirjudge_environments.parsing import behind_thinking, elements
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.types import (
     By,
@@ -25,6 +35,7 @@ from tirjudge_environments.types import (
     Question,
     Reading,
     Trajectory,
+    Unscored,
     Verdict,
     View,
 )
@@ -108,6 +119,49 @@ class TextPair(TextOnly):
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         require_pair(task)
         return ordered_views(task, self.order, self.seed)
+
+
+class TextScore(TextOnly):
+    """A judge without tools that sees each response alone, and rates it with a whole number on a scale.
+
+    A format defines `wording` and `scale`. The judge may think first, and its answer is `<score>N</score>`;
+    several answers must be equal. Both views of a pair are rewarded if the labelled response is rated higher.
+    """
+
+    scale: ClassVar[tuple[int, int]]
+    """The lowest and the highest rating."""
+    marks: ClassVar[Marks] = Marks(("score",))
+
+    @property
+    def linked(self) -> bool:
+        return True
+
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
+        return single_views(task)
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        answer = behind_thinking(text)
+        if answer is None:
+            return Malformed("the thinking was not closed")
+        given = {element.body for element in elements(answer, "score")}
+        low, high = self.scale
+        ratings = {str(rating): float(rating) for rating in range(low, high + 1)}
+        if len(given) != 1 or (rating := ratings.get(given.pop())) is None:
+            return Malformed(f"no single <score> with a whole number from {low} to {high}")
+        return Verdict(scores={view.order[0]: rating})
+
+    @property
+    def own_terms(self) -> Mapping[str, Term]:
+        return {"correct": Term(correct)}
+
+    def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
+        right = label_scores_highest(episode.task, [one.verdict for one in episode.trajectories])
+        return together(
+            [
+                incomparable(episode) or failed(one) or Scored(episode.task, one, right, right)
+                for one in episode.trajectories
+            ]
+        )
 
 
 def written(trajectory: Trajectory) -> str:
