@@ -111,6 +111,16 @@ def test_a_refused_first_row_ends_no_run(
         assert "the key may not use" not in failed["reason"]
 
 
+def test_a_server_that_lacks_the_model_for_once_ends_no_run(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Behind a gateway, one server of several may lack the model."""
+    missing = failure(404, "The model `m` does not exist.")
+    endpoint.script = lambda asked: missing if "Question 4" in str(asked["messages"]) else chat(VERDICT)
+    write_rows(tmp_path / "rows.jsonl", pairs(6))
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--order", "given", *through(endpoint))
+    assert run.returncode == 1
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 5
+
+
 def test_a_refused_key_ends_the_run_at_once(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: failure(403, "no")
     write_rows(tmp_path / "rows.jsonl", pairs(20))

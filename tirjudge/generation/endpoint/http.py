@@ -251,7 +251,9 @@ class JsonEndpoint:
                 return _Transient(line, pause)
             ended = True
             line += f"; its Retry-After is {pause:.0f} seconds"
-        self.denied |= ended or refused.bad_key or (status in DENIALS and refused.about_account)
+        # One server of several behind an address may lack what the others have.
+        about_all = status in DENIALS and refused.about_account and not self.accepted
+        self.denied |= ended or refused.bad_key or about_all
         advice = _ADVICE[401] if refused.bad_key else _ADVICE.get(status, "")
         return Refused(
             f"{address}: {line}",
