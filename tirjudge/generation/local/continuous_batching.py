@@ -13,7 +13,6 @@ a row, two cores under a load of 10):
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,9 +57,8 @@ class Decoder(RowDecoder):
         super().__init__(ends, max_rows)
         self._model = model
         self._max_context = max_context
-        # Not a method of this decoder: the cycle of references would keep the model in memory.
-        room = partial(_room, model, cache_bytes)
-        self._cache = PaddedCache(model.config.get_text_config(), max_rows, max_bytes=room)
+        self._cache = PaddedCache(model.config.get_text_config(), max_rows)
+        self._cache_bytes = cache_bytes
         self._parked = ParkedRows(parked_bytes)
 
     def forget(self) -> None:
@@ -97,6 +95,10 @@ class Decoder(RowDecoder):
         return gone[::-1]
 
     def _admit(self) -> None:
+        if not self._rows:
+            # What other programs leave free may have changed since the last batch.
+            self._cache.clear()
+            self._cache.max_bytes = self._cache_bytes or _room(self._model.device)
         free = self._fitting(self._waiting[: self._max_rows - len(self._rows)])
         ready, self._waiting = self._waiting[:free], self._waiting[free:]
         same: dict[tuple[int, ...], list[BatchRow]] = {}
@@ -212,14 +214,12 @@ class Decoder(RowDecoder):
             self._parked.put(ParkedRow(np.array(row.ids[: row.fed]), snapshot, prompt))
 
 
-def _room(model: Any, stated: int | None) -> int:
-    """Return the bytes that the cache may take: those stated, or else a share of the free memory."""
+def _room(device: Any) -> int:
+    """Return the bytes that keys and values may take: a share of the free memory of a device."""
     import torch
 
-    if stated is not None:
-        return stated
-    if model.device.type != "cuda":
+    if device.type != "cuda":
         return int(SHARE * free_memory())
     # What torch keeps for later tensors is free as well.
-    kept = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
-    return int(SHARE * (torch.cuda.mem_get_info(model.device)[0] + kept))
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(SHARE * (torch.cuda.mem_get_info(device)[0] + kept))

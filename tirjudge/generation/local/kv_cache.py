@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,13 +68,14 @@ class PaddedLayer:
 class PaddedCache:
     """The cache of all layers for up to `max_slots` rows; slots and lengths grow on demand."""
 
-    def __init__(self, config: Any, max_slots: int, max_bytes: Callable[[], int]) -> None:
-        """`config` is that of a text model; `max_bytes` gives the bound, while no row has a slot."""
+    def __init__(self, config: Any, max_slots: int) -> None:
+        """`config` is that of a text model."""
         from transformers.cache_utils import Cache
 
         self.window: Window
         self._max_slots = max_slots
-        self._max_bytes, self._bound = max_bytes, 0
+        self.max_bytes = 0
+        """The bound that `fits` compares with."""
         layers = config.num_hidden_layers
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -92,11 +92,9 @@ class PaddedCache:
 
     def fits(self, slots: int, length: int) -> bool:
         """Return True if so many slots of so many positions stay within the bound."""
-        if not self._slots:
-            self._bound = self._max_bytes()
         stored = self._tensors()
         position = sum(one.shape[1] * one.shape[3] * one.element_size() for one in stored) or self._expected
-        return slots * _rounded(length) * position <= self._bound
+        return slots * _rounded(length) * position <= self.max_bytes
 
     def reserve(self, slots: int, length: int) -> None:
         """Make room for `slots` rows of `length` positions, and keep what is stored in these positions."""
