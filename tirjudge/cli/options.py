@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic.fields import FieldInfo
 from tirjudge.cli.output import one_line_errors, option
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.run_settings import MOVABLE, Option
+from tirjudge.storage.settings_text import json_value, toml_value
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
@@ -263,7 +263,7 @@ def read_config_file(model: type[BaseModel], file: Path) -> dict[str, Any]:
     is_json = file.suffix == ".json"
     try:
         text = file.read_text(encoding="utf-8")
-        options: dict[str, Any] = json.loads(text) if is_json else tomllib.loads(text)
+        options: dict[str, Any] = json_value(text) if is_json else toml_value(text)
     except FileNotFoundError:
         raise ValueError(f"--config {file}: there is no such file") from None
     except ValueError as error:

@@ -29,6 +29,8 @@ _WITHOUT_MARK: dict[tuple[bool, ...], str] = {
     (True, False, True, False): "utf-16-be",
 }
 """Encodings by which of the first bytes of two ASCII characters are zero."""
+_FEW_BYTES, _MOST_TIMES = 64 << 20, 200
+"""Bytes of content from which a compressed file may hold no more than so many times its own."""
 _DECODED = 1 << 14
 """Characters that are decoded at once."""
 
@@ -76,15 +78,24 @@ class _Decompressed(io.RawIOBase):
     def __init__(self, content: gzip.GzipFile | lzma.LZMAFile, file: io.BufferedReader, name: str) -> None:
         """`content` reads from `file`; `name` is the file's name for messages."""
         self._content, self._file, self._name = content, file, name
+        self._read = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         try:
-            return self._content.readinto(buffer)
+            size = self._content.readinto(buffer)
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise ValueError(f"{self._name}: the compressed data is cut off or damaged ({error})") from None
+        self._read += size
+        # A pipe has no place; what it holds is at most what was read ahead.
+        if self._read > _FEW_BYTES and self._file.seekable() and self._read > _MOST_TIMES * self._file.tell():
+            raise ValueError(
+                f"{self._name}: the content is more than {_MOST_TIMES} times as long as the compressed file: "
+                "decompress it first if this is meant"
+            )
+        return size
 
     def close(self) -> None:
         if not self.closed:

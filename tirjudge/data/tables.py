@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, TextIO
+
+from tirjudge.storage.json_lines import LONGEST_LINE
 
 Escape = Literal["\\"] | None
 DELIMITERS = (",", ";", "\t", "|")
@@ -16,7 +19,8 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n')
 """The first line of a file for Excel that names the delimiter."""
 _SAMPLED = 50
 """Rows by which the delimiter is chosen."""
-_LONGEST_CELL = 2**31 - 1
+_LONGEST_CELL = LONGEST_LINE
+_MOST_COLUMNS = 10_000
 _LEAST_ALIKE = 0.5
 """Share of rows with as many cells as the header from which a text is a table."""
 _MOST_PIECES = 4
@@ -173,7 +177,9 @@ class _Numbered:
 def _columns(cells: Sequence[str], line: int) -> list[str]:
     """Return the names of the columns; empty for a column without a name. Raises BadHeader."""
     names = [_name(cell) for cell in cells]
-    twice = sorted({name for name in names if name and names.count(name) > 1})
+    if len(names) > _MOST_COLUMNS:
+        raise BadHeader(line, f"the header has {len(names)} columns: at most {_MOST_COLUMNS} are read")
+    twice = sorted(name for name, count in Counter(names).items() if name and count > 1)
     if twice:
         raise BadHeader(line, f"the header names {twice[0]!r} twice: rename one of these columns")
     return names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.models import ModelUnavailable, resolve_model, weights_sha256
 from tirjudge.models.machine import TOKENIZER, require
 from tirjudge.models.resolve import read_note
+from tirjudge.storage.settings_text import json_file
 from tirjudge_environments.tokenization import ChatEncoder
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Adapter:
         if (folder / "adapter_model.bin").exists() and not (folder / ADAPTER_WEIGHTS).exists():
             raise GeneratorFailed(f"{str(folder)!r} has no {ADAPTER_WEIGHTS}: adapter_model.bin is not read")
         try:
-            config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            config = json_file(folder / CONFIG)
             named, rank = str(config["base_model_name_or_path"]), int(config["r"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GeneratorFailed(f"{folder / CONFIG} does not describe a LoRA adapter: {error}") from error

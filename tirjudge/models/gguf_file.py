@@ -38,6 +38,9 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 """Types of metadata values, by GGUF's number, as struct's letters."""
 _STRING, _ARRAY = 8, 9
 _ALIGNMENT = 32
+_MOST_DEPTH = 8
+_MOST_DIMENSIONS = 8
+"""Twice as many as ggml's tensors can have."""
 _STORED = 2
 """Bytes of a converted parameter on disk: bfloat16."""
 _CONVERTING = 5
@@ -171,7 +174,14 @@ def _write(file: Path, header: GgufHeader, folder: Path, say: Callable[[str], No
     """
     if gguf_llama.is_known(header.metadata):
         data = np.memmap(file, np.uint8, "r", header.start)
-        gguf_llama.write(header.metadata, header.tensors, data, folder, say)
+        try:
+            gguf_llama.write(header.metadata, header.tensors, data, folder, say)
+        except (MemoryError, OSError):
+            raise
+        except Exception as error:  # shapes, vocabulary and merges of a damaged file, of three libraries
+            raise ModelUnavailable(
+                f"{file.name} is damaged ({first_line(error)}): download it again"
+            ) from error
         return
     import gguf
     import torch
@@ -247,10 +257,14 @@ def read_header(file: Path) -> GgufHeader:
     try:
         with file.open("rb") as stream:
             return _Reader(stream).header()
-    except (struct.error, KeyError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+    except (_Damaged, struct.error, KeyError, UnicodeDecodeError, OverflowError, MemoryError) as error:
         raise ModelUnavailable(
             f"{file} is not a complete GGUF file ({first_line(error)}): download it again"
         ) from error
+
+
+class _Damaged(Exception):
+    """A header that no model has."""
 
 
 class _Reader:
@@ -269,25 +283,31 @@ class _Reader:
         found = dict(self._tensor() for _ in range(tensors))
         parameters = sum(math.prod(shape) for shape, _, _ in found.values())
         alignment = metadata.get("general.alignment", _ALIGNMENT)
+        if not isinstance(alignment, int) or alignment < 1:
+            raise _Damaged(f"an alignment of {alignment}")
         start = -(-self._stream.tell() // alignment) * alignment
         return GgufHeader(str(metadata["general.architecture"]), parameters, metadata, found, start)
 
     def _tensor(self) -> tuple[str, tuple[tuple[int, ...], int, int]]:
         name = self._string()
         (dimensions,) = self._numbers("I")
+        if dimensions > _MOST_DIMENSIONS:
+            raise _Damaged(f"a tensor of {dimensions} dimensions")
         # GGUF writes the fastest dimension first.
         shape = self._numbers(f"{dimensions}Q")[::-1]
         kind, offset = self._numbers("IQ")
         return name, (shape, kind, offset)
 
-    def _value(self, kind: int) -> Any:
+    def _value(self, kind: int, depth: int = 1) -> Any:
         if kind == _STRING:
             return self._string()
         if kind != _ARRAY:
             return self._numbers(_SCALARS[kind])[0]
         inner, length = self._numbers("IQ")
+        if inner == _ARRAY and depth == _MOST_DEPTH:
+            raise _Damaged(f"arrays in more than {_MOST_DEPTH} arrays")
         if inner in (_STRING, _ARRAY):
-            return [self._value(inner) for _ in range(length)]
+            return [self._value(inner, depth + 1) for _ in range(length)]
         return list(self._numbers(f"{length}{_SCALARS[inner]}"))
 
     def _string(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from tirjudge.models.gguf_file import (
     remove_converted,
 )
 from tirjudge.models.machine import ModelUnavailable, cache_folder, require
+from tirjudge.storage.settings_text import json_file
 from tirjudge_environments.registry import first_fault
 
 logger = logging.getLogger(__name__)
@@ -178,8 +178,11 @@ def _has_weights(folder: Path) -> bool:
     indices = list(folder.glob("*.safetensors.index.json"))
     if not indices:
         return any(folder.glob("*.safetensors"))
-    named = (json.loads(index.read_text(encoding="utf-8"))["weight_map"].values() for index in indices)
-    return all((folder / file).is_file() for files in named for file in files)
+    try:
+        named = [json_file(index)["weight_map"].values() for index in indices]
+        return all((folder / file).is_file() for files in named for file in files)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no index of weights
+        return False
 
 
 def model_folder(name: str, say: Callable[[str], None] = logger.warning) -> str:
@@ -208,7 +211,7 @@ def weights_sha256(model: str) -> str:
     except ModelUnavailable:
         return ""
     if (folder / SOURCE_FILE).is_file():
-        return str(json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))["sha256"])
+        return str(json_file(folder / SOURCE_FILE)["sha256"])
     sums = [file_sha256(file) for file in sorted(folder.glob("*.safetensors"))]
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest() if sums else ""
 
@@ -301,7 +304,7 @@ def read_note(model: str, *, download: bool = True) -> ModelNote:
     if not path.is_file():
         return ModelNote()
     try:
-        return ModelNote.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        return ModelNote.model_validate(json_file(path))
     except ValidationError as error:
         raise ValueError(f"{path}: {first_fault(error)}") from None
     except ValueError as error:
@@ -352,7 +355,7 @@ def local_models() -> Iterator[LocalModel]:
     for note in sorted(cache_folder().glob(f"*/{SOURCE_FILE}")):
         # A partial folder, which begins with a dot, is no model yet.
         if note.parent not in known and not note.parent.name.startswith("."):
-            source = json.loads(note.read_text(encoding="utf-8"))
+            source = json_file(note)
             yield LocalModel(note.parent.name, "converted", note.parent, source["sha256"])
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tirjudge.storage.json_lines import read_lines
+from tirjudge.storage.settings_text import json_file, toml_value
 
 _METRICS, _DONE, _CONFIG, _EVENTS = "metrics.jsonl", "done.json", "config.toml", "events.jsonl"
 _CHECKPOINT = "checkpoint-"
@@ -204,7 +204,7 @@ def _accuracy(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _done(stage: Path) -> dict[str, Any]:
     try:
-        done = json.loads((stage / _DONE).read_text(encoding="utf-8"))
+        done = json_file(stage / _DONE)
     except (OSError, ValueError, RecursionError):
         return {}
     return done if isinstance(done, dict) else {}
@@ -213,7 +213,7 @@ def _done(stage: Path) -> dict[str, Any]:
 def _settings(folder: Path) -> dict[str, str]:
     """Return the recipe's settings as `table.key`, the most telling ones first."""
     try:
-        recipe = tomllib.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        recipe = toml_value((folder / _CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     flat = dict(_flat(recipe, ""))

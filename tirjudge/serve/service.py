@@ -27,6 +27,7 @@ from tirjudge_sandbox.server.metrics import SECONDS, RequestMetrics
 from tirjudge_sandbox.server.settings import FieldRefused
 from tirjudge_sandbox.workers.fair_queue import Pace
 
+_FEW_COMPLETIONS = 8
 _FEW_CHARACTERS = 10_000
 """Characters up to which a question is read at once."""
 
@@ -127,7 +128,9 @@ class JudgeService:
             # The judge sees no more than two completions at once, except by the method `listwise`.
             shown = None if asked.options.method == "listwise" else 2
             longest = sorted(asked.completions, key=len, reverse=True)[:shown]
-            await self._read(_size(asked, longest, ["completions"]))
+            size = _size(asked, longest, ["completions"])
+            # All pairs of a round are put into questions at once.
+            await self._read(_FEW_CHARACTERS + 1 if len(asked.completions) > _FEW_COMPLETIONS else size)
             found = await self._groups.judge.rewards(asked.task(), asked.options)
         except RowError as error:
             # The other fields were checked when the request was read.

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from tirjudge.storage.json_lines import JsonLines, JsonObject, encode_line, read_lines
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge.storage.run_settings import refuse_foreign_file, refuse_other_settings
+from tirjudge.storage.settings_text import json_file
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
 
@@ -76,7 +77,7 @@ def failures_path(results: Path) -> Path:
 def recorded_settings(results: Path) -> JsonObject | None:
     """Return the settings that a result file's rows were judged with; None if they cannot be read."""
     try:
-        recorded = json.loads(settings_path(results).read_text(encoding="utf-8"))["settings"]
+        recorded = json_file(settings_path(results))["settings"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return recorded if isinstance(recorded, dict) else None

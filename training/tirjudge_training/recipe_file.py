@@ -23,6 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.run_settings import refuse_other_settings
+from tirjudge.storage.settings_text import toml_value
 from tirjudge_environments.registry import first_fault
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -105,7 +106,7 @@ def claim_folder(folder: RunFolder, config: BaseModel) -> None:
     path, text = folder.path / CONFIG, to_toml(config)
     if path.exists():
         # Both sides are read from TOML, so that None and tuples compare equal.
-        recorded = tomllib.loads(path.read_text(encoding="utf-8"))
+        recorded = toml_value(path.read_text(encoding="utf-8"))
         refuse_other_settings(path, recorded, tomllib.loads(text), type(config))
     folder.write(CONFIG, text)
 
@@ -176,8 +177,8 @@ def _read(name: str, path: Path, extending: tuple[Path, ...], home: str) -> dict
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return toml_value(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise BadRecipe(f"{path}: {error}") from None
 
 
@@ -197,8 +198,8 @@ def _assign(values: dict[str, Any], assignment: str) -> None:
     if not equals or not all(keys):
         raise BadRecipe(f"--set {assignment!r}: write it as key=value or table.key=value")
     try:
-        value = tomllib.loads(f"value = {text}")["value"] if text.strip() else None
-    except tomllib.TOMLDecodeError:
+        value = toml_value(f"value = {text}")["value"] if text.strip() else None
+    except ValueError:
         # An unquoted word such as `adamw` is a string, which saves quotes inside the shell's quotes.
         value = text
     for key in keys[:-1]:

@@ -33,6 +33,8 @@ _START_SECONDS = 60.0
 """Time in which a server must start and list its tools: a package runner may fetch it first."""
 _END_SECONDS = 2.0
 _MOST_PAGES = 100
+_MOST_PARTS = 1000
+"""Parts of content in one answer of a tool."""
 _LONGEST_DESCRIPTION = 2000
 _LONGEST_REASON = 300
 _EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
@@ -106,6 +108,9 @@ class McpServer:
                 async with asyncio.timeout(self.limits.wall_seconds):
                     found = await _ask(connection, "tools/call", {"name": name, "arguments": dict(arguments)})
                 usable = True
+                # Checking very many parts would hold up all other dialogues.
+                if isinstance(found, Mapping) and len(found.get("content") or ()) > _MOST_PARTS:
+                    return _ended(Status.OUTPUT_LIMIT, started)
                 return self._execution(_Result.model_validate(found), started)
             except TimeoutError:
                 return _ended(Status.WALL_LIMIT, started)

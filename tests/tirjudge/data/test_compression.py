@@ -63,3 +63,25 @@ def test_a_damaged_file_is_refused(tmp_path: Path, suffix: str, compress: Compre
         with pytest.raises(ValueError, match=r"data is cut off or damaged") as raised:
             list(RowFile(str(path)))
         assert str(raised.value).startswith(str(path))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("start", ['{"prompt": "', '["', 'prompt,response\n"'])
+def test_a_small_file_with_a_huge_content_is_refused_before_it_is_read(start: str, tmp_path: Path) -> None:
+    """300 MiB of one letter in 300 KiB: one line for each reader, and no row of it in memory."""
+    file = tmp_path / {"{": "rows.jsonl.gz", "[": "rows.json.gz", "p": "rows.csv.gz"}[start[0]]
+    with gzip.open(file, "wb") as stream:
+        stream.write(start.encode())
+        for _ in range(300):
+            stream.write(b"a" * (1 << 20))
+    said = "the content is more than 200 times as long as the compressed file"
+    with pytest.raises(ValueError, match=said) as error:
+        list(RowFile(str(file)))
+    assert "\n" not in str(error.value)
+
+
+def test_many_columns_are_refused_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(",".join(f"c{number}" for number in range(40_000)) + "\n" + ",".join("x" * 40_000) + "\n")
+    with pytest.raises(ValueError, match=r"rows.csv:1: the header has 40000 columns: at most 10000"):
+        list(RowFile(str(file)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -177,3 +178,39 @@ def test_our_conversion_writes_what_transformers_writes(
         other.pad_token,
         other.bos_token,
     )
+
+
+def _text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+_LLAMA = _text("general.architecture") + struct.pack("<I", 8) + _text("llama")
+DAMAGED = {
+    "dimensions": (
+        [_LLAMA],
+        _text("t") + struct.pack("<I100000QIQ", 100_000, *[2**40] * 100_000, 0, 0),
+        "a tensor of 100000 dimensions",
+    ),
+    "alignment": (
+        [_LLAMA, _text("general.alignment") + struct.pack("<II", 4, 0)],
+        b"",
+        "an alignment of 0",
+    ),
+    "nested": (
+        [_LLAMA, _text("a") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000],
+        b"",
+        "arrays in more than 8 arrays",
+    ),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_header_that_no_model_has_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    values, tensors, reason = DAMAGED[name]
+    file = tmp_path / "model.gguf"
+    counts = struct.pack("<IQQ", 3, int(bool(tensors)), len(values))
+    file.write_bytes(b"GGUF" + counts + b"".join(values) + tensors)
+    said = rf"is not a complete GGUF file \({reason}\): download it again$"
+    with pytest.raises(ModelUnavailable, match=said):
+        read_header(file)
