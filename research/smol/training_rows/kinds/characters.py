@@ -98,9 +98,6 @@ class Characters(CountFamily, Kind):
             "b": str(given["b"]),
         }
 
-    def distinct_wordings(self) -> int:
-        return len(self.wordings()) * len(set(self.nouns))
-
 
 def _mark(
     name: str, mark: str, nouns: str, added: Sequence[str], numbers: Sequence[int] = (1, 2, 2, 3, 4, 5)

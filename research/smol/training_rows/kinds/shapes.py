@@ -29,7 +29,6 @@ from tirjudge_environments.instruction_checks import Verifier
 
 _SMALL = (2, 2, 3, 3, 4, 5)
 _MANY = {
-    "words": (40, 60, 80, 100, 120),
     "shouted": (8, 10, 12, 15),
     "hanzi": (3, 4, 6, 8),
     "accents": (2, 3, 5),
@@ -62,10 +61,6 @@ class Kind(Family):
 
     @abstractmethod
     def holds(self, text: str, given: Arguments) -> bool: ...
-
-    def distinct_wordings(self) -> int:
-        """Return the number of wordings that differ in more than their arguments."""
-        return len(self.wordings())
 
 
 def defined(*units: Unit) -> tuple[str, ...]:
@@ -152,9 +147,6 @@ class Count(CountFamily, Kind):
             "b": str(given.get("b", 0)),
         }
 
-    def distinct_wordings(self) -> int:
-        return len(self.wordings()) * len(set(self.unit.nouns))
-
 
 class Asked(Kind):
     """A shape that asks a property of units."""
@@ -207,9 +199,6 @@ class Asked(Kind):
         for _ in range(missing):
             text = self.unit.add(text, pen)
         return text
-
-    def distinct_wordings(self) -> int:
-        return len(self.wordings()) * len(self.asked.phrases)
 
 
 class Every(Asked):
@@ -303,9 +292,6 @@ class Some(CountFamily, Asked):
             "props": given["third"] if n == 1 else plural(given["base"]),
         }
 
-    def distinct_wordings(self) -> int:
-        return len(self.wordings()) * len(self.asked.phrases)
-
 
 PLACES: Mapping[str, tuple[str, int, int | None]] = {
     "first": ("first", 0, 1),
@@ -392,9 +378,6 @@ class Listed(Kind):
         for _ in range(max(0, 3 - len(self.unit.spans(text))) + pen.rng.randint(0, 1)):
             text = self.unit.add(text, pen)
         return text
-
-    def distinct_wordings(self) -> int:
-        return len(self.wordings()) * len(self.words)
 
 
 class Sorted(Listed):

@@ -77,6 +77,7 @@ def value(key: str, pen: Pen) -> object:
 
 
 def draw_keys(pen: Pen, low: int, high: int) -> list[str]:
+    """Return a number of different keys, from `low` to `high`."""
     return pen.rng.sample(KEYS, pen.rng.randint(low, high))
 
 
@@ -86,10 +87,12 @@ def sized(count: str, given: Given) -> str:
 
 
 def misspelt(key: str, pen: Pen) -> str:
+    """Return a key that differs a little."""
     return pen.rng.choice([key.capitalize(), f"{key}s", f"the_{key}", key[:-1]])
 
 
 def one_key(pen: Pen, keys: Sequence[str] = KEYS) -> dict[str, Any]:
+    """Draw the argument `key`."""
     return {"key": pen.rng.choice(keys)}
 
 
