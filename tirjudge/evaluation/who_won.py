@@ -110,6 +110,7 @@ class WhoWon:
             ],
             "first_shown_wins": _record(self.first_shown),
             "first_shown_by_chance": None if math.isnan(self.chance) else self.chance,
+            "preferred_place": self.preferred_place.removeprefix(": "),
             "own_family": _record(self.own_family),
             "longer_wins": _record(self.longer),
             "winner_characters": None if math.isnan(self.winner_length) else self.winner_length,
@@ -140,13 +141,23 @@ class WhoWon:
         clusters = in_clusters(self.clusters)
         yield "protocol", f"win-rate: a tie of k is worth 1/k{clusters and f', rows{clusters}'}"
 
+    @property
+    def preferred_place(self) -> str:
+        """The end of a sentence about a place that the judge prefers; empty if none is known."""
+        found = self.first_shown
+        if found is None or math.isnan(found.low) or found.low <= self.chance <= found.high:
+            return ""
+        others = "the response shown second" if self.chance == 0.5 else "responses that are not shown first"
+        place = "the response shown first" if found.low > self.chance else others
+        return f": the judge prefers {place} (--order both shows each row in both orders)"
+
     def _causes(self) -> Iterator[tuple[str, str]]:
         if self.first_shown is not None:
             yield (
                 "position",
                 (
                     f"{_share(self.first_shown)} of the verdicts name the response shown first, "
-                    f"by chance {self.chance:.0%}"
+                    f"by chance {self.chance:.0%}{self.preferred_place}"
                 ),
             )
         elif self.one_place:

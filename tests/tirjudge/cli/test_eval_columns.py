@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -304,3 +305,15 @@ def test_a_value_with_two_meanings_is_refused(tmp_path: Path) -> None:
     done = command("score", run, *words)
     assert done.exit_code == 2
     assert "--labels gives '1' two meanings, 'A' and 'B'" in done.stderr
+
+
+def test_the_files_of_two_judges_are_sent_to_compare(tmp_path: Path) -> None:
+    rows = [{"id": n, "p": "AB"[n % 2], "l": "A"} for n in range(30)]
+    first, second = (write(tmp_path / name, rows) for name in ("a judge.jsonl", "b.jsonl"))
+    words = ("--column", "prediction=p", "--column", "label=l")
+    done = command("score", first, second, *words)
+    assert done.exit_code == 2
+    advice = f"tirjudge compare '{first}' {second}"
+    assert advice in done.stderr
+    assert "--duplicates" not in done.stderr
+    assert command("compare", *shlex.split(advice)[2:], *words).exit_code == 0

@@ -156,6 +156,33 @@ def test_a_baseline_that_is_always_first_tells_nothing_about_the_position() -> N
     assert moved.first_shown is not None
 
 
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        (30, ": the judge prefers the response shown second (--order both"),
+        (70, ": the judge prefers the response shown first (--order both"),
+        (48, ""),
+    ],
+)
+def test_a_judge_that_prefers_a_place_is_told_so_in_the_same_line(first: int, said: str) -> None:
+    """Of 100 verdicts, so many name the response shown first."""
+    rows = [
+        JudgedRow(
+            id=str(n),
+            votes=(Vote(best=(order[n >= first],), order=order),),
+            extras={SOURCES: ("one", "other")},
+        )
+        for n in range(100)
+        for order in [(0, 1) if n % 2 else (1, 0)]
+    ]
+    found = WhoWon.of(score(WIN_RATE, rows))
+    assert found is not None
+    text = dict(found.lines())["position"]
+    assert text.startswith(f"{first}.0% [")
+    assert text.partition("by chance 50%")[2].startswith(said)
+    assert bool(said) == bool(found.record()["preferred_place"])
+
+
 def test_a_jury_has_no_family_of_its_own(tmp_path: Path) -> None:
     votes = [
         {"model": "qwen/qwen3", "verdict": "A", "samples": [0]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -138,10 +139,7 @@ class Replay:
                 elif self._duplicates == "first":
                     self.dropped += 1
                 else:
-                    raise ValueError(
-                        f"{row.where}: two rows have the id {judged.id!r}; "
-                        "--duplicates first counts only the first"
-                    )
+                    raise ValueError(f"{row.where}: two rows have the id {judged.id!r}; {self._advice}")
         scales.check()
         swaps.check(self.name)
         if self._labels is not None:
@@ -154,10 +152,16 @@ class Replay:
             models.setdefault(model, row.where)
         if len(models) > 1:
             (first, where), (second, later) = models.items()
-            raise ValueError(
-                f"{later}: a verdict of {second!r} among those of {first!r} ({where}): score the rows of "
-                "each judge as a run of its own"
-            )
+            own = "score the rows of each judge as a run of its own"
+            advice = self._advice if len(self.files.paths) > 1 else own
+            raise ValueError(f"{later}: a verdict of {second!r} among those of {first!r} ({where}): {advice}")
+
+    @property
+    def _advice(self) -> str:
+        """What to do about a row that occurs again."""
+        if len(self.files.paths) < 2:
+            return "--duplicates first counts only the first"
+        return f"tirjudge compare {shlex.join(map(str, self.files.paths))} compares the files of two judges"
 
     def with_extras(self, extras: Mapping[str, Mapping[str, Any]]) -> Replay:
         """Return the same rows with these extras, by row id, merged into theirs."""
