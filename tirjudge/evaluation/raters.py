@@ -136,6 +136,74 @@ def rank_correlation(one: Values, other: Values) -> float:
     return _ratio(float(first @ second), math.sqrt(float(first @ first) * float(second @ second)))
 
 
+def pearson(one: Values, other: Values) -> tuple[float, Values]:
+    """Return Pearson's correlation of two raters, and what each row adds to its error."""
+    spreads = float(one.std()), float(other.std())
+    if not all(spreads):
+        return math.nan, np.zeros(len(one))
+    first, second = (
+        (values - values.mean()) / spread for values, spread in zip((one, other), spreads, strict=True)
+    )
+    value = min(1.0, max(-1.0, float((first * second).mean())))
+    errors: Values = (first * second - value * (first**2 + second**2) / 2) / len(one)
+    return value, errors
+
+
+def ranked(one: Values, other: Values) -> tuple[float, Values]:
+    """Return Spearman's correlation of two raters, and what each row adds to its error.
+
+    A row adds its own product of ranks, and moves the ranks of all rows above it.
+    """
+    first, second = (_ranks(values) for values in (one, other))
+    value = rank_correlation(one, other)
+    spreads = [float((ranks**2).mean()) - 0.25 for ranks in (first, second)]
+    if not min(spreads) > 0:
+        return value, np.zeros(len(one))
+    product = first * second + _above(one, second) + _above(other, first)
+    squares = [ranks**2 + 2 * _above(values, ranks) for values, ranks in ((one, first), (other, second))]
+    errors = product / math.sqrt(spreads[0] * spreads[1])
+    for square, spread in zip(squares, spreads, strict=True):
+        errors = errors - value / 2 * square / spread
+    found: Values = (errors - errors.mean()) / len(one)
+    return value, found
+
+
+def _above(values: Values, weights: Values) -> Values:
+    """Return for each row the weights of rows with a higher value, and half of those of equal ones, by n."""
+    _, codes = np.unique(values, return_inverse=True)
+    sums = np.bincount(codes, weights=weights)
+    higher: Values = (sums[::-1].cumsum()[::-1] - sums / 2)[codes] / len(values)
+    return higher
+
+
+def pairs_correlation(one: Values, other: Values) -> float:
+    """Return tau-b of a few rows, by all of their pairs (Kendall 1945); nan if a rater does not vary."""
+    first, second = (np.sign(values[:, None] - values) for values in (one, other))
+    return _ratio(float((first * second).sum()), math.sqrt(float((first**2).sum() * (second**2).sum())))
+
+
+OF_PROMPT: dict[str, Callable[[Values, Values], float]] = {
+    "Pearson": lambda one, other: pearson(one, other)[0],
+    "Spearman": rank_correlation,
+    "Kendall": pairs_correlation,
+}
+"""Correlations of the rows of one prompt, whose mean over the prompts is a figure of its own."""
+
+
+def by_prompt(
+    one: Values, other: Values, clusters: NDArray[np.intp]
+) -> dict[str, tuple[Values, NDArray[np.intp]]]:
+    """Return the correlations of each prompt in which both raters vary, and the first row of the prompt."""
+    order = np.argsort(clusters, kind="stable")
+    prompts = np.split(order, np.flatnonzero(np.diff(clusters[order])) + 1)
+    prompts = [rows for rows in prompts if np.ptp(one[rows]) > 0 and np.ptp(other[rows]) > 0]
+    first = np.array([rows[0] for rows in prompts], dtype=np.intp)
+    return {
+        name: (np.array([function(one[rows], other[rows]) for rows in prompts]), first)
+        for name, function in OF_PROMPT.items()
+    }
+
+
 def _ranks(values: Values) -> Values:
     _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     return _mean_ranks(counts / len(values))[codes]

@@ -332,6 +332,12 @@ class OfTable:
         found: NDArray[np.float64] = self._slopes(self.table)[self.codes] / self.n
         return found if clusters is None else found * left_out(clusters)
 
+    def among(self, places: NDArray[np.intp], size: int) -> Fitted:
+        """Return the same number as one of the units at these places among `size` units."""
+        errors = _placed(self.influence(len(self.codes)), places, size)
+        fault = self.fault or ("" if errors.any() else "no row departs from a perfect agreement")
+        return Fitted(self.value, self.n, errors, fault, by_chance=self.by_chance)
+
     def _slopes(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the derivatives of the number by the shares of the cells."""
         import numpy as np

@@ -12,9 +12,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import cohen_kappa_score, f1_score
+from statsmodels.stats.inter_rater import cohens_kappa
 
 from tests.command import TIRJUDGE
 from tests.tirjudge.benchmark_data import benchmark_file
@@ -317,3 +321,45 @@ def test_the_files_of_two_judges_are_sent_to_compare(tmp_path: Path) -> None:
     assert advice in done.stderr
     assert "--duplicates" not in done.stderr
     assert command("compare", *shlex.split(advice)[2:], *words).exit_code == 0
+
+
+def test_accuracy_over_parsed_verdicts_is_named_beside_the_strict_one(tmp_path: Path) -> None:
+    rows = [{"id": n, "p": "" if n < 20 else "AB"[n % 4 == 0], "l": "A"} for n in range(100)]
+    run = write(tmp_path / "run.jsonl", rows)
+    words = ("--column", "prediction=p", "--column", "label=l", "--protocol", "tir", "--protocol", "verdict")
+    for one in json.loads(command("score", run, *words, "--json").stdout):
+        assert (one["figures"]["accuracy"]["value"], one["figures"]["accuracy"]["n"]) == (0.6, 100)
+        parsed = one["figures"]["accuracy over parsed verdicts"]
+        assert (parsed["value"], parsed["n"]) == (0.75, 80)
+
+
+def test_kappa_classes_and_ratings_have_numbers_by_section(tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    label = draw.integers(0, 2, 400)
+    said = np.where(draw.random(400) < 0.8, label, 1 - label)
+    rows = [
+        {"id": n, "p": "AB"[said[n]], "l": "AB"[label[n]], "s": "xy"[n % 2], "r": int(said[n] + n % 3)}
+        for n in range(400)
+    ]
+    run = write(tmp_path / "run.jsonl", rows)
+    words = ("--column", "prediction=p", "--column", "label=l", "--column", "domain=s", "--json")
+    done = command("score", run, *words, "--protocol", "kappa", "--protocol", "three-class")
+    kappa, classes = (one["figures"] for one in json.loads(done.stdout))
+    for number, name in enumerate("xy"):
+        one, other = said[number::2], label[number::2]
+        found = kappa[f"judge and label, {name}"]
+        assert (found["value"], found["n"]) == (pytest.approx(cohen_kappa_score(one, other)), 200)
+        table = np.array([[((one == a) & (other == b)).sum() for b in (0, 1)] for a in (0, 1)])
+        error = cohens_kappa(table).std_kappa
+        assert found["high"] - found["low"] == pytest.approx(2 * 1.96 * error, rel=0.05)
+        assert classes[name]["value"] == pytest.approx((one == other).mean())
+        f1 = classes[f"F1 of {name}"]
+        assert f1["value"] == pytest.approx(f1_score(other, one, average="macro"))
+        assert f1["low"] < f1["value"] < f1["high"]
+    words = ("--column", "rating=r", "--column", "label=num", "--column", "domain=s", "--json")
+    rated = write(tmp_path / "rated.jsonl", [row | {"num": int(label[row["id"]])} for row in rows])
+    (ratings,) = (one["figures"] for one in json.loads(command("score", rated, *words).stdout))
+    own = np.array([row["r"] for row in rows])
+    found = ratings["Pearson, y"]
+    assert (found["value"], found["n"]) == (pytest.approx(pearsonr(own[1::2], label[1::2]).statistic), 200)
+    assert ratings["Spearman, y"]["value"] == pytest.approx(spearmanr(own[1::2], label[1::2]).statistic)

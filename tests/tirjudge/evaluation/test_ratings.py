@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import krippendorff
 import numpy as np
 import pytest
-from scipy.stats import kendalltau, spearmanr, t
+from scipy.stats import kendalltau, pearsonr, spearmanr, t
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
@@ -18,6 +19,7 @@ from tests.tirjudge.cli.test_calibrate import calibration, command
 from tests.tirjudge.judge_command import write_rows
 from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.raters import ranked
 from tirjudge.evaluation.scoring import compare, score
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import open_replay
@@ -226,3 +228,47 @@ def test_misuse_is_refused_in_one_line(
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_pearson_and_the_mean_of_prompts_beside_scipy(tmp_path: Path) -> None:
+    """400 rows of 40 prompts whose means differ: within a prompt the judge knows little."""
+    draw = np.random.default_rng(3)
+    prompt = np.arange(400) // 10
+    people = draw.integers(1, 6, 40)[prompt] + draw.integers(0, 3, 400)
+    judge = people + draw.normal(0, 2, 400).round(2)
+    rows = [
+        {"id": n, "prompt": f"q{prompt[n]}", "r": float(judge[n]), "l": int(people[n])} for n in range(400)
+    ]
+    found = figures(write_rows(tmp_path / "r.jsonl", rows), "--column", "rating=r", "--column", "label=l")
+    assert found["Pearson"] == pytest.approx(pearsonr(judge, people).statistic)
+    peers = {"Pearson": pearsonr, "Spearman": spearmanr, "Kendall": kendalltau}
+    for name, peer in peers.items():
+        values = [peer(judge[prompt == one], people[prompt == one]).statistic for one in range(40)]
+        figure = found["full"][f"mean {name} over prompts"]
+        assert (figure["value"], figure["n"]) == (pytest.approx(np.mean(values)), 40)
+        half = t.ppf(0.975, 39) * np.std(values, ddof=1) / np.sqrt(40)
+        assert figure["high"] - figure["value"] == pytest.approx(half, rel=1e-3)
+
+
+def test_the_interval_of_pearson_is_fishers_for_normal_values(tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    people = draw.normal(size=500)
+    judge = 0.8 * people + 0.6 * draw.normal(size=500)
+    rows = [{"id": n, "r": float(judge[n]), "l": float(people[n])} for n in range(500)]
+    run = write_rows(tmp_path / "r.jsonl", rows)
+    found = figures(run, "--column", "rating=r", "--column", "label=l")["full"]["Pearson"]
+    low, high = pearsonr(judge, people).confidence_interval()
+    assert (found["low"], found["high"]) == pytest.approx((low, high), abs=0.01)
+
+
+@pytest.mark.parametrize("levels", [3, 7, 40])
+def test_the_influence_of_ranks_is_the_derivative_of_the_correlation(levels: int) -> None:
+    """Beside the jackknife of scipy's correlation, with and without ties."""
+    draw = np.random.default_rng(levels)
+    one = draw.integers(0, levels, 400).astype(float)
+    other = (one + draw.integers(0, levels, 400)) if levels < 40 else one + draw.normal(0, 10, 400)
+    value, errors = ranked(one, other)
+    assert value == pytest.approx(spearmanr(one, other).statistic)
+    rest = [spearmanr(np.delete(one, n), np.delete(other, n)).statistic for n in range(400)]
+    jackknife = math.sqrt(399 / 400 * ((np.array(rest) - np.mean(rest)) ** 2).sum())
+    assert math.sqrt(errors @ errors) == pytest.approx(jackknife, rel=0.02)

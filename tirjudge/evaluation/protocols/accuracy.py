@@ -45,15 +45,23 @@ class OneOrder:
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        worth, tied, _ = units.values.T
+        worth, tied, missing = units.values.T
         accuracy: Figures = {"accuracy": Mean(worth)}
-        ties = {"tie rate": Mean(tied)}
+        ties = over_parsed(worth, missing) | {"tie rate": Mean(tied)}
         if len(units.sections) < 2:
             return {**accuracy, **ties}
         sections = section_figures(units, worth)
         mean: Figures = {"mean of sections": SectionMean(list(sections.values()))}
         first, second = (mean, accuracy) if self.sections_first else (accuracy, mean)
         return {**first, **second, **ties, **sections}
+
+
+def over_parsed(credits: NDArray[np.float64], missing: NDArray[np.float64]) -> dict[str, Mean]:
+    """Return the accuracy over the rows with a verdict, which papers print as well; none if all have one."""
+    places = np.flatnonzero(missing == 0)
+    if not missing.any() or not len(places):
+        return {}
+    return {"accuracy over parsed verdicts": Mean(credits[places], places=places)}
 
 
 def accuracy_figures(units: Units, credits: NDArray[np.float64]) -> dict[str, Mean | SectionMean]:
@@ -84,12 +92,12 @@ class VerdictAccuracy:
             best = decision(row)
             builder.counts["tie"] += len(best) > 1
             builder.counts["no verdict"] += not best
-            builder.add_row(row, verdict_credit(best, label), len(best) > 1)
+            builder.add_row(row, verdict_credit(best, label), len(best) > 1, not best)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        worth, tied = units.values.T
-        return accuracy_figures(units, worth) | {"tie rate": Mean(tied)}
+        worth, tied, missing = units.values.T
+        return accuracy_figures(units, worth) | over_parsed(worth, missing) | {"tie rate": Mean(tied)}
 
 
 VERDICT = VerdictAccuracy()

@@ -59,12 +59,20 @@ class Classes:
     def figures(self, units: Units) -> Figures:
         agreed, gold, verdict = units.values.T
         table, codes = confusion(gold, verdict)
-        return {
+        f1 = f1_of_means if self.f1_of_means else lambda counts: macro(counts)[2]
+        figures: dict[str, Mean | OfTable | Fitted] = {
             "agreement": Mean(agreed),
             "precision": OfTable(lambda counts: macro(counts)[0], table, codes),
             "recall": OfTable(lambda counts: macro(counts)[1], table, codes),
-            "F1": OfTable(f1_of_means if self.f1_of_means else lambda counts: macro(counts)[2], table, codes),
+            "F1": OfTable(f1, table, codes),
         }
+        if len(units.sections) < 2:
+            return figures
+        figures |= section_figures(units, agreed)
+        for name, places in units.sections.items():
+            own = OfTable(f1, *confusion(gold[places], verdict[places]))
+            figures[f"F1 of {name or 'no domain'}"] = own.among(places, len(units.ids))
+        return figures
 
 
 def macro(pairs: Table) -> tuple[float, float, float]:
@@ -233,6 +241,9 @@ class Kappa:
             figures["judge and label"] = kappa(ratings[-2], ratings[-1])
             table, codes = confusion(ratings[-2], ratings[-1])
             figures["Scott's pi of judge and label"] = OfTable(scott_pi, table, codes, chance_of_pi(table))
+            for name, places in units.sections.items() if len(units.sections) > 1 else ():
+                own = kappa(ratings[-2][places], ratings[-1][places])
+                figures[f"judge and label, {name or 'no domain'}"] = own.among(places, len(units.ids))
         for one, other in combinations(range(people), 2):
             figures[f"annotators {one + 1} and {other + 1}"] = kappa(ratings[one], ratings[other])
         if people > 1:

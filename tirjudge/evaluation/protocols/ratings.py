@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -19,9 +19,18 @@ from tirjudge.evaluation.base import (
     Units,
     Unscorable,
 )
-from tirjudge.evaluation.raters import LEAST_RATED, ORDINAL, alpha, correlation, rank_correlation, tau
+from tirjudge.evaluation.raters import (
+    LEAST_RATED,
+    ORDINAL,
+    alpha,
+    by_prompt,
+    correlation,
+    pearson,
+    ranked,
+    tau,
+)
 from tirjudge.evaluation.scoring import UnitsBuilder
-from tirjudge.statistics import Mean, OfTable, Statistic
+from tirjudge.statistics import Fitted, Mean, OfTable, Statistic
 
 Values = NDArray[np.float64]
 _MOST_LEVELS = 64
@@ -67,7 +76,10 @@ class Ratings:
         found: dict[str, Figure] = {}
         if people:
             rated = np.array(people)
-            found |= _beside_people(on_scale(judge, low, high, scale_of(rated)), rated)
+            moved = on_scale(judge, low, high, scale_of(rated))
+            found |= _beside_people(moved, rated, units.clusters)
+            for name, places in units.sections.items() if len(units.sections) > 1 else ():
+                found |= _of_section(name or "no domain", moved, rated, places)
         found["mean score"] = Mean(judge, is_share=False)
         (several,) = np.nonzero(~np.isnan(flipped))
         if len(several):
@@ -95,7 +107,36 @@ def on_scale(scores: Values, low: Values, high: Values, scale: tuple[float, floa
     return np.where(np.isnan(low), scores, moved)
 
 
-def _beside_people(judge: Values, people: Values) -> dict[str, Figure]:
+def _of_section(name: str, judge: Values, people: Values, places: NDArray[np.intp]) -> dict[str, Figure]:
+    """Return the correlations and the mean difference of the rows of one section."""
+    known = ~np.isnan(people[:, places])
+    counts = known.sum(axis=0)
+    own = places[counts > 0]
+    if not len(own):
+        return {}
+    mean = (np.where(known, people[:, places], 0).sum(axis=0) / np.maximum(counts, 1))[counts > 0]
+    return {
+        f"Spearman, {name}": _correlated(ranked, judge[own], mean, own, len(judge)),
+        f"Pearson, {name}": _correlated(pearson, judge[own], mean, own, len(judge)),
+        f"judge minus people, {name}": Mean(judge[own] - mean, places=own, is_share=False),
+    }
+
+
+def _correlated(
+    measure: Callable[[Values, Values], tuple[float, Values]],
+    judge: Values,
+    people: Values,
+    places: NDArray[np.intp],
+    size: int,
+) -> Fitted:
+    """Return a correlation of the rows at these places among `size` rows."""
+    value, influence = measure(judge, people)
+    errors = np.zeros(size)
+    errors[places] = influence
+    return correlation(value, len(judge), errors)
+
+
+def _beside_people(judge: Values, people: Values, clusters: NDArray[np.intp] | None) -> dict[str, Figure]:
     known = ~np.isnan(people)
     counts = known.sum(axis=0)
     (places,) = np.nonzero(counts)
@@ -115,8 +156,13 @@ def _beside_people(judge: Values, people: Values) -> dict[str, Figure]:
             found[name] = correlation(counted.value, len(own), errors)
     else:
         fault = f"fewer than {LEAST_RATED} rows" if len(own) < LEAST_RATED else ""
-        found["Spearman"] = Statistic(rank_correlation(own, mean), len(own), fault)
+        found["Spearman"] = _correlated(ranked, own, mean, places, size)
         found["Kendall"] = Statistic(tau(own, mean), len(own), fault)
+    found["Pearson"] = _correlated(pearson, own, mean, places, size)
+    prompts = {} if clusters is None else by_prompt(own, mean, clusters[places])
+    for name, (values, first) in prompts.items():
+        if len(values) > 1:
+            found[f"mean {name} over prompts"] = Mean(values, places=places[first], is_share=False)
     everybody = np.vstack([judge, people])
     if len(np.unique(everybody[~np.isnan(everybody)])) <= _MOST_LEVELS:
         found["alpha of judge and people"] = alpha(everybody, "ordinal")
