@@ -124,7 +124,7 @@ def rows_of_unit(
     It is the design effect. Where few clusters are informative, as they have errors, that effect is hardly
     known, and the size of an effective cluster takes its place; the more so, the more unequal clusters are.
     """
-    size, prior = rows / max(effective, 1.0), _PRIOR_CLUSTERS * clusters / max(effective, 1.0)
+    size, prior = rows / max(effective, 1.0), _PRIOR_CLUSTERS * max(1.0, clusters / max(effective, 1.0))
     known = min(size, max(1.0, design_effect))
     return (informative * known + prior * size) / (informative + prior)
 

@@ -78,7 +78,7 @@ def _difference(
     Units are effective clusters, or the rows of means that are no shares; None for the normal quantile.
     """
     value = second.value - first.value
-    if fault_of(first, second, clusters=clusters):
+    if math.isnan(value) or fault_of(first, second, clusters=clusters):
         return value, math.nan, None
     errors = second.influence(size, clusters) - first.influence(size, clusters)
     weights = _weights(first, second, size)

@@ -158,7 +158,7 @@ class Replay:
 
     @property
     def _advice(self) -> str:
-        """What to do about a row that occurs again."""
+        """Advice about a row that occurs again."""
         if len(self.files.paths) < 2:
             return "--duplicates first counts only the first"
         return f"tirjudge compare {shlex.join(map(str, self.files.paths))} compares the files of two judges"
