@@ -97,8 +97,7 @@ class Decoder(RowDecoder):
     def _admit(self) -> None:
         if not self._rows:
             # What other programs leave free may have changed since the last batch.
-            self._cache.clear()
-            self._cache.max_bytes = self._cache_bytes or _room(self._model.device)
+            self._cache.max_bytes = self._cache_bytes or _room(self._model.device, self._cache.nbytes)
         free = self._fitting(self._waiting[: self._max_rows - len(self._rows)])
         ready, self._waiting = self._waiting[:free], self._waiting[free:]
         same: dict[tuple[int, ...], list[BatchRow]] = {}
@@ -214,12 +213,12 @@ class Decoder(RowDecoder):
             self._parked.put(ParkedRow(np.array(row.ids[: row.fed]), snapshot, prompt))
 
 
-def _room(device: Any) -> int:
-    """Return the bytes that keys and values may take: a share of the free memory of a device."""
+def _room(device: Any, held: int) -> int:
+    """Return the bytes that keys and values may take: a share of those held and the free ones of a device."""
     import torch
 
     if device.type != "cuda":
-        return int(SHARE * free_memory())
+        return int(SHARE * (held + free_memory()))
     # What torch keeps for later tensors is free as well.
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(SHARE * (torch.cuda.mem_get_info(device)[0] + kept))
+    return int(SHARE * (held + torch.cuda.mem_get_info(device)[0] + kept))

@@ -90,6 +90,10 @@ class PaddedCache:
         """Positions of every slot."""
         return self._length
 
+    @property
+    def nbytes(self) -> int:
+        return sum(stored.nbytes for stored in self._tensors())
+
     def fits(self, slots: int, length: int) -> bool:
         """Return True if so many slots of so many positions stay within the bound."""
         stored = self._tensors()
