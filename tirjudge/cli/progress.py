@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
@@ -242,7 +243,12 @@ class Summary:
         entries.append(("seconds", f"{self.seconds:.1f} of judging in this run"))
         entries.append(("model", f"{self.model} ({self.note})" if self.note else self.model))
         if self.path != "-":
+            file = shlex.quote(self.path)
             entries.append(("results", self.path))
+            commands = (f"tirjudge {name} {file}" for name in ("show", "report", "reproduce"))
+            entries.append(("next", "; ".join(commands)))
+        if self.won is not None and self.won.winner:
+            entries.append(("winner", self.won.winner))
         lines = [(name, printable(value)) for name, value in entries]
         console = Console(markup=False, highlight=False, stderr=to_standard_error)
         if not console.is_terminal:

@@ -24,6 +24,8 @@ from tirjudge.evaluation.scoring import Estimate, Score, cluster_count, score
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.statistics import in_clusters
 
+_HALF = 0.5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceResult:
@@ -117,6 +119,18 @@ class WhoWon:
             "loser_characters": None if math.isnan(self.loser_length) else self.loser_length,
             "clusters": self.clusters,
         }
+
+    @property
+    def winner(self) -> str:
+        """The decision between two sources in words; empty for more. The names of sources are untrusted."""
+        if len(self.sources) != 2:
+            return ""
+        best = self.sources[0]
+        if math.isnan(best.rate.low):
+            return f"unknown: {best.rate.n} rows give no interval"
+        if best.rate.low > _HALF:
+            return f"{best.name}: its interval lies above 50 %"
+        return f"none: the interval of {best.name} contains 50 %"
 
     def wins(self) -> Iterator[str]:
         """Yield the wins of each source; the names of sources are untrusted."""

@@ -87,7 +87,18 @@ def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_pa
         done = invoke(*words, folder=tmp_path)
         assert re.search(rf"^who won   {line}", done.stdout, re.MULTILINE), done.stdout
         assert "needs labels" not in done.stderr
-    assert re.search(line, (tmp_path / "judged.txt").read_text())
+    said = (tmp_path / "judged.txt").read_text()
+    assert re.search(line, said)
+    # Two of three wins of 24 prompts: the interval decides, in the closing line, below the next commands.
+    decided = first["win_rate"]["low"] > 0.5
+    winner = (
+        "gpt_answer: its interval lies above 50 %" if decided else "none: the interval of gpt_answer contains"
+    )
+    *_, following, last = said.splitlines()
+    assert last.startswith(f"winner    {winner}")
+    assert following.startswith(
+        "next      tirjudge show out.jsonl; tirjudge report out.jsonl; tirjudge reproduce"
+    )
     assert "A gpt_answer" in invoke("show", "out.jsonl", folder=tmp_path).stdout
     shown = invoke("show", "out.jsonl", "line-1", folder=tmp_path).stdout
     assert "response A (gpt_answer, chosen):" in shown
