@@ -180,7 +180,8 @@ async def test_the_judges_programs_run_in_the_chosen_sandbox() -> None:
         with http_server(*chosen, TIRJUDGE_SANDBOX_URL=remote.url) as url:
             async with Client(url) as client:
                 await judge(client, endpoint)
-        assert 'tirjudge_programs_total{status="ok"} 1.0' in remote.metrics()
+        # The program, and its second run for the evidence of the verdict.
+        assert 'tirjudge_programs_total{status="ok"} 2.0' in remote.metrics()
 
 
 async def judge(client: Client, endpoint: EndpointServer) -> None:
