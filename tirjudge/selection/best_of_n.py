@@ -14,7 +14,7 @@ from tirjudge.judging.batch import Failure, FailureCount
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Conversation, Kind, kind_for, numbered, question
-from tirjudge.rollout import as_finished
+from tirjudge.rollout import all_or_none, as_finished
 from tirjudge.selection.grading import CandidateSet, Grade, Grades, RefereeUnavailable, shown
 from tirjudge.selection.strengths import Comparison
 from tirjudge.selection.tournaments import BEST_OF_N, Knockout, RoundRobin
@@ -87,7 +87,7 @@ class Pointwise:
 
     async def select(self, question: CandidateSet, grade: Grade, referee: Referee) -> Selection:
         count = len(question.task.candidates)
-        scores = await asyncio.gather(*(referee.score(index) for index in range(count)))
+        scores = await all_or_none(referee.score(index) for index in range(count))
         given = [score for score in scores if score is not None]
         top = [index for index in range(count) if not given or scores[index] == max(given)]
         return Selection(majority(top, grade.answers), count, undecided=count - len(given))
@@ -108,7 +108,7 @@ class Compared:
         while groups := self._tournament.following(size, None, seed, played):
             # Sorted, so that a group has one prompt, and one stored judgment, however the bracket orders it.
             asked = [tuple(sorted(group)) for group in groups]
-            verdicts = await asyncio.gather(*map(referee.best, asked))
+            verdicts = await all_or_none(map(referee.best, asked))
             played += [Comparison.won_by(group, best) for group, best in zip(asked, verdicts, strict=True)]
         undecided = sum(len(one.best) != 1 for one in played)
         top = self._tournament.first(size, seed, played)

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.batch import Failure
 from tirjudge.judging.questions import truncated
+from tirjudge.rollout import all_or_none
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.instruction_checks import followed, verifiers_of
@@ -422,7 +423,7 @@ class UnitTests:
 
     async def grade(self, question: CandidateSet) -> Grade:
         programs = [code_of(final_text(response)) for response in question.task.candidates]
-        solved = await asyncio.gather(*(self._passes(program, question) for program in programs))
+        solved = await all_or_none(self._passes(program, question) for program in programs)
         return Grade(tuple(map(float, solved)), same_answers(map(_bare, programs)))
 
     async def _passes(self, program: str, question: CandidateSet) -> bool:
