@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-WRAPPERS = ("data", "rows", "examples", "instances", "items", "records", "results", "questions", "samples")
+WRAPPERS = ("data", "rows", "examples", "instances", "items", "records", "results", "questions")
 """Keys of an object that may hold the list of all rows."""
 _WRAPPED = re.compile(rf'\{{\s*"(?:{"|".join(WRAPPERS)})"\s*:\s*\[')
 _BETWEEN = re.compile(r"[ \t\r\n]*")

@@ -20,7 +20,7 @@ BAD: list[Any] = [
     [{"text": "a", "weight": 0}],
     [{"text": "a", "polarity": "neutral"}],
     ["a", "b", "a"],
-    "be kind",
+    {"text": 7},
 ]
 
 
@@ -60,7 +60,7 @@ def test_rows_with_bad_criteria_fail_in_one_line_each_and_the_others_are_judged(
     assert too_long.startswith("prompt_too_long: criterion 1: ")
     assert "maximum context length is 100 tokens" in too_long
     assert too_long.endswith("; the reference has 25000 characters, which --truncate shortens")
-    named = ("empty list", "weights", "criteria[0]: polarity 'neutral'", "criteria[2] repeats", "a list")
+    named = ("empty list", "weights", "criteria[0]: polarity 'neutral'", "criteria[2] repeats", "has no text")
     for reason, part in zip(failed.values(), named, strict=True):
         assert part in reason
     for number in range(2, 8):
