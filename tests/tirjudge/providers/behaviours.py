@@ -526,6 +526,17 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     "a server of streams without stream_options": Behaviour(no_stream_options, "judged", "", 3),
     "a gateway that always streams": Behaviour(always(streamed), "judged", requests=1),
+    "a stream with a line separator in a text": Behaviour(
+        always(
+            Response(
+                'data: {"choices": [{"delta": {"content": "One.\u2028Two.\x85' + VERDICT + '"}}]}\r\n\r\n'
+                'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\r\n\r\ndata: [DONE]\r\n\r\n',
+                media_type="text/event-stream",
+            )
+        ),
+        "judged",
+        requests=1,
+    ),
     "a stream that breaks": Behaviour(first(lambda body: streamed(body, end="", usage=False)), "judged"),
     "OpenRouter: an error in a stream": Behaviour(
         first(

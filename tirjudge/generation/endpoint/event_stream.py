@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 _JOINED = ("content", "refusal", "reasoning_content", "reasoning")
 """Texts of a message that a stream sends in parts."""
+_LINE_END = re.compile(r"\r\n|\n|\r")
+"""The end of a line of server-sent events (HTML Standard, section 9.2.5)."""
 
 
 class StreamBroken(ValueError):
@@ -59,7 +62,8 @@ def joined(content: bytes) -> dict[str, Any]:
 def _events(content: bytes) -> Iterator[str]:
     """Yield the data of each event."""
     lines: list[str] = []
-    for line in (*content.decode("utf-8", errors="replace").splitlines(), ""):
+    # JSON texts may contain the further line breaks of `str.splitlines`, such as U+2028.
+    for line in (*_LINE_END.split(content.decode("utf-8", errors="replace")), ""):
         if not line.strip():
             if lines:
                 yield "\n".join(lines)

@@ -107,8 +107,8 @@ class Retry:
 class JsonEndpoint:
     """Posts JSON and parses typed answers, with at most `concurrency` requests in flight.
 
-    Further requests wait in order. Timeouts, dropped connections, 408, 409, 425, 429, 5xx and answers that
-    cannot be parsed are retried with capped exponential backoff and jitter, and never sooner than
+    Further requests wait in order. Timeouts, dropped connections, the statuses `TRANSIENT`, 5xx and answers
+    that cannot be parsed are retried with capped exponential backoff and jitter, and never sooner than
     `Retry-After` says (seconds or a date). Each retry is passed to `on_retry`; without one, the first is
     logged as a warning, and then one a minute. The key is sent in a header only: no error, log or repr
     contains it, nor the query of the base URL.
