@@ -160,6 +160,8 @@ class ResultFile:
         """
         fresh = JsonLines(self.path.with_name(f"{self.path.name}.new"), replace=True)
         try:
+            # A killed rewrite may have left rows, which no row would replace if all are dropped.
+            fresh.append()
             rows = (row for row in map(change, self.rows()) if row is not None)
             while some := list(islice(rows, _KEPT)):
                 fresh.append(*some)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tirjudge.storage.json_lines import JsonLines, Locked, encode_line, read_lines
+from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import RunFolder, write_atomically
 
 
@@ -46,6 +47,18 @@ def test_a_last_line_that_cannot_be_checked_is_kept(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     with pytest.raises(ValueError, match=r"rows\.jsonl:2: not JSON"):
         list(read_lines(path))
+
+
+def test_rows_of_a_killed_rewrite_do_not_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    (tmp_path / "rows.jsonl.new").write_text('{"id": "old", "digest": "d"}\n')
+    with ResultFile(path, {}) as results:
+        results.append({"id": "one", "digest": "d"})
+        results.rewrite(lambda row: None)
+        assert list(results.rows()) == []
+        results.append({"id": "two", "digest": "d"})
+    assert [row["id"] for row in read_lines(path)] == ["two"]
+    assert not (tmp_path / "rows.jsonl.new").exists()
 
 
 def test_a_reader_leaves_out_the_line_being_written(tmp_path: Path) -> None:
