@@ -63,6 +63,14 @@ _tirjudge()
 """
 """Runs the code as `__main__`. All names are those of a function: the code finds none of ours, and what it
 defines changes nothing of this."""
+_TAGGED = (
+    "(lambda tagged: tagged(tagged, {call}))(lambda tagged, value: "
+    "{{'tuple': [tagged(tagged, one) for one in value]}} if isinstance(value, tuple) else "
+    "[tagged(tagged, one) for one in value] if isinstance(value, list) else "
+    "{{repr(key): tagged(tagged, one) for key, one in value.items()}} if isinstance(value, dict) else "
+    "value.tolist() if hasattr(value, 'tolist') else value)"
+)
+"""A call whose value is as `_tagged` makes it; a number of NumPy, which is no JSON, becomes Python's."""
 _LIMITS = Limits(cpu_seconds=60, wall_seconds=120, memory_bytes=_MOST_MEMORY_MIB * MIB)
 
 
@@ -230,7 +238,7 @@ def _compares(call: str) -> bool:
 def cases_of(tests: str, seconds: float) -> list[Case] | None:
     """Return assertions of equality with a literal, such as `assert add(2, 3) == 5`, as cases.
 
-    None if there is any other test. Equal tuples are compared by how they are written.
+    None if there is any other test.
     """
     cases: list[Case] = []
     try:
@@ -238,20 +246,24 @@ def cases_of(tests: str, seconds: float) -> list[Case] | None:
             match statement:
                 case ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right])):
                     value, literal = (right, left) if _is_literal(left) else (left, right)
-                    expected, call = ast.literal_eval(literal), ast.unparse(value)
-                    if "(" in ast.unparse(literal) and not isinstance(expected, str):
-                        call, expected = f"repr({call})", repr(expected)
-                    elif json.loads(json.dumps(expected)) != expected:
-                        return None
-                    else:
-                        # A number of NumPy is no JSON.
-                        call = f"(lambda one: one.tolist() if hasattr(one, 'tolist') else one)({call})"
+                    expected = _tagged(ast.literal_eval(literal))
+                    json.dumps(expected)
+                    call = _TAGGED.format(call=ast.unparse(value))
                     cases.append(Case(call=call, expected=expected, seconds=seconds))
                 case _:
                     return None
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
     return cases or None
+
+
+def _tagged(value: Any) -> Any:
+    """Return a value as JSON that tells a tuple from a list and the keys 1 and "1" apart."""
+    if isinstance(value, tuple):
+        return {"tuple": list(map(_tagged, value))}
+    if isinstance(value, list):
+        return list(map(_tagged, value))
+    return {repr(key): _tagged(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _is_literal(node: ast.expr) -> bool:

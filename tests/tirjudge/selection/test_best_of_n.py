@@ -339,6 +339,26 @@ async def test_a_program_cannot_deceive_cases(sandbox: Sandbox, tests: object) -
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("returned", "asserted"),
+    [
+        ("(1, 2)", "[1, 2]"),
+        ("[1, 2]", "(1, 2)"),
+        ("(1.0, 2)", "(1, 2)"),
+        ("[(1, True)]", "[(1, True)]"),
+        ("{'a': (1,)}", "{'a': [1]}"),
+        ("__import__('numpy').array([3])[0]", "3"),
+        ("__import__('collections').namedtuple('P', 'x y')(1, 2)", "(1, 2)"),
+        ("{1: 2}", "{'1': 2}"),
+    ],
+)
+async def test_assertions_pass_as_python_decides(sandbox: Sandbox, returned: str, asserted: str) -> None:
+    programs = [f"def f():\n    return {returned}", "def f():\n    return 'other'"]
+    grade = await UnitTests(sandbox).grade(solving(programs, tests=f"assert f() == {asserted}"))
+    assert grade.solved == (float(eval(f"({returned}) == {asserted}")), 0.0)
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_programs_of_livecodebench_read_standard_input(sandbox: Sandbox) -> None:
     tests = [{"input": "3\n", "output": "6\n", "testtype": "stdin"}]
     row = {"id": "q", "prompt": "p", "responses": ["print(2 * int(input()))", "print(5)"], "tests": tests}
