@@ -457,13 +457,16 @@ async def _add_evidence(file: Path, output: Path, options: SandboxOptions, limit
     weak = options.allow_weak_isolation
     async with options.closed_sandbox() as sandbox:
         found = rows_with_evidence(read_result_rows(file), sandbox, limits, allow_weak_isolation=weak)
-        with JsonLines(output, replace=True) as lines:
+        # Until all rows are in it, the file has another name: nobody takes a part of the rows for all.
+        with JsonLines(output.with_name(f"{output.name}.new"), replace=True) as lines:
+            lines.append()
             async with aclosing(found) as rows:
                 async for row in rows:
                     lines.append(row)
                     progress.count(row)
                     if row["stop"] == "verdict":
                         tally.add(row.get("decided"), row.get("correct"), row.get("prompt"))
+            lines.rename(output)
     for line in tally.lines() if tally.known else ("the file lacks what evidence needs",):
         say(f"{output}: {line}")
 

@@ -58,9 +58,9 @@ async def _with_evidence(
             if again is not None:
                 record["segments"][places[-1]]["exchanged"] = exchanged_record(again)
     judged = read_result_row(fields, row.id)
-    for view, record in zip(judged.views, fields["views"], strict=True):
-        record["evidence"] = recorded_trajectory(view).evidence.value
     try:
+        for view, record in zip(judged.views, fields["views"], strict=True):
+            record["evidence"] = recorded_trajectory(view).evidence.value
         combined = combined_judgment(judged, evidence=True)
     except (IndexError, KeyError, TypeError, ValueError):  # an edited file, which `Rereading` reports
         return dict(given)

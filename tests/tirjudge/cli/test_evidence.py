@@ -130,10 +130,12 @@ def test_undecided_comparisons_are_ties_where_that_is_chosen(tmp_path: Path, jud
     # The file says so itself, and every command counts it in the same way.
     done = invoke("reproduce", "rows.verdicts.jsonl", "--json", *FAST, folder=tmp_path)
     assert json.loads(done.stdout)["verdicts_changed"] == 0
-    edit(
-        tmp_path / "rows.verdicts.jsonl",
-        lambda found: found[2].update(guess="B") or found[3].update(decided=True),
-    )
+
+    def change(found: list[dict[str, Any]]) -> None:
+        by_id = {row["id"]: row for row in found}  # rows are in the order in which they were finished
+        by_id["c"]["guess"], by_id["d"]["decided"] = "B", True
+
+    edit(tmp_path / "rows.verdicts.jsonl", change)
     done = invoke("reproduce", "rows.verdicts.jsonl", "--json", *FAST, folder=tmp_path)
     assert json.loads(done.stdout)["verdicts_changed"] == 2
     assert "accuracy 50.00 %" in invoke("score", "rows.verdicts.jsonl", folder=tmp_path).stdout
@@ -332,6 +334,22 @@ def test_older_files_get_their_evidence(tmp_path: Path, judging: EndpointServer)
     assert json.loads(again.stdout)["verdicts_changed"] == 0
     refused = invoke(*command, folder=tmp_path)
     assert (refused.returncode, "the file exists already" in refused.stderr) == (2, True)
+
+
+def test_an_edited_row_stays_as_it_is(tmp_path: Path, judging: EndpointServer) -> None:
+    """And the new file appears only when all of its rows are there."""
+    judged(tmp_path, judging, "--no-evidence")
+    lines = [json.loads(line) for line in (tmp_path / "rows.verdicts.jsonl").read_text().splitlines()]
+    edited = next(row for row in lines if row["programs"])
+    program, *_ = [part for part in edited["views"][0]["segments"] if part["kind"] == "program"]
+    program["status"] = "splendid"
+    (tmp_path / "rows.verdicts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    command = ("reproduce", "rows.verdicts.jsonl", "--evidence", "new.jsonl", *FAST)
+    assert invoke(*command, folder=tmp_path).returncode == 1
+    added = {row["id"]: row for row in results(tmp_path / "new.jsonl")}
+    assert added.keys() == {row["id"] for row in lines}
+    assert added[edited["id"]] == edited
+    assert not (tmp_path / "new.jsonl.new").exists()
 
 
 def test_single_responses_of_older_files_get_their_evidence(tmp_path: Path, judging: EndpointServer) -> None:
