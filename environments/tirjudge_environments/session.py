@@ -386,11 +386,16 @@ class JudgeSession:
         )
 
 
+def is_question(segment: Segment) -> bool:
+    """Return True for the turn that asked for the verdict alone; a tool may answer with the same text."""
+    return segment.by is By.SANDBOX and segment.call_id is None and segment.text == QUESTION
+
+
 def strict(episode: Episode) -> Episode:
     """Return the episode as it would be if no dialogue had asked for the verdict alone."""
     trajectories = tuple(
         replace(one, stop=StopReason.MALFORMED, verdict=None, detail="no verdict in the form asked for")
-        if one.stop is StopReason.VERDICT and any(part.text == QUESTION for part in one.segments)
+        if one.stop is StopReason.VERDICT and any(map(is_question, one.segments))
         else one
         for one in episode.trajectories
     )

@@ -61,7 +61,7 @@ from tirjudge.judging.relabelling import relabelled
 from tirjudge.judging.tally import Tally
 from tirjudge.records.recorded_row import read_result_row
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.result_file import ResultFile, ResultStream
+from tirjudge.storage.result_file import ResultFile, ResultStream, recorded_settings
 from tirjudge_environments import JudgeCard, StopReason
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards
 from tirjudge_environments.tasks import Columns
@@ -341,9 +341,14 @@ class BatchRun:
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings that every verdict in the result file shares."""
-        plan = self.plan
+        plan, options = self.plan, self.options
+        recorded = recorded_settings(self.output) if self.retry_malformed else None
+        if recorded is not None:
+            # Rows without a verdict may be asked for it now; their dialogues record that they were.
+            asked = recorded.get("ask_for_verdict", False)
+            options = options.model_copy(update={"ask_for_verdict": asked})
         return {
-            **self.options.settings(),
+            **options.settings(),
             "format": self.options.format or plan.kind,
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,

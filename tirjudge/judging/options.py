@@ -216,7 +216,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         int | None, Field(ge=1), Option("Judging", metavar="N", default="the model's own, else 8192")
     ] = None
     """Tokens of one view after the prompt, program outputs included."""
-    ask_for_verdict: Annotated[bool, Option("Judging"), MOVABLE] = False
+    ask_for_verdict: Annotated[bool, Option("Judging"), Later(False)] = False
     """Ask an endpoint once more, for the verdict alone, where no verdict can be read in its answer."""
     samples: Annotated[int, Field(ge=1), Option("Sampling", metavar="N")] = 1
     """Samples of every view: the majority decides (self-consistency), scores are means."""

@@ -112,7 +112,7 @@ def _trajectory(view: RecordedView) -> Trajectory:
         if passage.kind == "program":
             fence = passage.tool or "python"
             said += f"{_line_end(said)}```{fence}\n{passage.text.rstrip(chr(10))}\n```\n"
-        elif passage.kind == "output":
+        elif passage.kind in ("output", "question"):
             end_turn()
             segments.append(Segment(by=By.SANDBOX, text=passage.text))
         elif passage.hidden:

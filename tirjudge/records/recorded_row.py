@@ -42,7 +42,7 @@ from tirjudge_environments import (
 from tirjudge_environments.messages import conversation_data, response_data, tool_data
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.registry import first_fault
-from tirjudge_environments.session import QUESTION
+from tirjudge_environments.session import is_question
 from tirjudge_sandbox import Execution, Status
 
 _PROMPT, _REFERENCE, _TOOLS = "prompt", "reference", "tools"
@@ -458,7 +458,7 @@ def passages(trajectory: Trajectory) -> list[JsonObject]:
     parts: list[JsonObject] = []
     for segment in trajectory.segments:
         if segment.by is By.SANDBOX:
-            kind = "question" if segment.text == QUESTION else "output"
+            kind = "question" if is_question(segment) else "output"
             parts.append({"kind": kind, "text": segment.text})
         else:
             parts.extend(_model_passages(segment, calls))

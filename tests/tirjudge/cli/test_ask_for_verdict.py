@@ -75,6 +75,31 @@ def test_strict_reading_is_the_rule(tmp_path: Path, endpoint: EndpointServer) ->
     assert evaluated.returncode == 2
 
 
+def test_a_run_with_other_rows_asked_is_another_run(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Except for rows without a verdict, which the option is advised for."""
+    endpoint.script = answering("**A** is better.")
+    write_rows(tmp_path / "rows.jsonl", pairs(2))
+    strict = ("--no-tools", *through(endpoint))
+    judge(tmp_path, "rows.jsonl", *strict, "--limit", "1")
+    resumed = judge(tmp_path, "rows.jsonl", *strict, "--ask-for-verdict")
+    assert resumed.returncode == 2
+    assert "ask_for_verdict was false and is now true" in resumed.stderr
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 1
+
+
+def test_labels_that_come_later_give_no_reward_for_asking(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = answering("**A** is better.")
+    options = ("--no-tools", "--order", "given", "--ask-for-verdict", *through(endpoint))
+    rows = [{name: value for name, value in row.items() if name != "label"} for row in pairs(2)]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    assert judge(tmp_path, "rows.jsonl", *options).returncode == 0
+    write_rows(tmp_path / "rows.jsonl", [row | {"label": "A"} for row in rows])
+    assert judge(tmp_path, "rows.jsonl", *options).returncode == 0
+    for row in results(tmp_path / "rows.verdicts.jsonl"):
+        assert (row["verdict"], row["correct"]) == ("A", 1.0)
+        assert [view["reward"]["total"] for view in row["views"]] == [0.0]
+
+
 def test_rewards_are_refused(endpoint: EndpointServer) -> None:
     options: Any = {"model": "m", "base_url": endpoint.url, "tools": False, "ask_for_verdict": True}
     with Judge(**options) as lenient, pytest.raises(ValueError, match="read verdicts strictly"):
