@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,10 +104,11 @@ def criteria(
     with ExitStack() as stack:
         lines = JsonLines(target, replace=options.overwrite)
         stack.callback(lines.close)
+        has_rows = target.stat().st_size > 0
         # Early versions recorded no settings of a file of criteria.
-        if not options.overwrite and target.stat().st_size and settings_path(target).exists():
+        if has_rows and not options.overwrite and settings_path(target).exists():
             check_settings(target, settings, type(options))
-        else:
+        elif not (has_rows and options.overwrite):
             record_settings(target, settings)
         spending = stack.enter_context(
             Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
@@ -115,7 +116,7 @@ def criteria(
         done: set[Any] = set()
         if not options.overwrite:
             done = {row["id"] for row in read_lines(target) if "id" in row}
-        run = _Run(options, plan, most, lines, done)
+        run = _Run(options, plan, most, lines, done, settings if has_rows and options.overwrite else None)
         try:
             completed = asyncio.run(run.over(given, spending, weights))
         except KeyboardInterrupt:
@@ -142,6 +143,8 @@ class _Run:
     lines: JsonLines
     done: set[Any]
     """Ids of the rows that an earlier start wrote."""
+    new_settings: Mapping[str, Any] | None = None
+    """The settings of this run, until its first row replaces the rows of an earlier one."""
     before: int = 0
     judged_rows: int = 0
     failed_rows: int = 0
@@ -188,6 +191,11 @@ class _Run:
         self.with_criteria += bool(result.kept)
         self.kept += len(result.kept)
         self.proposed += len(result.kept) + len(result.dropped)
+        if self.new_settings is not None:
+            # In this order: a kill in between leaves no rows, and never the old rows under these settings.
+            self.lines.append()
+            record_settings(self.lines.path, self.new_settings)
+            self.new_settings = None
         given = self._given.pop(work.where).fields
         # The row's own criteria were not judged, and an empty list of criteria is no row that can be judged.
         fields = {name: value for name, value in given.items() if name != "criteria"} | {"id": work.task.id}

@@ -56,7 +56,7 @@ async def propose_criteria(
         engine.judge(replace(task, criteria=(Criterion(text=text),)), kind) for text in proposed
     )
     for result in judged:
-        if result.stop.down:
+        if result.stop.unscored:
             raise GeneratorFailed(f"{result.stop}: {result.detail}")
     agrees = {text: result.choice == better for text, result in zip(proposed, judged, strict=True)}
     return ProposedCriteria(

@@ -10,11 +10,13 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
+from starlette.responses import JSONResponse
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
 from tirjudge.judging.criteria import listed
 from tirjudge.storage.json_lines import JsonLines
+from tirjudge.storage.result_file import settings_path
 
 ROWS = [
     {
@@ -154,8 +156,31 @@ def test_rows_are_overwritten_by_the_first_new_one_and_not_while_another_run_wri
     nobody = ("--base-url", "http://127.0.0.1:9", "--model", "m", "--retries", "0")
     assert invoke(*words, *nobody, folder=tmp_path).returncode == 1
     assert results(written) == [{"id": "old"}]
+    # The old rows are not under the settings of a run that wrote none.
+    assert not settings_path(written).exists()
     assert invoke(*words, *through(endpoint), folder=tmp_path).returncode == 0
     assert [row["id"] for row in results(written)] == ["cat"]
+    other = invoke(*words, "--most", "1", *nobody, folder=tmp_path)
+    assert (other.returncode, [row["id"] for row in results(written)]) == (1, ["cat"])
+    resumed = invoke("criteria", "rows.jsonl", "--no-tools", *through(endpoint), folder=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_a_criterion_that_no_dialogue_could_judge_is_not_dropped(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    full = {"error": {"message": "This model's maximum context length is 10 tokens", "code": "x"}}
+
+    def short(body: dict[str, Any]) -> Any:
+        proposes = body["messages"][-1]["content"].startswith("Below are an instruction")
+        return script(body) if proposes else JSONResponse(full, 400)
+
+    endpoint.script = short
+    write_rows(tmp_path / "rows.jsonl", ROWS[:1])
+    run = invoke("criteria", "rows.jsonl", "--no-tools", *through(endpoint), folder=tmp_path)
+    assert run.returncode == 1
+    assert "prompt_too_long" in run.stderr
+    assert results(tmp_path / "rows.criteria.jsonl") == []
 
 
 def test_criteria_that_were_not_proposed_are_not_written(tmp_path: Path, endpoint: EndpointServer) -> None:
