@@ -205,10 +205,10 @@ class RecordedView(Dialogue):
 
     @property
     def earlier_turns(self) -> list[str]:
-        """The judge's words before each of its programs and calls."""
+        """The judge's words before each program, each call and the question for the verdict alone."""
         turns = [""]
         for passage in self.segments:
-            if passage.kind == "output":
+            if passage.kind in ("output", "question"):
                 turns.append("")
             elif passage.kind == "reasoning" and not passage.hidden:
                 turns[-1] += passage.text

@@ -53,6 +53,25 @@ def test_one_more_turn_asks_for_the_tag_alone(tmp_path: Path, endpoint: Endpoint
     assert "asked for the verdict alone" in shown.stdout
 
 
+def test_the_verdict_behind_the_question_is_read_again_as_a_turn_of_its_own(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    """Without the start of the answer that the format writes for the model."""
+    endpoint.script = lambda body: chat(
+        "<answer>7</answer><answer>3</answer>"
+        if body["messages"][-1]["content"] == QUESTION
+        else "They differ.</think>The first one."
+    )
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    options = ("--format", "judgelrm-pair", "--ask-for-verdict", *through(endpoint))
+    run = judge(tmp_path, "rows.jsonl", *options)
+    assert run.returncode == 0, run.stderr
+    (row,) = results(tmp_path / "rows.verdicts.jsonl")
+    assert row["verdict"] == "A"
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
+    assert again.returncode == 0, again.stdout
+
+
 def test_strict_reading_is_the_rule(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = answering("**A** is better.")
     write_rows(tmp_path / "rows.jsonl", pairs(2))
