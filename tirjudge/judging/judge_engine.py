@@ -20,7 +20,7 @@ from tirjudge.judging.questions import Kind, kind_for
 from tirjudge.models.resolve import ModelNote
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.callers import CallersSandbox, FairGenerator, Turns
-from tirjudge_environments import JudgeTask, Score, ToolEnvironment
+from tirjudge_environments import Environment, Episode, JudgeTask, Score, ToolEnvironment
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.session import strict
@@ -162,15 +162,28 @@ class JudgeEngine:
 
         Empty without a label, with criteria, whose verdicts are not about the label, for a jury, and for a
         format whose reward needs the answers of another model. A verdict that was asked for alone does not
-        count.
+        count. The dialogues of a result file, which lack their prompts, get the ones that they would have.
         """
         if result.criteria or result.jury:
             return ()
-        group = tuple(map(strict, (result.episode, *result.further)))
         environment = self.rollout(result.kind).environment
+        episodes = (self._with_prompts(environment, one) for one in (result.episode, *result.further))
+        group = tuple(map(strict, episodes))
         if result.episode.task.label is None or environment.questions(group):
             return ()
         return tuple(score for scores in environment.score(group, {}) for score in scores)
+
+    def _with_prompts(self, environment: Environment, episode: Episode) -> Episode:
+        encoder = self._jury.jurors[0].model.generator.encoder
+        trajectories = []
+        for one in episode.trajectories:
+            if not one.prompt.messages:
+                prompt = environment.prompt(episode.task, one.view)
+                if encoder is not None:
+                    prompt = replace(prompt, prefill=encoder.opening(prompt))
+                one = replace(one, prompt=prompt)
+            trajectories.append(one)
+        return replace(episode, trajectories=tuple(trajectories))
 
     async def check(self) -> None:
         """Ask each model for one token and the sandbox for an empty program.

@@ -41,15 +41,27 @@ def judged(folder: Path, endpoint: EndpointServer, name: str, *options: str) -> 
     return run, sorted(results(folder / "rows.verdicts.jsonl"), key=lambda row: str(row["id"]))
 
 
-@pytest.mark.parametrize("options", [(), ("--samples", "2"), ("--format", "j1-pav")], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--samples", "2"),
+        ("--format", "j1-pav"),
+        ("--format", "judgelrm-pair", "--option", "terms=relation-only"),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("before", ["without", "first"])
 def test_a_run_with_other_labels_is_that_of_the_fresh_run(
     tmp_path: Path, endpoint: EndpointServer, before: str, options: tuple[str, ...]
 ) -> None:
     """Accuracy, rewards and all fields are those of a run that had these labels from the start."""
-    endpoint.script = lambda body: (
-        chat("<think>So.</think><answer> [[A]] </answer>") if "--format" in options else counting(body)
-    )
+    answers = {
+        "j1-pav": "<think>So.</think><answer> [[A]] </answer>",
+        # The format itself opens the thinking.
+        "judgelrm-pair": "So.</think><answer>7</answer><answer>3</answer>",
+    }
+    endpoint.script = lambda body: chat(answers[options[1]]) if "--format" in options else counting(body)
     judged(tmp_path / "old", endpoint, before, *options)
     asked = len(endpoint.asked)
     again, rows = judged(tmp_path / "old", endpoint, "second", *options)
