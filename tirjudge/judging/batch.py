@@ -327,7 +327,7 @@ class ResultSink:
         if recorded is None:
             return True
         label = self.results.labels[id]
-        # A digest of older files is about the label too, which no judge saw.
+        # A digest is about the label too, which no judge saw: the row may have had another label then.
         if recorded not in (work.digest, digest(replace(task, label=json.loads(label).get("label")))):
             reason = "it was judged with another prompt or responses: --overwrite judges every row again"
             raise RowError(reason)

@@ -22,7 +22,7 @@ from tirjudge_environments.types import Later
 
 MOVABLE = "movable"
 """Marks a field that may change when a run resumes, as in `timeout: Annotated[float, MOVABLE] = 600`: no
-result depends on it."""
+verdict depends on it."""
 _SHOWN = 5
 """Differences that a message names."""
 

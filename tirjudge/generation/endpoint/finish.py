@@ -30,7 +30,7 @@ _KINDS = (
     (Ending.FAILED, r"malformed|unexpected_tool|too_many_tool|invalid_(tool|function)"),
     (
         Ending.CUT,
-        r"length|max_?tokens|max_\w*tokens|tokens?_limit|token_budget|limit_tokens|error_limit|context_window"
+        r"length|max\w*tokens|tokens?_limit|token_budget|limit_tokens|error_limit|context_window"
         r"|out_of_tokens|truncat",
     ),
     (
@@ -46,7 +46,7 @@ _KINDS = (
     ),
 )
 _WHOLE = re.compile(
-    r"(finish_reason_)?(|stop(ped)?|stop_?(sequence|token|string|word)\w*|end|end_?(of_?)?(turn|text|sequence)"
+    r"(|stop(ped)?|stop_?(sequence|token|string|word)\w*|end|end_?(of_?)?(turn|text|sequence)"
     r"|eos(_token\w*)?|eot(_id)?|im_end|tool_?(calls?|use)|function_?calls?|completed?|finish(ed)?|done|success"
     r"|normal|natural|null|none)"
 )
