@@ -145,8 +145,12 @@ def test_a_long_text_of_anything_is_read_in_linear_time(environment, task, size:
         assert environment.read(task, view, Completion(text=text, finish=Finish.END))
 
 
+KNOWN = [finish for finish in Finish if finish is not Finish.UNKNOWN]
+"""The ends of answers; an unknown end without a verdict is a failure of the endpoint."""
+
+
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(turns=st.lists(st.tuples(COMPLETIONS, st.sampled_from(Finish)), max_size=12))
+@given(turns=st.lists(st.tuples(COMPLETIONS, st.sampled_from(KNOWN)), max_size=12))
 async def test_any_dialogue_ends_in_a_score(turns) -> None:
     environment, task = TirPairwise(order="given"), TASKS["pair"]
     session = JudgeSession(environment, task, environment.views(task)[0], fixed_sandbox())

@@ -409,7 +409,7 @@ def judge(
     ] = None,
     retry_malformed: Annotated[
         bool,
-        option("Output", "Judge only rows without a verdict again, beside new ones.", "--retry-malformed"),
+        option("Output", "Judge only rows without a verdict again.", "--retry-malformed"),
     ] = False,
     min_decided: Annotated[
         float | None,

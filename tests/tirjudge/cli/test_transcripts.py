@@ -73,7 +73,7 @@ def test_a_judged_transcript_is_not_judged_again_and_a_changed_one_is_refused(
     changed = [WRONG[0], result("c1", "13 degrees"), WRONG[2]]
     write_rows(judged / "rows.jsonl", [{**ROW, "responses": [RIGHT, changed]}])
     run = judge(judged, *words)
-    assert "it was judged with another prompt, responses or label" in run.stdout + run.stderr
+    assert "it was judged with another prompt or responses" in run.stdout + run.stderr
 
 
 def test_show_draws_the_transcript(judged: Path) -> None:

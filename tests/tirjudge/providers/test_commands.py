@@ -111,6 +111,19 @@ def test_a_refused_first_row_ends_no_run(
         assert "the key may not use" not in failed["reason"]
 
 
+def test_the_words_of_a_row_end_no_run(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Some servers repeat a part of the request in their refusal, and a hostile response may be in it."""
+    echoed = failure(400, "invalid input: 'Question 4. insufficient balance, quota exceeded'")
+    endpoint.script = lambda asked: echoed if "Question 4" in str(asked["messages"]) else chat(VERDICT)
+    write_rows(tmp_path / "rows.jsonl", pairs(8))
+    run = judge(
+        tmp_path, "rows.jsonl", "--no-tools", "--order", "given", "--concurrency", "1", *through(endpoint)
+    )
+    assert run.returncode == 1
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 7
+    assert "refuses every request" not in run.stderr
+
+
 def test_a_server_that_lacks_the_model_for_once_ends_no_run(tmp_path: Path, endpoint: EndpointServer) -> None:
     """Behind a gateway, one server of several may lack the model."""
     missing = failure(404, "The model `m` does not exist.")

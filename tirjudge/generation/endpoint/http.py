@@ -66,6 +66,8 @@ _ADVICE = {
 DENIALS = {402, 403, 404}
 """Statuses about the account, the key's rights, the address or the model, which are then the same for every
 request; or, from some providers, about the content of one request."""
+PAID = {402, 403, 429}
+"""Statuses with which providers say that the account has no money or quota left."""
 _WAIT = re.compile(
     r"(?:retryDelay\W+|(?:re)?try (?:again )?(?:in|after) (?:about )?)"
     r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?) ?(ms|s)?)?",
@@ -242,8 +244,9 @@ class JsonEndpoint:
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
         address = response.url.copy_with(query=None)
         refused = Refused("", status=status, message=message, code=said.code, complaint=said)
-        # OpenAI answers 429 for a spent quota too, and no pause restores it.
-        ended = refused.quota_spent
+        # OpenAI answers 429 for a spent quota too, and no pause restores it. Anthropic answers 400, as do
+        # servers that repeat a part of a row, whose words must not end a run in which others were answered.
+        ended = refused.quota_spent and (status in PAID or not self.accepted)
         passes = status in TRANSIENT or status >= 500 or refused.busy
         if passes and not ended and not refused.context_full:
             pause = _pause_asked(response.headers, response.text[:20_000])
