@@ -88,6 +88,6 @@ async def test_the_example_rolls_out_a_model_that_runs_programs(
     with serving(example("openenv_server", monkeypatch).app) as address:
         await example("openenv_judge", monkeypatch).main(address)
     assert capsys.readouterr().out.splitlines() == [
-        "river 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
-        "garden 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+        "river 1.0 {'right': 1.0, 'teaches': 1.0, 'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+        "garden 1.0 {'right': 1.0, 'teaches': 1.0, 'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
     ]

@@ -155,6 +155,6 @@ async def test_the_example_rolls_out_a_model_that_runs_programs(
         endpoint.script = Miniature(example("policy", monkeypatch).Policy(), example("judged", monkeypatch))
         await judge.main(f"{endpoint.url}/v1", str(TRAINED))
     assert capsys.readouterr().out.splitlines() == [
-        "river 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
-        "garden 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+        "river 1.0 {'right': 1.0, 'teaches': 1.0, 'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+        "garden 1.0 {'right': 1.0, 'teaches': 1.0, 'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
     ]

@@ -60,7 +60,7 @@ async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script) -> None:
     assert tuple(made.response_ids) == transcript.completion_ids
     assert tuple(made.response_mask) == transcript.mask
     assert tuple(made.response_logprobs or ()) == transcript.logprobs
-    assert (made.reward_score, made.extra_fields["reward_extra_info"]) == (expected.total, expected.metrics)
+    assert (made.reward_score, made.extra_fields["reward_extra_info"]) == (expected.total, expected.parts)
 
 
 async def test_the_server_is_asked_to_stop_at_a_program_and_within_the_budget() -> None:
