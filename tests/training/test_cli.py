@@ -20,6 +20,9 @@ SMALL = {
     "rl.samples": 2,
     "rl.micro_batch": 4,
     "rl.max_tokens": 40,
+    # The samples of such a run may all be equally good, and would then teach nothing.
+    "rl.filter": "none",
+    "rl.entropy_bonus": 0.1,
     "heldout.n": 2,
     "heldout.max_tokens": 40,
 }

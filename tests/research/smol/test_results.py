@@ -145,7 +145,7 @@ def test_a_model_is_measured_by_the_command(tmp_path: Path):
     assert len(lines) == 2
     assert about["sets"]["broken"]["accuracy"] == sum(line["correct"] for line in lines) / 2
     assert about["commands"][0].startswith("tirjudge judge ")
-    assert about["commands"][0].endswith(f"--model {TRAINED} --limit 2 --max-tokens=40")
+    assert about["commands"][0].endswith(f"--model {TRAINED} --limit 2 --undecided guess --max-tokens=40")
     assert about["sha256"] == hashlib.sha256(MINIATURE.read_bytes()).hexdigest()
     assert json.loads((tmp_path / "out" / "results.development.json").read_text())["sets"] == about["sets"]
     assert "| broken | 2 |" in (tmp_path / "out" / "results.development.md").read_text()
