@@ -84,7 +84,7 @@ def main() -> int:
             ended = "done" if code == 0 else f"exit code {code}"
         except subprocess.TimeoutExpired:
             ended = f"ended after its {LIMITS[name]} s"
-        # What a step that was ended has measured until then.
+        # A step that reached its limit has written the metrics of its finished batches alone.
         for file in work.rglob("metrics.jsonl"):
             shutil.copy(file, options.output / f"{name}.metrics.jsonl")
         results[name] = f"{ended} in {time.perf_counter() - start:.0f} s"

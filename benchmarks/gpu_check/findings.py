@@ -1,4 +1,4 @@
-"""What a step of the check finds: written as it goes, so that a step that is killed leaves what it has."""
+"""The findings of a step of the check, written one by one, so that a killed step keeps its findings."""
 
 from __future__ import annotations
 
