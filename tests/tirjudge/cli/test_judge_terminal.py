@@ -50,7 +50,7 @@ def test_a_terminal_gets_a_line_per_row_and_the_headline_at_the_end(
     (two,) = (line for line in lines if "two           B" in line)
     assert "right" in one
     assert "wrong   undecided  longer: B" in two
-    assert " <- print('longer:', 'A' if" in two
+    assert " <- print('longer:'" in two
     assert len(two) <= 110
     assert "\x1b]0;" not in text
     assert "2 of 2 rows have a verdict; accuracy 50.0% [9.5%, 90.5%], n = 2" in lines[-1]
