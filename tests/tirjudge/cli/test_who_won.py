@@ -316,7 +316,8 @@ def test_the_ranking_of_pandalms_models_has_the_strengths_and_errors_of_statsmod
         # Instructions of unequal size count as n^2 / sum n_g^2, of which one degree of freedom is spent.
         freedom = len(codes) ** 2 / (np.bincount(codes) ** 2).sum() - 1
         bounds = np.log(share / (1 - share)) + np.array([-1, 1]) * stats.t.ppf(0.975, freedom) * error
-        assert (found.low, found.high) == pytest.approx(tuple(1 / (1 + np.exp(-bounds))), abs=1e-4)
+        # A jackknife over instructions differs from the sandwich in the second order.
+        assert (found.low, found.high) == pytest.approx(tuple(1 / (1 + np.exp(-bounds))), abs=2e-4)
 
 
 @pytest.mark.parametrize(
