@@ -304,7 +304,14 @@ def test_the_ranking_of_pandalms_models_has_the_strengths_and_errors_of_statsmod
     fitted = model.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
     strengths = np.concatenate([[0], fitted.params])
     covariance = np.zeros((len(names), len(names)))
-    covariance[1:, 1:] = fitted.cov_params() * count / (count - 1)
+    # The sandwich of statsmodels sums the scores of each cluster. A jackknife leaves a cluster out, so that
+    # its scores count 1 / (1 - h) times, by its share h of the rows (Bell and McCaffrey 2002).
+    scores = np.zeros((count, len(names) - 1))
+    np.add.at(scores, codes, design[:, 1:] * (wins - fitted.fittedvalues)[:, None])
+    bread = model.fit().cov_params()
+    assert np.allclose(fitted.cov_params(), bread @ scores.T @ scores @ bread, rtol=1e-6)
+    scores /= 1 - np.bincount(codes)[:, None] / len(codes)
+    covariance[1:, 1:] = bread @ scores.T @ scores @ bread * (count - 1) / count
     chances = 1 / (1 + np.exp(strengths - strengths[:, None]))
     for place, name in enumerate(names):
         share = (chances[place].sum() - 0.5) / (len(names) - 1)
@@ -316,8 +323,7 @@ def test_the_ranking_of_pandalms_models_has_the_strengths_and_errors_of_statsmod
         # Instructions of unequal size count as n^2 / sum n_g^2, of which one degree of freedom is spent.
         freedom = len(codes) ** 2 / (np.bincount(codes) ** 2).sum() - 1
         bounds = np.log(share / (1 - share)) + np.array([-1, 1]) * stats.t.ppf(0.975, freedom) * error
-        # A jackknife over instructions differs from the sandwich in the second order.
-        assert (found.low, found.high) == pytest.approx(tuple(1 / (1 + np.exp(-bounds))), abs=2e-4)
+        assert (found.low, found.high) == pytest.approx(tuple(1 / (1 + np.exp(-bounds))), abs=1e-5)
 
 
 @pytest.mark.parametrize(
