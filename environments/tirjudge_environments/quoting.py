@@ -68,7 +68,7 @@ def visible(line: str) -> str:
     """
     seen = _shown(line[:_START])
     if len(seen) <= _LONGEST:
-        # What is invisible, or white space, fills the start of the line.
+        # Invisible characters and white space fill the start of the line.
         seen = _shown(line)
     seen = seen[:_LONGEST]
     if seen.isascii():

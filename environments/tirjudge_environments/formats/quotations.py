@@ -354,7 +354,7 @@ class _Turn:
                 blocks.append((opened.pop(mark).end(), fence.start()))
             begins.setdefault(mark, fence.end())
             ends[mark] = fence.start()
-        # Of an odd number of fences nobody knows which ones belong together.
+        # With an odd number of fences it is unknown which fences form a pair.
         blocks += [(begins[mark], ends[mark]) for mark in opened if begins[mark] < ends[mark]]
         opens: dict[str, list[int]] = {}
         last: dict[str, int] = {}

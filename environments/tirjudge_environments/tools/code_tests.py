@@ -30,7 +30,7 @@ _WALL = 4
 _OUTPUT_BYTES = 1 << 16
 _MOST_VALUE_BYTES = MIB
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,1000}\.?[0-9]{0,1000}|\.[0-9]{1,1000})(?:[eE][+-]?[0-9]{1,4})?")
-"""What is a number in a line of output: `1_5` and digits of other alphabets are words."""
+"""A number in a line of output; `1_5` and digits of other alphabets are words."""
 _LONGEST_SHOWN = 200
 """Characters of a value, an output or an error in a reason."""
 _MOST_MEMORY_MIB = 4096

@@ -14,7 +14,7 @@ from tirjudge_environments.instruction_checks import Verifier
 
 
 class Characters(CountFamily, Kind):
-    """How many characters of a sort a text has."""
+    """The number of characters of a sort in a text."""
 
     shape = "count"
     argument = ""

@@ -1,4 +1,4 @@
-"""All composed kinds of rules by name and group, and those that no training row contains.
+"""All composed kinds of rules by name and group, and the kinds that no training row contains.
 
 A group is what the rules of its kinds are about. The held-out kinds and groups were drawn by a seed before
 any training; the draw leaves out groups to which one of the 31 families belongs.

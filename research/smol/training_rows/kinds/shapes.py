@@ -93,7 +93,7 @@ def written_number(number: int, rng: random.Random) -> str:
 
 
 class Count(CountFamily, Kind):
-    """How many units a text has."""
+    """The number of units in a text."""
 
     shape = "count"
     argument = ""

@@ -24,7 +24,7 @@ def nothing(text: str, pen: Pen) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a rule consists of."""
+    """The parts of a rule."""
 
     code: Callable[[Mapping[str, Any]], str]
     """The program's expression on the response `r`."""

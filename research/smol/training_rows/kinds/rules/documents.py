@@ -1,4 +1,4 @@
-"""What the rules about documents share: keys, their values, and a rule about one document."""
+"""The common parts of rules about documents: keys, their values, and a rule about one document."""
 
 from __future__ import annotations
 
