@@ -132,7 +132,7 @@ def own_trainer(workload: Workload, folder: str, callback: Any) -> None:
     from tirjudge_training.rl.config import RlConfig
     from tirjudge_training.rl.dynamic_sampling import Group, SampledBatch
     from tirjudge_training.rl.rollout_engine import Engine
-    from tirjudge_training.rl.trainer import build_trainer
+    from tirjudge_training.rl.stage_trainer import build_trainer
 
     def trajectory(number: int, one: Rollout) -> Trajectory:
         segments = tuple(

@@ -19,7 +19,7 @@ from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.losses import truncated_weights
 from tirjudge_training.rl.rollout_engine import Engine
-from tirjudge_training.rl.trainer import build_trainer
+from tirjudge_training.rl.stage_trainer import build_trainer
 
 CONFIG = RlConfig(steps=1, groups=2, samples=4, max_tokens=60, learning_rate=1e-3, filter="none")
 SHIFT = 0.5

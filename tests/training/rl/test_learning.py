@@ -43,7 +43,7 @@ from tirjudge_environments import (
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.trainer import build_trainer
+from tirjudge_training.rl.stage_trainer import build_trainer
 
 T = TypeVar("T")
 PAIR = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.packing import length_buckets, packed_parts, packs
-from tirjudge_training.rl.trainer import build_trainer
+from tirjudge_training.rl.stage_trainer import build_trainer
 
 CONFIG = RlConfig(
     steps=1, groups=2, samples=4, optimizer_steps=4, micro_batch=2, beta=0.01, epsilon=0.2, epsilon_high=0.3

@@ -21,8 +21,8 @@ from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog, compared_rows
 from tirjudge_training.rl.rollout_engine import Engine
+from tirjudge_training.rl.stage_trainer import build_trainer
 from tirjudge_training.rl.stream import STREAM, RowStream, TaskSource
-from tirjudge_training.rl.trainer import build_trainer
 
 CHECKPOINTS = "checkpoints"
 Validate = Callable[[Engine, Any, int, bool], None]
