@@ -2,68 +2,185 @@
 
 from __future__ import annotations
 
-import warnings
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
+import pytest
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from tirjudge.generation import Sampling
+from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge_environments import Budget, Environment, JudgeTask, Message
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 from tirjudge_training.rl.rollout_engine import Engine
 from tirjudge_training.rl.trl_rollout import JudgeRolloutFunc
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:You are using 'rollout_func'"),
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing` is deprecated"),
+]
 
 GROUP = 4
 
 
-def task(name: str) -> JudgeTask:
-    return JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
+def task(name: str, first: str = "good") -> JudgeTask:
+    return JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=(first, "bad"), label=0)
 
 
-def trainer(judge: JudgeRolloutFunc, model: Any, tokenizer: Any, folder: Path) -> Any:
+def trainer(judge: JudgeRolloutFunc, model: Any, tokenizer: Any, folder: Path, **changes: Any) -> Any:
+    options = {
+        "output_dir": str(folder),
+        "max_steps": 2,
+        "per_device_train_batch_size": 2 * GROUP,
+        "num_generations": GROUP,
+        "learning_rate": 1e-3,
+        "logging_steps": 1,
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "dataloader_pin_memory": False,
+        "save_strategy": "no",
+        "report_to": [],
+        "disable_tqdm": True,
+    }
     return GRPOTrainer(
         model=model,
         reward_funcs=judge.reward,
         rollout_func=judge,
         train_dataset=Dataset.from_list(judge.dataset()),
         processing_class=tokenizer,
-        args=GRPOConfig(
-            output_dir=str(folder),
-            max_steps=2,
-            per_device_train_batch_size=2 * GROUP,
-            num_generations=GROUP,
-            learning_rate=1e-3,
-            logging_steps=1,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            dataloader_pin_memory=False,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-        ),
+        args=GRPOConfig(**options | changes),
     )
+
+
+@contextmanager
+def judging(
+    tiny_model: Path,
+    environments: dict[str, Environment],
+    folder: Path,
+    tasks: tuple[JudgeTask, ...] = (task("1"), task("2")),
+    sampling: Sampling = Sampling(temperature=1.0),
+    **changes: Any,
+) -> Iterator[tuple[Engine, Any]]:
+    """Yield an engine, and a trainer whose rollouts are the engine's."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32")
+    with Engine(model, tokenizer, environments, budget=Budget(tokens=120), sampling=sampling) as engine:
+        judge = JudgeRolloutFunc(engine, "tir-pointwise", tasks)
+        yield engine, trainer(judge, model, tokenizer, folder, **changes)
+
+
+def logs(grpo: Any) -> list[dict[str, float]]:
+    return [row for row in grpo.state.log_history if "loss" in row]
 
 
 def test_any_grpo_trainer_trains_a_judge(
     environments: dict[str, Environment], tiny_model: Path, tmp_path: Path
 ) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32")
-    with (
-        warnings.catch_warnings(),
-        Engine(
-            model, tokenizer, environments, budget=Budget(tokens=120), sampling=Sampling(temperature=1.0)
-        ) as engine,
-    ):
-        warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
-        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
-        judge = JudgeRolloutFunc(engine, "tir-pointwise", [task("1"), task("2")])
-        grpo = trainer(judge, model, tokenizer, tmp_path)
+    with judging(tiny_model, environments, tmp_path) as (_, grpo):
         grpo.train()
-    logs = [row for row in grpo.state.log_history if "loss" in row]
-    assert len(logs) == 2
-    assert any(row["grad_norm"] > 0 for row in logs)
-    assert all(0 <= row["reward"] <= 1 for row in logs)
+    assert len(logs(grpo)) == 2
+    assert any(row["grad_norm"] > 0 for row in logs(grpo))
+    assert all(0 <= row["reward"] <= 1 for row in logs(grpo))
+
+
+def test_rollouts_whose_prompt_is_too_long_are_left_out_of_their_batch(
+    environments: dict[str, Environment], tiny_model: Path, tmp_path: Path
+) -> None:
+    """The model has 512 positions. The other task's rollouts are trained as if they were alone."""
+    tasks = task("1"), task("long", "good " * 200)
+    message = r"[48] of 8 rollouts are left out \(first: 'long .*': .*512"
+    with (
+        judging(tiny_model, environments, tmp_path, tasks) as (_, grpo),
+        pytest.warns(UserWarning, match=message),
+    ):
+        grpo.train()
+    assert len(logs(grpo)) == 2
+    assert all(math.isfinite(row["loss"]) for row in logs(grpo))
+    assert any(row["grad_norm"] > 0 for row in logs(grpo))
+
+
+class FailingSandbox:
+    """A sandbox that fails for all programs of the first eight dialogues, as a lost Docker engine does."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox, self.capacity = sandbox, sandbox.capacity
+        self.seeds: list[int] = []
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        if program.seed not in self.seeds:
+            self.seeds.append(program.seed)
+        if self.seeds.index(program.seed) < 8:
+            return Execution(status=Status.SANDBOX_FAILED, detail="the engine is gone")
+        return await self.sandbox.run(program, limits)
+
+
+def test_a_rollout_whose_sandbox_failed_has_no_advantage_and_shifts_no_baseline(
+    environments: dict[str, Environment], tiny_model: Path, tmp_path: Path
+) -> None:
+    with judging(tiny_model, environments, tmp_path) as (engine, grpo):
+        engine._sandbox = FailingSandbox(engine._sandbox)  # type: ignore[assignment]
+        found: list[float | None] = []
+        grpo.reward_funcs = [lambda reward, **_: found.extend(reward) or reward]
+        rows = [{"prompt": row["prompt"]} for row in grpo.train_dataset for _ in range(GROUP)]
+        with pytest.warns(UserWarning, match=r"left out .*the engine is gone") as warned:
+            made = grpo._generate_and_score_completions(rows)
+        in_loss = (made["completion_mask"] * made["tool_mask"]).sum(dim=1).tolist()
+    assert f"{found.count(None)} of 16 rollouts" in str(warned[0].message)
+    groups = [found[start : start + GROUP] for start in range(0, len(rows), GROUP)]
+    assert any(None in group and len(set(group)) > 2 for group in groups)
+    for start, group in zip(range(0, len(rows), GROUP), groups, strict=True):
+        scored = [reward for reward in group if reward is not None]
+        spread = stdev(scored) if len(scored) > 1 else 0.0
+        for number, reward in enumerate(group, start):
+            advantage = made["advantages"][number].item()
+            if reward is None:
+                assert (advantage, in_loss[number]) == (0, 0)
+            else:
+                # Group-relative (DeepSeekMath, arXiv 2402.03300, section 4.1.2), with TRL's 1e-4.
+                assert advantage == pytest.approx((reward - fmean(scored)) / (spread + 1e-4), abs=1e-5)
+
+
+def test_a_sandbox_that_stays_down_ends_the_run_with_its_reason(
+    environments: dict[str, Environment], tiny_model: Path, tmp_path: Path
+) -> None:
+    with judging(tiny_model, environments, tmp_path, max_steps=9) as (engine, grpo):
+        engine.generator.generate = _broken  # type: ignore[method-assign]
+        message = r"all rollouts of 3 batches in a row failed: .*out of order"
+        with pytest.warns(UserWarning, match="8 of 8"), pytest.raises(RuntimeError, match=message):
+            grpo.train()
+
+
+async def _broken(*_: object) -> None:
+    raise GeneratorFailed("out of order")
+
+
+@pytest.mark.parametrize(
+    ("sampling", "changes", "message"),
+    [
+        (Sampling(temperature=1.6), {}, "samples with temperature = 1.6, and TRL trains with 1: .*"),
+        (Sampling(temperature=1.0), {"temperature": 0.7}, r"GRPOConfig\(temperature=1\)"),
+        (Sampling(temperature=1.0, top_p=0.9), {}, "samples with top_p = 0.9, and TRL trains with 1"),
+        (Sampling(temperature=1.0), {"top_k": 20}, r"GRPOConfig\(top_k=20\) has no effect"),
+        (Sampling(), {}, "samples with temperature = 0, and TRL trains with 1"),
+    ],
+)
+def test_two_distributions_are_refused_before_the_first_batch(
+    sampling: Sampling,
+    changes: dict[str, Any],
+    message: str,
+    environments: dict[str, Environment],
+    tiny_model: Path,
+    tmp_path: Path,
+) -> None:
+    with (
+        judging(tiny_model, environments, tmp_path, sampling=sampling, **changes) as (_, grpo),
+        pytest.raises(ValueError, match=message),
+    ):
+        grpo.train()
+    assert grpo.state.global_step == 0

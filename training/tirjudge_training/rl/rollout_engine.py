@@ -257,6 +257,11 @@ class Engine:
         self.run(self._policy.rest())
 
     @property
+    def sampling(self) -> Sampling:
+        """The parameters of every turn."""
+        return self._sampling
+
+    @property
     def has_own_weights(self) -> bool:
         """True if training does not change the sampler's weights before the next `refresh`."""
         return not isinstance(self._policy, OwnPolicy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,8 @@ class RolloutTokens:
     """1 for tokens that the model wrote and that count, 0 for others, such as program outputs."""
     logprobs: tuple[float, ...]
     """The sampler's logprobs; 0.0 where the mask is 0."""
-    reward: float = 0.0
+    reward: float | None = 0.0
+    """None for a rollout without a score, which TRL leaves out of the group's baseline."""
     advantage: float = 0.0
 
 
@@ -58,9 +59,9 @@ def rollout_tokens(
     return RolloutTokens(script.prompt_ids, script.completion_ids, mask, logprobs, reward, advantage)
 
 
-def filler(token: int) -> RolloutTokens:
+def filler(token: int, reward: float | None = 0.0) -> RolloutTokens:
     """Return the shortest possible row, masked out of the loss and of its denominator."""
-    return RolloutTokens((token,), (token,), (0,), (0.0,))
+    return RolloutTokens((token,), (token,), (0,), (0.0,), reward)
 
 
 def batch_rows(
@@ -108,6 +109,17 @@ def rollout_output(rows: Sequence[RolloutTokens]) -> dict[str, list[Any]]:
     }
 
 
+_WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
+    "top_k": (0, None),
+    "min_p": (0.0, None),
+    "repetition_penalty": (1.0, None),
+    "generation_kwargs": (None, {}),
+}
+"""TRL's sampling parameters that the engine does not have, with the values that change nothing."""
+_PATIENCE = 3
+"""The consecutive calls without any rollout that did not fail after which `JudgeRolloutFunc` gives up."""
+
+
 class JudgeRolloutFunc:
     """A `rollout_func` for your own GRPOTrainer, with the judge's sandbox, budget and reward.
 
@@ -125,11 +137,15 @@ class JudgeRolloutFunc:
     A prompt of the dataset names one view of one task. Rewards that link the views of a task are correct
     wherever TRL's sampler places them, because all views are rolled out for each prompt; a format with n
     views therefore costs n times as much here as in our own trainer.
+
+    A rollout that cannot be scored, because its prompt is too long or its sandbox failed, is masked and has
+    the reward None, which TRL leaves out of the group. A warning says how many there are, and why the first.
     """
 
     def __init__(self, engine: Engine, format: str, tasks: Sequence[JudgeTask], *, seed: int = 0) -> None:
         """`format` is the environment's name in `engine`; raises ValueError for two tasks with one id."""
         self._engine, self._format, self._seed = engine, format, seed
+        self._failing = 0
         self._views: dict[str, tuple[JudgeTask, int]] = {}
         environment = engine.environments[format]
         # TRL passes prompts as strings, so the names of task and view serve as the prompt.
@@ -147,8 +163,10 @@ class JudgeRolloutFunc:
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
         """Roll out this process's prompts, each repeated for its samples; return one row per prompt.
 
-        Raises RuntimeError for a rollout that cannot be scored, since TRL has no way to leave one out.
+        Raises ValueError if TRL's sampling parameters are not the engine's, and RuntimeError if the sandbox
+        or the generator fails in every rollout of three calls in a row.
         """
+        self._require_one_sampling(trainer.args)
         accelerator = trainer.accelerator
         # Positions are counted within a process: without its index, two processes with one prompt at the same
         # position would sample the same rollout.
@@ -170,28 +188,62 @@ class JudgeRolloutFunc:
         async def scored() -> list[list[tuple[Score, ...]]]:
             return await asyncio.gather(*(rollout.score(group) for group in groups.values()))
 
-        rows = {
+        outcomes = {
             prompt: [
-                self._row(prompt, episode, scores)
+                (episode.trajectories[view], scores[view])
                 for episode, scores in zip(groups[prompt], found, strict=True)
             ]
             for prompt, found in zip(groups, self._engine.run(scored()), strict=True)
+            for view in [self._views[prompt][1]]
         }
         self._engine.rest()
         # In the order of TRL's prompts, which repeats each prompt for its samples.
-        return rollout_output([rows[prompt].pop(0) for prompt in prompts])
+        rolled_out = [(prompt, *outcomes[prompt].pop(0)) for prompt in prompts]
+        self._report_unscored(rolled_out)
+        blank = trainer.processing_class.eos_token_id
+        return rollout_output(
+            [
+                rollout_tokens(trajectory, score.total)
+                if isinstance(score, Reward)
+                else filler(blank, reward=None)
+                for _, trajectory, score in rolled_out
+            ]
+        )
 
     @staticmethod
-    def reward(reward: list[float], **columns: Any) -> list[float]:
+    def reward(reward: list[float | None], **columns: Any) -> list[float | None]:
         """Return the rewards of the rollouts; pass this method as `reward_funcs`."""
         return reward
 
-    def _row(self, prompt: str, episode: Episode, scores: Sequence[Score]) -> RolloutTokens:
-        _, view = self._views[prompt]
-        score = scores[view]
-        if not isinstance(score, Reward):
-            raise RuntimeError(f"{prompt!r} cannot be scored: {score.reason}")
-        return rollout_tokens(episode.trajectories[view], score.total)
+    def _require_one_sampling(self, args: Any) -> None:
+        """Refuse two distributions: TRL computes the probabilities of tokens under its own parameters."""
+        for name, ours in self._engine.sampling.parameters.items():
+            if ours != (theirs := getattr(args, name)):
+                raise ValueError(
+                    f"the engine samples with {name} = {ours:g}, and TRL trains with {theirs:g}: give both "
+                    f"the same, as in Engine(..., sampling=Sampling({name}={theirs:g})) or "
+                    f"GRPOConfig({name}={ours:g})"
+                )
+        for name, neutral in _WITHOUT_EFFECT.items():
+            if (theirs := getattr(args, name)) not in neutral:
+                raise ValueError(
+                    f"GRPOConfig({name}={theirs!r}) has no effect on these rollouts: leave it out"
+                )
+
+    def _report_unscored(self, rolled_out: Sequence[tuple[str, Trajectory, Score]]) -> None:
+        """Warn of rollouts without a score, and raise RuntimeError if they keep failing."""
+        unscored = [(prompt, score.reason) for prompt, _, score in rolled_out if isinstance(score, Unscored)]
+        # A prompt that is too long is a mistake in one row, and no reason to end the run.
+        down = all(trajectory.stop.down for _, trajectory, _ in rolled_out)
+        self._failing = self._failing + 1 if down else 0
+        if not unscored:
+            return
+        (prompt, reason), of = unscored[0], len(rolled_out)
+        if self._failing == _PATIENCE:
+            raise RuntimeError(f"all rollouts of {_PATIENCE} batches in a row failed: {reason}")
+        warnings.warn(
+            f"{len(unscored)} of {of} rollouts are left out (first: {prompt!r}: {reason})", stacklevel=2
+        )
 
 
 @contextmanager
