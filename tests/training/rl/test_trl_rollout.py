@@ -106,7 +106,7 @@ def test_rollouts_whose_prompt_is_too_long_are_left_out_of_their_batch(
 
 
 class FailingSandbox:
-    """A sandbox that fails for all programs of the first eight dialogues, as a lost Docker engine does."""
+    """A sandbox that fails for all programs of every second dialogue, as a lost Docker engine does."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox, self.capacity = sandbox, sandbox.capacity
@@ -115,7 +115,7 @@ class FailingSandbox:
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         if program.seed not in self.seeds:
             self.seeds.append(program.seed)
-        if self.seeds.index(program.seed) < 8:
+        if self.seeds.index(program.seed) % 2:
             return Execution(status=Status.SANDBOX_FAILED, detail="the engine is gone")
         return await self.sandbox.run(program, limits)
 
@@ -123,18 +123,20 @@ class FailingSandbox:
 def test_a_rollout_whose_sandbox_failed_has_no_advantage_and_shifts_no_baseline(
     environments: dict[str, Environment], tiny_model: Path, tmp_path: Path
 ) -> None:
-    with judging(tiny_model, environments, tmp_path) as (engine, grpo):
+    size = 16
+    changes = {"num_generations": size, "per_device_train_batch_size": size}
+    with judging(tiny_model, environments, tmp_path, **changes) as (engine, grpo):
         engine._sandbox = FailingSandbox(engine._sandbox)  # type: ignore[assignment]
         found: list[float | None] = []
         grpo.reward_funcs = [lambda reward, **_: found.extend(reward) or reward]
-        rows = [{"prompt": row["prompt"]} for row in grpo.train_dataset for _ in range(GROUP)]
+        rows = [{"prompt": row["prompt"]} for row in grpo.train_dataset for _ in range(size)]
         with pytest.warns(UserWarning, match=r"left out .*the engine is gone") as warned:
             made = grpo._generate_and_score_completions(rows)
         in_loss = (made["completion_mask"] * made["tool_mask"]).sum(dim=1).tolist()
-    assert f"{found.count(None)} of 16 rollouts" in str(warned[0].message)
-    groups = [found[start : start + GROUP] for start in range(0, len(rows), GROUP)]
+    assert f"{found.count(None)} of 64 rollouts" in str(warned[0].message)
+    groups = [found[start : start + size] for start in range(0, len(rows), size)]
     assert any(None in group and len(set(group)) > 2 for group in groups)
-    for start, group in zip(range(0, len(rows), GROUP), groups, strict=True):
+    for start, group in zip(range(0, len(rows), size), groups, strict=True):
         scored = [reward for reward in group if reward is not None]
         spread = stdev(scored) if len(scored) > 1 else 0.0
         for number, reward in enumerate(group, start):
