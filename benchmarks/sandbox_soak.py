@@ -214,9 +214,9 @@ class Soak:
 
     def _kill_a_worker(self) -> None:
         launchers = children(os.getpid())
-        templates = [child for launcher in launchers for child in children(launcher)]
-        if templates:
-            os.kill(self._random.choice(sorted(templates)), signal.SIGKILL)
+        supervisors = [child for launcher in launchers for child in children(launcher)]
+        if supervisors:
+            os.kill(self._random.choice(sorted(supervisors)), signal.SIGKILL)
             self.kills += 1
 
 
@@ -241,10 +241,10 @@ class Sample:
 def sample(programs: int, seconds: float) -> Sample:
     """Measure this process and the sandbox's processes."""
     launchers = children(os.getpid())
-    templates = {child for launcher in launchers for child in children(launcher)}
+    supervisors = {child for launcher in launchers for child in children(launcher)}
     return Sample(
-        programs, seconds, resident(os.getpid()), sum(map(resident, templates)),
-        len(os.listdir("/proc/self/fd")), len(launchers | templates),
+        programs, seconds, resident(os.getpid()), sum(map(resident, supervisors)),
+        len(os.listdir("/proc/self/fd")), len(launchers | supervisors),
     )  # fmt: skip
 
 

@@ -78,6 +78,17 @@ def environment_options(name: str) -> frozenset[str]:
     return frozenset(entry.model_fields) if _is_model(entry) else frozenset()
 
 
+def score_scale(name: str) -> tuple[float, float] | None:
+    """Return the lowest and the highest score of a format that judges a response alone: its class's `scale`.
+
+    None for a format without one, and for a name that no installed package has.
+    """
+    if name not in environment_names():
+        return None
+    scale: tuple[float, float] | None = getattr(ENVIRONMENTS.load(name), "scale", None)
+    return scale
+
+
 def reward_options(environment: Environment) -> frozenset[str]:
     """Return the options of a format that are declared as `RewardOnly`."""
     fields = getattr(type(environment), "model_fields", {})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from tirjudge_sandbox import Execution, Status
+from tirjudge_sandbox import Execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,42 +399,6 @@ class Trajectory:
     """The tokens of all its requests together."""
     seconds: float = 0.0
     """Wall-clock time from the first request to the end."""
-
-    @property
-    def decisive(self) -> Call | None:
-        """The last program that ended well; None if there is no such program."""
-        return next((call for call in reversed(self._programs) if _ended_well(call.outcome)), None)
-
-    @property
-    def evidence(self) -> Evidence:
-        """The relation of the last successful program to the responses, or TOOL if a tool answered last."""
-        last = next((call for call in reversed(self.calls) if _ended_well(call.outcome)), None)
-        return Evidence.TOOL if last is not None and last.request.tool else self.program_evidence
-
-    @property
-    def program_evidence(self) -> Evidence:
-        """The relation of the last successful program to the responses, whatever other tools answered."""
-        last = self.decisive
-        if last is None:
-            ran = any(isinstance(call.outcome, Execution) for call in self._programs)
-            return Evidence.FAILED if ran else Evidence.MISSING
-        if last.exchanged is None or last.exchanged.status is Status.SANDBOX_FAILED:
-            return Evidence.UNCHECKED
-        same = _ended_well(last.exchanged) and _printed(last.exchanged) == _printed(last.outcome)
-        return Evidence.TIE if same else Evidence.SEPARATES
-
-    @property
-    def _programs(self) -> list[Call]:
-        return [call for call in self.calls if not call.request.tool]
-
-
-def _ended_well(outcome: Execution | Refused) -> bool:
-    return isinstance(outcome, Execution) and outcome.status is Status.OK
-
-
-def _printed(outcome: Execution | Refused) -> str | None:
-    # A judge never reads the standard error of a program that ended well.
-    return outcome.stdout if isinstance(outcome, Execution) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge_environments import RunCode, TirPairwise, TirPointwise
-from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.programs.outputs import quote_fences
 from tirjudge_environments.quoting import cut_middle, quote_control_tokens, quote_lines, visible
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_environments.turn_reader import find_fences
 from tirjudge_sandbox import Execution, Status
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tirjudge.console_text import first_line
-from tirjudge_environments.parsing import find_fences
+from tirjudge_environments.turn_reader import find_fences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,12 +43,12 @@ _PLACES = {name: f"tirjudge.cli.{name}:{name}" for name in _ABOUT} | {
     "compare": "tirjudge.cli.score:compare",
     "data": "tirjudge_training.corpora.cli:data",
     "eval": "tirjudge.cli.eval:evaluate",
-    "export": "tirjudge.cli.files:export",
+    "export": "tirjudge.cli.results:export",
     "formats": "tirjudge.cli.judge:formats",
     "launch": "tirjudge_training.launch.cli:launch",
-    "report": "tirjudge.cli.files:report",
-    "reproduce": "tirjudge.cli.files:reproduce",
-    "show": "tirjudge.cli.files:show",
+    "report": "tirjudge.cli.results:report",
+    "reproduce": "tirjudge.cli.results:reproduce",
+    "show": "tirjudge.cli.results:show",
     "train": "tirjudge_training.cli:train",
 }
 _MOVED = {"--replay", "--compare", "--calibrate", "--protocols", "--published"}

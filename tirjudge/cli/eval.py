@@ -61,7 +61,7 @@ def evaluate(
     one of several requested protocols cannot score them, 2 usage, or no protocol can score them, 130
     interrupted.
     """
-    from tirjudge.cli.stored_runs import print_scored, with_matchings
+    from tirjudge.cli.score_output import print_scored, with_matchings
     from tirjudge.evaluation.stored_outputs.reading import open_replay
 
     if listing:

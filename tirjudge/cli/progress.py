@@ -306,7 +306,7 @@ class Summary:
             )
         if self.agreement is None:
             return {"jury": models} if models else {}
-        from tirjudge.cli.stored_runs import agreement_record
+        from tirjudge.cli.score_output import agreement_record
 
         names, found = self.agreement
         return {"jury": models, "agreement": agreement_record(found, names)}

@@ -147,7 +147,7 @@ def score(
     cannot score the rows or a target risk is not met, 2 usage, or no protocol can score the rows.
     """
     from tirjudge.cli.calibration import calibrated, show
-    from tirjudge.cli.stored_runs import (
+    from tirjudge.cli.score_output import (
         print_protocols,
         print_published,
         print_scored,
@@ -225,7 +225,7 @@ def compare(
     line to quote for each protocol. Exit codes: 0 done, 1 one of several requested protocols cannot score the
     rows, 2 usage, or no protocol can score the rows.
     """
-    from tirjudge.cli.stored_runs import print_compared, stored_files, with_matchings
+    from tirjudge.cli.score_output import print_compared, stored_files, with_matchings
 
     with one_line_errors("compare"):
         opened, _ = stored_files(

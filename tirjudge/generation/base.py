@@ -45,6 +45,10 @@ class SamplingOptions(BaseModel):
     |---|---|---|---|---|---|
     | `temperature` | yes | yes | left out if refused | yes | yes |
     | `top_p` | yes | yes | left out if refused | with `importance_cap` | with `importance_cap` |
+
+    To add a parameter, add a field here, with its neutral value as the default and as `Later`, change the two
+    draws of `local/sampling.py`, and add a row to the table. Commands, `Judge`, recipes, endpoints, vLLM and
+    the cache's key read the fields of this class, and RL and verl refuse or accept what truncates.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -16,9 +16,9 @@ from tirjudge.judging.questions import Kind
 from tirjudge.rollout import all_or_none
 from tirjudge_environments import Criterion, JudgeTask
 from tirjudge_environments.messages import response_text
-from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.tasks import RowError
 from tirjudge_environments.templates import Template, load_template, question_text
+from tirjudge_environments.turn_reader import behind_thinking
 
 MOST_CONTRASTS = 3
 """Worse responses of a row that the better one is contrasted with, the first of them."""

@@ -20,6 +20,7 @@ from tirjudge.records.recorded_row import (
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments.formats.tir_pointwise import other_responses
+from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import environment_names, environment_options
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
@@ -60,7 +61,7 @@ async def _with_evidence(
     judged = read_result_row(fields, row.id)
     try:
         for view, record in zip(judged.views, fields["views"], strict=True):
-            record["evidence"] = recorded_trajectory(view).evidence.value
+            record["evidence"] = evidence_of(recorded_trajectory(view)).value
         combined = combined_judgment(judged, evidence=True)
     except (IndexError, KeyError, TypeError, ValueError):  # an edited file, which `Rereading` reports
         return dict(given)

@@ -15,6 +15,7 @@ from tirjudge.records.recorded_row import Dialogue, passages
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
 from tirjudge_environments import Call, Refused, Trajectory
 from tirjudge_environments.orders import letter, letters
+from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.quoting import cut_middle
 from tirjudge_sandbox import Status
@@ -140,7 +141,7 @@ def _view(trajectory: Trajectory) -> JudgedView:
         verdict_as_shown=tied if choice is None else letter(order.index(choice)),
         letters=letters_of(order),
         scores=dict(verdict.scores) if verdict is not None else {},
-        evidence=trajectory.evidence.value,
+        evidence=evidence_of(trajectory).value,
         stop=trajectory.stop.value,
         detail=trajectory.detail,
         reasoning=encodable(cut_middle(reasoning, _LONGEST_REASONING)),

@@ -40,9 +40,10 @@ from tirjudge_environments import (
     Trajectory,
 )
 from tirjudge_environments.messages import conversation_data, response_data, tool_data
-from tirjudge_environments.parsing import Turn
+from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.session import is_question
+from tirjudge_environments.turn_reader import Turn
 from tirjudge_sandbox import Execution, Status
 
 _PROMPT, _REFERENCE, _TOOLS = "prompt", "reference", "tools"
@@ -188,7 +189,7 @@ class RecordedView(Dialogue):
         verdict, criterion = trajectory.verdict, trajectory.view.criterion
         optional: dict[str, Any] = {} if criterion is None else {"criterion": criterion}
         optional |= {} if reward is None else {"reward": RecordedReward(**reward_record(reward))}
-        optional |= {"evidence": trajectory.evidence.value} if evidence else {}
+        optional |= {"evidence": evidence_of(trajectory).value} if evidence else {}
         return cls(
             view=trajectory.view.name,
             sample=trajectory.sample,

@@ -23,10 +23,10 @@ from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.instruction_checks import followed, verifiers_of
 from tirjudge_environments.messages import final_text, response_data, whole_text
-from tirjudge_environments.parsing import code_of
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.tools.code_tests import Case, cases_of, run_tests
+from tirjudge_environments.turn_reader import code_of
 from tirjudge_environments.types import Response
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 

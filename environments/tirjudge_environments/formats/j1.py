@@ -21,8 +21,8 @@ from tirjudge_environments.formats.rewards import (
 )
 from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording
 from tirjudge_environments.orders import Order, single_views
-from tirjudge_environments.parsing import behind, behind_thinking, elements, tag_count
 from tirjudge_environments.registry import RewardOnly
+from tirjudge_environments.turn_reader import behind, behind_thinking, elements, tag_count
 from tirjudge_environments.types import (
     Episode,
     JudgeTask,
@@ -241,6 +241,7 @@ class J1PoS(J1):
         reward="1 for both views if the better response scores higher; optionally negative, format",
         source="J1 section 2.5, Fig. 11",
     )
+    scale: ClassVar[tuple[float, float]] = (0.0, 10.0)
 
     @property
     def wording(self) -> Wording:

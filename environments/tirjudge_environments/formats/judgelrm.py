@@ -16,8 +16,8 @@ from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.rewards import Scored, Term, failed, length_reward
 from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording
 from tirjudge_environments.orders import Order, single_views
-from tirjudge_environments.parsing import behind_thinking, elements
 from tirjudge_environments.registry import RewardOnly
+from tirjudge_environments.turn_reader import behind_thinking, elements
 from tirjudge_environments.types import (
     THINK,
     Episode,
@@ -242,6 +242,7 @@ class JudgeLrmSingle(TextOnly):
         reward="none: inference only",
         source="JudgeLRM section 4.3, Fig. 4",
     )
+    scale: ClassVar[tuple[float, float]] = (1.0, 10.0)
     marks: ClassVar[Marks] = _MARKS
 
     @property

@@ -18,8 +18,8 @@ from itertools import accumulate, pairwise
 from zlib import crc32
 
 from tirjudge_environments.messages import texts_of
-from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.quoting import without_invisible
+from tirjudge_environments.turn_reader import find_fences
 from tirjudge_environments.types import JudgeTask, Malformed, Verdict
 
 Read = Callable[[str], Verdict | Malformed]

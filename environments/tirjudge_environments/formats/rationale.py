@@ -13,9 +13,9 @@ from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.rewards import Scored, Term, correct, failed
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.orders import letter
-from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.rationales import Matching, matching_ask, read_assessment, read_matching
 from tirjudge_environments.registry import RewardOnly
+from tirjudge_environments.turn_reader import behind_thinking
 from tirjudge_environments.types import (
     Episode,
     JudgeTask,

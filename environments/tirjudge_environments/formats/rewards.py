@@ -1,9 +1,9 @@
 """Rewards of judge formats: named terms, the terms that a recipe adds, and checks that formats share.
 
 A format names the terms of its paper in `own_terms` and adds them up in `equation`. A recipe adds terms of
-the table `REWARD_TERMS` with `options.reward_terms.NAME = WEIGHT`. Every term is a part of the reward under
-its name, and with that a metric `reward/NAME` of training, a curve in reports and a value in the rollouts'
-files.
+the table `REWARD_TERMS` with `options.reward_terms.NAME = WEIGHT`; to add one, write a function as `length`
+below and a line of that table. Every term is a part of the reward under its name, and with that a metric
+`reward/NAME` of training, a curve in reports and a value in the rollouts' files.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from tirjudge_environments.formats.rewards import Scored, Term, correct, failed,
 from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.messages import is_transcript, response_text
-from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.quoting import quote_lines, starts_with
 from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.templates import load_template
+from tirjudge_environments.turn_reader import behind_thinking
 from tirjudge_environments.types import (
     Episode,
     JudgeTask,

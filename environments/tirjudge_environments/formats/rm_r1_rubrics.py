@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tirjudge_environments.parsing import Element, elements
+from tirjudge_environments.turn_reader import Element, elements
 
 CHATBOTS = ("A", "B")
 

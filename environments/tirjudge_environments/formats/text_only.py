@@ -20,8 +20,8 @@ from tirjudge_environments.formats.rewards import (
 )
 from tirjudge_environments.messages import response_text
 from tirjudge_environments.orders import Order, ordered_views, require_pair, single_views
-from tirjudge_environments.parsing import behind_thinking, elements
 from tirjudge_environments.templates import Template, load_template, question_text
+from tirjudge_environments.turn_reader import behind_thinking, elements
 from tirjudge_environments.types import (
     By,
     Completion,
@@ -129,7 +129,7 @@ class TextScore(TextOnly):
     """
 
     scale: ClassVar[tuple[int, int]]
-    """The lowest and the highest rating."""
+    """The lowest and the highest rating, which `--satisfied-from` and people's ratings are compared with."""
     marks: ClassVar[Marks] = Marks(("score",))
 
     @property

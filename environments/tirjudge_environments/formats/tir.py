@@ -21,11 +21,11 @@ from tirjudge_environments.messages import (
     tools_text,
 )
 from tirjudge_environments.orders import letter
-from tirjudge_environments.parsing import Turn, behind_thinking
 from tirjudge_environments.programs.outputs import output_text, quote_fences
 from tirjudge_environments.quoting import opens_an_output, quote_lines
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
+from tirjudge_environments.turn_reader import Turn, behind_thinking
 from tirjudge_environments.types import (
     THINK,
     Completion,

@@ -18,6 +18,7 @@ from tirjudge_environments.formats.rewards import (
 )
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import Order, letters, ordered_views, require_pair
+from tirjudge_environments.programs.evidence import decisive, program_evidence
 from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import (
     Episode,
@@ -45,7 +46,7 @@ class TirChoice(TirFormat):
     section 2.3). Our own option for TIR's formats; it needs `order = both`."""
     evidence: RewardOnly[Literal["off", "recorded", "required"]] = "off"
     """Run every successful program a second time with the responses exchanged, which takes as long as the
-    first run. `recorded` only stores whether the output changes, see `Trajectory.evidence`; `required` also
+    first run. `recorded` only stores whether the output changes, see `programs.evidence`; `required` also
     rewards a right verdict only if it does. The rows of domains without tools need no evidence. Our own
     option."""
 
@@ -78,7 +79,7 @@ class TirChoice(TirFormat):
     def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored:
         verdict = self.replay(task, trajectory)
         right = verdict is not None and verdict.choice == task.label
-        needed, evidence = self._needs_evidence(task), trajectory.program_evidence
+        needed, evidence = self._needs_evidence(task), program_evidence(trajectory)
         # MISSING settles nothing: in place of the verdict the judge could have written a program.
         settled = needed and evidence in (Evidence.TIE, Evidence.FAILED)
         teaches = right and (not needed or evidence is Evidence.SEPARATES)
@@ -86,7 +87,7 @@ class TirChoice(TirFormat):
 
     def _unchecked(self, task: JudgeTask, trajectory: Trajectory) -> Unscored | None:
         """Return the reason if the sandbox failed in the second run, on which the reward depends."""
-        last = trajectory.decisive
+        last = decisive(trajectory)
         again = None if last is None else last.exchanged
         if not self._needs_evidence(task) or again is None or again.status is not Status.SANDBOX_FAILED:
             return None

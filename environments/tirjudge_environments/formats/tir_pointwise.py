@@ -54,6 +54,7 @@ class TirPointwise(TirFormat):
         source="TIR-Judge section 4.2, Fig. 7, without tools Fig. 10",
     )
 
+    scale: ClassVar[tuple[float, float]] = (1.0, 10.0)
     kind: ClassVar[str] = "pointwise"
     tag: ClassVar[str] = "score"
 
@@ -76,7 +77,7 @@ class TirPointwise(TirFormat):
         return single_views(task)
 
     def verdict(self, view: View, answer: str) -> Verdict | None:
-        if not _NUMBER.fullmatch(answer) or not 1 <= float(answer) <= 10:
+        if not _NUMBER.fullmatch(answer) or not self.scale[0] <= float(answer) <= self.scale[1]:
             return None
         return Verdict(scores={view.order[0]: float(answer)})
 

@@ -1,14 +1,50 @@
-"""The verdicts that programs decide: what an output favours, in both runs of a program."""
+"""Evidence: whether a verdict's program tells the responses apart, and whether it decided the verdict."""
 
 from __future__ import annotations
 
 import re
 
 from tirjudge_environments.orders import letters
-from tirjudge_environments.types import Evidence, Trajectory
+from tirjudge_environments.types import Call, Evidence, Refused, Trajectory
 from tirjudge_sandbox import Execution, Status
 
 _CHECKS = re.compile(r"([A-Z]{1,2}) ([0-9]{1,9}) of ([0-9]{1,9})", re.ASCII)
+
+
+def decisive(trajectory: Trajectory) -> Call | None:
+    """Return the last program that ended well; None if there is no such program."""
+    return next((call for call in reversed(_programs(trajectory)) if _ended_well(call.outcome)), None)
+
+
+def evidence_of(trajectory: Trajectory) -> Evidence:
+    """Return the relation of the last successful program to the responses; TOOL if a tool answered last."""
+    last = next((call for call in reversed(trajectory.calls) if _ended_well(call.outcome)), None)
+    return Evidence.TOOL if last is not None and last.request.tool else program_evidence(trajectory)
+
+
+def program_evidence(trajectory: Trajectory) -> Evidence:
+    """Return the relation of the last successful program to the responses, whatever other tools answered."""
+    last = decisive(trajectory)
+    if last is None:
+        ran = any(isinstance(call.outcome, Execution) for call in _programs(trajectory))
+        return Evidence.FAILED if ran else Evidence.MISSING
+    if last.exchanged is None or last.exchanged.status is Status.SANDBOX_FAILED:
+        return Evidence.UNCHECKED
+    same = _ended_well(last.exchanged) and _printed(last.exchanged) == _printed(last.outcome)
+    return Evidence.TIE if same else Evidence.SEPARATES
+
+
+def _programs(trajectory: Trajectory) -> list[Call]:
+    return [call for call in trajectory.calls if not call.request.tool]
+
+
+def _ended_well(outcome: Execution | Refused) -> bool:
+    return isinstance(outcome, Execution) and outcome.status is Status.OK
+
+
+def _printed(outcome: Execution | Refused) -> str | None:
+    # A judge never reads the standard error of a program that ended well.
+    return outcome.stdout if isinstance(outcome, Execution) else None
 
 
 def favourite(output: str, responses: int) -> int | None:
@@ -42,10 +78,11 @@ def decided(trajectory: Trajectory) -> bool | None:
     runs. A single response has no rival: its program decided if its output depends on the response. Evidence
     is not known of a program that was not run again, and of the answer of another tool than Python.
     """
-    if trajectory.evidence in (Evidence.UNCHECKED, Evidence.TOOL):
+    evidence = evidence_of(trajectory)
+    if evidence in (Evidence.UNCHECKED, Evidence.TOOL):
         return None
-    call, verdict, order = trajectory.decisive, trajectory.verdict, trajectory.view.order
-    if trajectory.evidence is not Evidence.SEPARATES or call is None or verdict is None:
+    call, verdict, order = decisive(trajectory), trajectory.verdict, trajectory.view.order
+    if evidence is not Evidence.SEPARATES or call is None or verdict is None:
         return False
     first, again = call.outcome, call.exchanged
     if not isinstance(first, Execution) or again is None or again.status is not Status.OK:

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tirjudge_environments.orders import letters
-from tirjudge_environments.parsing import code_of
 from tirjudge_environments.programs.outputs import output_text
+from tirjudge_environments.turn_reader import code_of
 from tirjudge_environments.types import ToolSpec
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 from tirjudge_sandbox.base import MIB

@@ -29,9 +29,9 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.orders import single_views
-from tirjudge_environments.parsing import Turn
 from tirjudge_environments.programs.outputs import output_text, quote_fences
 from tirjudge_environments.templates import question_text
+from tirjudge_environments.turn_reader import Turn
 from tirjudge_sandbox import Execution
 
 ASKED = """\

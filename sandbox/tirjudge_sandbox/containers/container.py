@@ -181,7 +181,7 @@ def _hardened(shape: Shape, working_folder: WorkingFolder, uid: int, address: st
         "ipc_mode": "none",
         "tmpfs": {"/tmp": f"noexec,nosuid,nodev,{working_folder.mount_options(uid)}"},
         "mounts": [Mount(target=CONTROL, source=address, type="bind", read_only=True)],
-        # The template must be PID 1. An init process would collect its children, and programs could signal
+        # The supervisor must be PID 1. An init process would collect its children, and programs could signal
         # it.
         "init": False,
         # PID 1 ignores SIGTERM, which an engine that shuts down would send first.

@@ -1,6 +1,6 @@
-"""The first process of a worker: it prepares the isolation and starts the template inside.
+"""The first process of a worker: it prepares the isolation and starts the supervisor inside.
 
-On a host it forks the template and waits for it; in a container it becomes the template.
+On a host it forks the supervisor and waits for it; in a container it becomes the supervisor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READABLE_IN_CONTAINER = ("/usr", "/lib", "/lib64", "/python", "/etc/ld.so.cache
 
 
 def main() -> None:
-    """Prepare a worker on a host as the command line says, and end when the template ends."""
+    """Prepare a worker on a host as the command line says, and end when the supervisor ends."""
     settings = _lowered(Outside.from_json(sys.argv[1]))
     control = socket.socket(fileno=settings.inside.control)
     # Let the kernel choose workers first when memory runs out. Raising the score needs no privilege.
@@ -45,19 +45,19 @@ def main() -> None:
     try:
         uid = _program_uid(settings.placement)
         if settings.placement in WITHOUT_NAMESPACES:
-            # A killed template leaves its program behind, and the kernel kills that too once this process
+            # A killed supervisor leaves its program behind, and the kernel kills that too once this process
             # ends.
             privileges.adopt_orphans()
         else:
             namespaces.enter(own_user=settings.placement == USERNS, inner_uid=uid)
-        template = os.fork()
-        if not template:
-            _become_template(settings, uid)
+        supervisor = os.fork()
+        if not supervisor:
+            _become_supervisor(settings, uid)
     except OSError as error:
         control.send(json.dumps({"failed": _describe(error)}).encode())
         os._exit(1)
-    control.send(json.dumps({"template": template}).encode())
-    # A copy of the control socket that stays open here would hide the end of the template from the host.
+    control.send(json.dumps({"supervisor": supervisor}).encode())
+    # A copy of the control socket that stays open here would hide the end of the supervisor from the host.
     os.closerange(0, control.fileno() + 1)
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def main_in_container() -> None:
-    """Prepare a worker in a container as the command line says, and become the template.
+    """Prepare a worker in a container as the command line says, and become the supervisor.
 
     The container runtime has already done everything that needs privileges.
     """
@@ -82,7 +82,7 @@ def main_in_container() -> None:
     except OSError as error:
         sys.exit(f"the host's control socket cannot be reached from the container: {error.strerror}")
     try:
-        # Opened for the template, which will not be able to open files in /proc and /sys.
+        # Opened for the supervisor, which will not be able to open files in /proc and /sys.
         files = memory.KernelFiles.open()
         os.set_inheritable(control.fileno(), True)
         privileges.limit(unix_sockets=inside.preparation.unix_sockets)
@@ -138,9 +138,9 @@ def _end(id_map: Path) -> int:
     return int(first) + int(count)
 
 
-def _become_template(settings: Outside, uid: int) -> NoReturn:
+def _become_supervisor(settings: Outside, uid: int) -> NoReturn:
     inside = settings.inside
-    # Opened for the template, which will have no /proc.
+    # Opened for the supervisor, which will have no /proc.
     files = memory.KernelFiles.open([settings.memory_kills] if settings.memory_kills else [])
     if settings.placement in WITHOUT_NAMESPACES:
         readable = [*namespaces.SYSTEM, *namespaces.DEVICES, *(source for source, _ in settings.binds)]

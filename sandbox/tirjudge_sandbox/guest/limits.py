@@ -24,6 +24,11 @@ class Limits:
     | `processes` | worker | worker | always 0 |
     | `output_bytes` | host | host | host |
     | `disk_bytes` | working folder | working folder | programs can write no file |
+
+    To add a limit, add a field here, its largest value of a request in `server.settings.MOST`, a row of the
+    table, and its enforcement: `guest.program` before a program starts, `guest.supervisor` or
+    `workers.worker` while it runs, or a field of `WorkingFolder` of the same name. Workers, containers and
+    servers carry and compare every field of this class; `tests/sandbox/guest/test_limits.py` tests each.
     """
 
     wall_seconds: float = 20.0

@@ -73,7 +73,7 @@ def _opened(path: str, flags: int) -> int | None:
 
 
 class KillOrder:
-    """Makes the kernel kill a program before its template when memory runs out."""
+    """Makes the kernel kill a program before its supervisor when memory runs out."""
 
     def __init__(self, score: int | None):
         """`score`: from `KernelFiles`."""
@@ -83,7 +83,7 @@ class KillOrder:
         """Give this process the score that a child forked now inherits."""
         self._write(_PROGRAM_SCORE)
 
-    def template_last(self) -> None:
+    def supervisor_last(self) -> None:
         """Give this process its own score again."""
         self._write(TEMPLATE_SCORE)
 

@@ -1,4 +1,4 @@
-"""The forked child of the template, which becomes the program and never returns."""
+"""The forked child of the supervisor, which becomes the program and never returns."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ _exit, _kill, _getpid = os._exit, os.kill, os.getpid
 
 @dataclass(frozen=True)
 class Place:
-    """The surroundings of a program, which the template knows."""
+    """The surroundings of a program, which the supervisor knows."""
 
     base_bytes: int
-    """Address space that the template maps, in addition to what a job allows."""
+    """Address space that the supervisor maps, in addition to what a job allows."""
     most_processes: int
     """Most processes that may exist under this uid."""
     confine: Callable[[], None]
@@ -86,7 +86,7 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
     seconds = int(job.cpu_seconds) + 1
     address_space = place.base_bytes + job.memory_bytes
     for kind, soft, hard in (
-        # A backup, since the template watches the exact CPU clock.
+        # A backup, since the supervisor watches the exact CPU clock.
         (resource.RLIMIT_CPU, seconds + 1, seconds + 2),
         (resource.RLIMIT_AS, address_space, address_space),
         (resource.RLIMIT_FSIZE, job.disk_bytes, job.disk_bytes),
@@ -98,7 +98,7 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
         resource.setrlimit(kind, (soft, hard))
     content = Payload.read(payload)
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    # The template has no handler. `_signal` directly, since the wrapper in `signal` is ten times slower.
+    # The supervisor has no handler. `_signal` directly, since the wrapper in `signal` is ten times slower.
     _signal.signal(signal.SIGINT, signal.default_int_handler)
     scratch.lay(content.files)
     seed_generators(content.seed)

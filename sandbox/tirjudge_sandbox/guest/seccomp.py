@@ -26,7 +26,7 @@ _PRETEND = _ERRNO
 """Return 0 as if the call had succeeded."""
 
 _NEW_NAMESPACE_OR_PARENT = 0x7E02_8000
-"""CLONE_NEW* and CLONE_PARENT, which would make the new process the template's child."""
+"""CLONE_NEW* and CLONE_PARENT, which would make the new process the supervisor's child."""
 _THREAD = 0x1_0000
 """CLONE_THREAD, with which the kernel insists on shared memory too."""
 _AF_UNIX = 1
@@ -41,7 +41,7 @@ _ARGUMENTS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
     "ioctl": {1: (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)},
     # GET_DUMPABLE, SET_NAME, GET_NAME, CAPBSET_READ, SET_VMA.
     "prctl": {0: (3, 15, 16, 23, 0x53564D41)},
-    # Another pid's limits, the template's above all, are out of reach.
+    # Another pid's limits, the supervisor's above all, are out of reach.
     "prlimit64": {0: (0,)},
     # SET_MODE_FILTER without flags: a program's own filter, which refuses this call from then on.
     "seccomp": {0: (1,), 1: (0,)},
@@ -189,7 +189,7 @@ def _unless_only_truncating(position: int) -> _Code:
 
 
 def _unless_clock_of_the_first_process() -> _Code:
-    """Refuse clocks of PID 1, which inside namespaces is the template: its time tells of other programs."""
+    """Refuse clocks of PID 1, which inside namespaces is the supervisor: its time tells of other programs."""
     return [
         (_LOAD, 0, 0, _low_word(0)),
         (_AND, 0, 0, 0xFFFF_FFFF - (1 << _CLOCK_KIND_BITS) + 1),

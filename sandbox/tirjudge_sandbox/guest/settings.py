@@ -18,7 +18,7 @@ WITHOUT_NAMESPACES = (OWN_UID, PLAIN)
 
 @dataclass(frozen=True)
 class Preparation:
-    """The preparation that a template makes once for all its programs."""
+    """The preparation that a supervisor makes once for all its programs."""
 
     preload: tuple[str, ...] = ()
     """Modules to load, where they are installed."""
@@ -30,7 +30,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Inside:
-    """Settings of the template. Programs can read the settings, so they must hold no path of the host."""
+    """Settings of the supervisor. Programs can read the settings, so they must hold no path of the host."""
 
     control: int
     """Descriptor of the control socket."""
@@ -63,10 +63,10 @@ class Outside:
     binds: list[tuple[str, str]]
     """Pairs of a file or folder of the host, without symbolic links, and its read-only path inside."""
     command: list[str]
-    """Command line of the template; its settings are appended."""
+    """Command line of the supervisor; its settings are appended."""
     environment: dict[str, str]
     inside: Inside
-    """Settings of the template."""
+    """Settings of the supervisor."""
     temporary: str = ""
     """A folder to remove at the end, since the host may have been killed; empty for none."""
     hidden: Sequence[str] = ()

@@ -5,7 +5,7 @@ namespaces and mounts, `execve`, ptrace and its kin, memory files (`memfd_create
 IPC, message queues, keys, io_uring, bpf, perf, `sendmsg` (descriptors in flight hold more than a program may
 open), epoll (the kernel counts watches by file and descriptor number, so 256 descriptors made four million,
 and all programs of a user share one limit), priority and affinity (a program shares its uid with the
-template). Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`.
+supervisor). Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ RECORD_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job(Limits):
-    """The limits of one program, which is all that the template learns about it.
+    """The limits of one program, which is all that the supervisor learns about it.
 
     The record is sent with descriptors: the `Payload`, stdin, stdout, stderr and, with `fetch`, a fifth one
     for the files that are read back.
@@ -51,12 +51,12 @@ MOST_DESCRIPTORS = 5
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a program, as the kernel reported it to the template."""
+    """The end of a program, as the kernel reported it to the supervisor."""
 
     WALL, CPU, MEMORY, CANCELLED = "wall", "cpu", "memory", "cancelled"
 
     killed_for: str | None
-    """The reason why the template killed the program, None if it did not."""
+    """The reason why the supervisor killed the program, None if it did not."""
     wait_status: int
     wall_seconds: float
     cpu_seconds: float
@@ -93,7 +93,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Payload:
-    """The content of a program, read only by its own process: the template's heap would keep traces of it."""
+    """The content of a program, read only by its own process: the supervisor's heap would keep traces."""
 
     source: bytes
     bindings: str

@@ -65,7 +65,7 @@ def pivoted_settings(
         folder=working_folder,
         binds=[*_interpreter_binds(), *zip(folders, sites, strict=True)],
         hidden=[path for folder, site in zip(folders, sites, strict=True) for path in _hidden(folder, site)],
-        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template", "main")],
+        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "supervisor", "main")],
         environment={
             **_ENVIRONMENT,
             "HOME": _INSIDE_SCRATCH,
@@ -82,7 +82,7 @@ def contained_command(preparation: Preparation, working_folder: WorkingFolder) -
         placement="container",
         folder=working_folder,
         binds=[],
-        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template", "main")],
+        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "supervisor", "main")],
         environment={**_ENVIRONMENT, "HOME": _INSIDE_SCRATCH, "PATH": f"{_INSIDE}/bin"},
         # -1: the container connects its control socket by itself.
         inside=_inside(-1, _INSIDE_SCRATCH, [f"{_INSIDE}/site-0"], preparation, own_root=True),
@@ -111,7 +111,7 @@ def unpivoted_settings(
         placement=placement,
         folder=working_folder,
         binds=binds,
-        command=[binds[0][0], *_FLAGS, "-c", _boot(package, "template", "main")],
+        command=[binds[0][0], *_FLAGS, "-c", _boot(package, "supervisor", "main")],
         environment={**_ENVIRONMENT, **launch_environment(), "HOME": scratch},
         temporary=folder,
         inside=_inside(control, scratch, sites, preparation, own_root=False),

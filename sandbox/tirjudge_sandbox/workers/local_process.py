@@ -1,4 +1,4 @@
-"""A worker as two processes of this host: a launcher that isolates, and the template below it."""
+"""A worker as two processes of this host: a launcher that isolates, and the supervisor below it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _start_processes(
 
 
 class _Processes:
-    """The launcher and the template of one worker."""
+    """The launcher and the supervisor of one worker."""
 
     def __init__(
         self,
@@ -90,10 +90,10 @@ class _Processes:
         self._process = _launch(settings)
         self._scratch_folder = scratch_folder
         self._launcher = _descriptor(self._process)
-        self._template: int | None = None
+        self._supervisor: int | None = None
 
     async def ready(self, control: socket.socket, placement: str) -> Isolation:
-        """Wait until the template is warm; return the isolation that it measured. Raises WorkerFailed."""
+        """Wait until the supervisor is warm; return the isolation that it measured. Raises WorkerFailed."""
         while True:
             report = await receive_report(control)
             if report is None:
@@ -103,18 +103,18 @@ class _Processes:
                     await self.memory_group.remove()
                     self.memory_group = None
                 return host.isolation(placement, report["ready"])
-            # A template that has already ended has sent the reason, which is the next report.
+            # A supervisor that has already ended has sent the reason, which is the next report.
             with contextlib.suppress(ProcessLookupError):
-                self._template = os.pidfd_open(report["template"])
+                self._supervisor = os.pidfd_open(report["supervisor"])
 
     async def end(self) -> None:
-        """Kill the template and with it everything in its namespace, and wait for the launcher to end too."""
+        """Kill the supervisor, and with it everything in its namespace, and wait for the launcher's end."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._template or self._launcher, signal.SIGKILL)
+            signal.pidfd_send_signal(self._supervisor or self._launcher, signal.SIGKILL)
         await _readable(self._launcher)
         with self._process:
             pass
-        for descriptor in (self._launcher, self._template):
+        for descriptor in (self._launcher, self._supervisor):
             if descriptor is not None:
                 os.close(descriptor)
         if self.memory_group is not None:

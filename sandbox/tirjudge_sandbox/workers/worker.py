@@ -20,7 +20,7 @@ from tirjudge_sandbox.workers.memory_group import MemoryGroup
 START_SECONDS = 60.0
 """The longest time that a worker may take until it is warm."""
 _GRACE_SECONDS = 5.0
-"""Delay after which the host enforces the wall limit too: by then the template itself hangs."""
+"""Delay after which the host enforces the wall limit too: by then the supervisor itself hangs."""
 _CHUNK = 65536
 """Bytes read at once from a program's output."""
 
@@ -47,7 +47,7 @@ async def receive_report(control: socket.socket) -> dict[str, Any] | None:
 
 
 class Worker:
-    """A warm template behind a control socket, on this host or in a container.
+    """A warm supervisor behind a control socket, on this host or in a container.
 
     Discard it once it is `broken`.
     """
@@ -76,7 +76,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """False once the template is gone."""
+        """False once the supervisor is gone."""
         if self.broken:
             return False
         poll = select.poll()
@@ -176,7 +176,7 @@ class Worker:
         capture.release()
 
     async def _ending(self, most_seconds: float) -> wire.Ending:
-        """Wait for the template's report.
+        """Wait for the supervisor's report.
 
         Cancelling this kills the program and waits for the report first.
         """
@@ -246,7 +246,7 @@ def _status(ending: wire.Ending, limits: Limits, *, output_full: bool) -> Status
     if ending.killed_for == wire.Ending.MEMORY:
         return Status.MEMORY_LIMIT
     if ending.killed_for == wire.Ending.CPU or (
-        # RLIMIT_CPU backs up the template's own check. A program may also send itself this signal, which is
+        # RLIMIT_CPU backs up the supervisor's own check. A program may also send itself this signal, which is
         # why its CPU time counts too.
         os.WIFSIGNALED(ending.wait_status)
         and os.WTERMSIG(ending.wait_status) == signal.SIGXCPU

@@ -19,6 +19,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.formats import rewards
 from tirjudge_environments.formats.rewards import Scored, Term
+from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import environment_options, reward_options
 
 WRITTEN = {
@@ -110,7 +111,7 @@ async def test_a_term_sees_the_verdict_and_the_dialogue(
     )
     task = make_task()
     said = await play(judge, task, ["<preference>A</preference>"])
-    assert said.evidence is Evidence.MISSING
+    assert evidence_of(said) is Evidence.MISSING
     assert score(judge, task, said).total == 0.25
     [one] = seen
     assert (one.task, one.trajectory, one.right, one.teaches) == (task, said, True, False)

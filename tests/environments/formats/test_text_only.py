@@ -8,7 +8,7 @@ import pytest
 
 from tirjudge_environments import Budget, Finish, JudgeTask, Malformed, StopReason, Verdict, View
 from tirjudge_environments.formats.text_only import TextPair, Wording, written
-from tirjudge_environments.parsing import behind_thinking, elements
+from tirjudge_environments.turn_reader import behind_thinking, elements
 from tirjudge_environments.types import Score, Unscored
 
 

@@ -28,7 +28,7 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
-from tirjudge_environments.programs.evidence import decided
+from tirjudge_environments.programs.evidence import decided, evidence_of
 from tirjudge_sandbox import Execution, Limits, Sandbox, Status, open_sandbox
 
 LENGTHS = "print(len(response_a), len(response_b))"
@@ -89,7 +89,7 @@ async def test_a_right_verdict_is_paid_if_the_program_tells_the_responses_apart(
     task = make_task("right", "wrong answer")
     required = TirPairwise(order="given", evidence="required")
     trajectory = await dialogue(required, task, sandbox, turns(*programs))
-    assert trajectory.evidence is evidence
+    assert evidence_of(trajectory) is evidence
     assert rewards(required, task, trajectory) == [total]
     # What is only recorded changes no reward, and without the option nothing is run twice.
     recorded = TirPairwise(order="given", evidence="recorded")
@@ -196,7 +196,7 @@ async def test_a_sandbox_that_fails_in_the_second_run_costs_the_evidence_and_not
     assert trajectory.stop is StopReason.VERDICT
     assert trajectory.verdict is not None
     assert trajectory.verdict.choice == 0
-    assert trajectory.evidence is Evidence.UNCHECKED
+    assert evidence_of(trajectory) is Evidence.UNCHECKED
     assert decided(trajectory) is None
     # A reward that needs the evidence is not known, and one that does not is as ever.
     assert rewards(required, task, trajectory) == [
@@ -258,7 +258,7 @@ async def test_a_program_that_does_not_end_for_exchanged_responses_decides_nothi
     for text in turns(source):
         await session.step(Completion(text=text, finish=Finish.END))
     assert session.trajectory.verdict is not None
-    assert session.trajectory.evidence is Evidence.SEPARATES
+    assert evidence_of(session.trajectory) is Evidence.SEPARATES
     assert decided(session.trajectory) is False
 
 
@@ -300,9 +300,9 @@ async def test_a_single_response_is_decided_if_the_output_depends_on_it(
 async def test_a_verdict_that_rests_on_another_tool_says_so() -> None:
     answered = Call(RunCode("{}", tool="run_tests"), Execution(status=Status.OK, stdout="A 1 of 1"))
     counted = Call(RunCode(CHECKS), Execution(status=Status.OK, stdout="A 1 of 1"))
-    assert with_calls(counted, answered).evidence is Evidence.TOOL
+    assert evidence_of(with_calls(counted, answered)) is Evidence.TOOL
     assert decided(with_calls(counted, answered)) is None
-    assert with_calls(answered, counted).evidence is Evidence.UNCHECKED
+    assert evidence_of(with_calls(answered, counted)) is Evidence.UNCHECKED
 
 
 def with_calls(*calls: Call) -> Trajectory:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tirjudge_environments import Completion, Finish, Malformed, Verdict
 from tirjudge_environments.formats.rationale import Rationale
-from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.rationales import (
     Assessment,
     Decomposition,
@@ -21,6 +20,7 @@ from tirjudge_environments.rationales import (
     read_flaws,
     read_matching,
 )
+from tirjudge_environments.turn_reader import behind_thinking
 
 O3 = """<RESULT_START>
 List of reasons:

@@ -30,12 +30,13 @@ from tirjudge_environments import (
     ToolSpec,
     Trajectory,
 )
-from tirjudge_environments.parsing import Turn, find_fences
+from tirjudge_environments.programs.evidence import evidence_of, program_evidence
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.testing import check_environment, fixed_sandbox
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
+from tirjudge_environments.turn_reader import Turn, find_fences
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Status
 
@@ -115,8 +116,8 @@ async def test_a_fence_calls_a_tool_and_the_answer_is_an_output(tools: tuple[Too
     ]
     (call,) = trajectory.calls
     assert (call.request.tool, call.request.source.strip(), call.request.bindings) == ("search", ASK, {})
-    assert trajectory.evidence is Evidence.TOOL
-    assert trajectory.program_evidence is Evidence.MISSING, "an answer of a tool is no program"
+    assert evidence_of(trajectory) is Evidence.TOOL
+    assert program_evidence(trajectory) is Evidence.MISSING, "an answer of a tool is no program"
     assert score(trajectory).total == 1.0
 
 

@@ -225,11 +225,11 @@ for pid in (os.getpid(), 0, {}, os.getppid(), 1):
     except OSError:
         print('refused', end=' ')
 """
-"""Reads the CPU time of processes: itself twice, one of the host, the template, and the first process."""
+"""Reads the CPU time of processes: itself twice, one of the host, the supervisor, and the first process."""
 
 
 async def test_the_cpu_time_of_other_processes(attack, host):
-    """The template's would tell a program how much work the one before it was."""
+    """The supervisor's would tell a program how much work the one before it was."""
     execution = await attack(CLOCKS.format(host.process.pid))
     assert execution.stdout == "True True refused refused refused ", execution.stderr
     execution = await attack("import time; print(time.process_time() > 0, time.thread_time() > 0)")

@@ -160,7 +160,7 @@ async def test_a_status_cannot_be_feigned(attack, name):
 
 
 async def test_a_report_of_its_own(attack):
-    """A report forged in the template's form, and sent to every descriptor, changes no result."""
+    """A report forged in the supervisor's form, and sent to every descriptor, changes no result."""
     source = """
     import os, socket
     report = (b'{"killed_for": null, "wait_status": 0, "wall_seconds": 0.0, "cpu_seconds": 0.0,'
@@ -192,8 +192,8 @@ async def test_our_own_exit_patched_through_the_frames(attack):
     assert execution.status in (Status.CPU_LIMIT, Status.ERROR)
 
 
-async def test_the_templates_loop_reached_through_the_frames(attack):
-    """No frame below the program may continue after it, since that code would act as the template."""
+async def test_the_supervisors_loop_reached_through_the_frames(attack):
+    """No frame below the program may continue after it, since that code would act as the supervisor."""
     source = """
     import sys
     frame = sys._getframe().f_back

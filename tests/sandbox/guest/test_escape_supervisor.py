@@ -23,7 +23,7 @@ local = pytest.mark.parametrize("place", LOCAL)
 
 
 def workers(host: int | None = None) -> set[int]:
-    """Return the ids of all launchers, templates and programs below a host process (default: this one)."""
+    """Return the ids of all launchers, supervisors and programs below a host process (default: this one)."""
     below = descendants(host or os.getpid())
     return {pid for pid in below if b"tirjudge_sandbox.guest" in of_process(pid, "cmdline")}
 
@@ -43,13 +43,13 @@ def launcher(processes: set[int]) -> int | None:
     return next((pid for pid in processes if b"guest.launcher" in of_process(pid, "cmdline")), None)
 
 
-def template(processes: set[int]) -> int | None:
-    """Return the template: the launcher's child. A program looks the same, but is the template's child."""
+def supervisor(processes: set[int]) -> int | None:
+    """Return the supervisor: the launcher's child. A program looks alike and is the supervisor's child."""
     return child(launcher(processes))
 
 
 def program(processes: set[int]) -> int | None:
-    return child(template(processes))
+    return child(supervisor(processes))
 
 
 async def busy(host: int | None = None) -> set[int]:
@@ -67,7 +67,7 @@ async def begun(box: Sandbox) -> tuple[asyncio.Future, set[int]]:
 
 
 @local
-@pytest.mark.parametrize("of", [launcher, template])
+@pytest.mark.parametrize("of", [launcher, supervisor])
 async def test_a_killed_worker_costs_its_program_alone(place, of):
     async with PLACEMENTS[place]() as box:
         running, processes = await begun(box)

@@ -59,7 +59,7 @@ def test_full_sockets_of_all_processes_count(before: set[Path]) -> None:
     statuses, printed, lost, during = asyncio.run(attacked())
     assert statuses == [Status.MEMORY_LIMIT, Status.OK] * 2
     assert printed[1] == "ran\n"
-    assert lost == 0, "the template must survive its programs"
+    assert lost == 0, "the supervisor must survive its programs"
     assert len(during - before) == 1
     assert not groups() - before
 

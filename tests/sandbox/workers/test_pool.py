@@ -25,7 +25,7 @@ from tirjudge_sandbox.workers.host import candidate_placements
 
 
 def descendants(pid: int) -> set[int]:
-    """Return the living processes below `pid`; a busy worker has three: launcher, template, program."""
+    """Return the living processes below `pid`; a busy worker has three: launcher, supervisor, program."""
     children = set()
     for other in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -61,8 +61,8 @@ async def until(wanted: Callable[[int], bool]) -> set[int]:
         await asyncio.sleep(0.02)
 
 
-def template_of(processes: set[int]) -> int:
-    """Return the template: the middle one of a busy worker's three processes."""
+def supervisor_of(processes: set[int]) -> int:
+    """Return the supervisor: the middle one of a busy worker's three processes."""
     return next(pid for pid in processes if len(descendants(pid)) == 1)
 
 
@@ -135,8 +135,8 @@ async def test_a_waiting_program_can_be_cancelled():
 
 async def test_a_worker_killed_while_idle_costs_nothing():
     async with LocalSandbox(capacity=1, preload=()) as box:
-        template = next(pid for pid in started() if not descendants(pid))
-        os.kill(template, signal.SIGKILL)
+        supervisor = next(pid for pid in started() if not descendants(pid))
+        os.kill(supervisor, signal.SIGKILL)
         await until(lambda count: count == 0)
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
 
@@ -147,7 +147,7 @@ async def test_a_wedged_worker_is_killed_and_replaced(monkeypatch):
         stuck = asyncio.ensure_future(
             box.run(Program(source="import time; time.sleep(60)"), Limits(wall_seconds=0.5))
         )
-        os.kill(template_of(await until(lambda count: count > 2)), signal.SIGSTOP)
+        os.kill(supervisor_of(await until(lambda count: count > 2)), signal.SIGSTOP)
         execution = await stuck
         assert (execution.status, "did not answer" in execution.detail) == (Status.SANDBOX_FAILED, True)
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"

@@ -14,9 +14,9 @@ from tirjudge.generation.endpoint.chat_turns import alternating
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, JudgeTask, Message, StopReason
-from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.quoting import quote_control_tokens, visible
 from tirjudge_environments.registry import open_environment
+from tirjudge_environments.turn_reader import find_fences
 from tirjudge_sandbox import Status
 from tirjudge_sandbox.local import LocalSandbox
 

@@ -24,10 +24,10 @@ from tirjudge_environments import (
     Trajectory,
     read_task,
 )
-from tirjudge_environments.parsing import Turn, find_fences
 from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.testing import fixed_sandbox
+from tirjudge_environments.turn_reader import Turn, find_fences
 from tirjudge_sandbox import Execution, Status
 
 TASK = read_task(ROW, default_id="attacked")

@@ -20,9 +20,9 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, JudgeTask, Message, RowError, StopReason, ToolCall, read_task
 from tirjudge_environments.messages import response_data, texts_of
-from tirjudge_environments.parsing import find_fences
 from tirjudge_environments.quoting import quote_control_tokens, visible
 from tirjudge_environments.registry import open_environment
+from tirjudge_environments.turn_reader import find_fences
 from tirjudge_sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

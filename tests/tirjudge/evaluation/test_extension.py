@@ -11,6 +11,7 @@ import pytest
 
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.stored_outputs import open_replay
+from tirjudge.evaluation.stored_outputs.tirjudge_results import score_range
 
 FORMAT = """
 class Tosses:
@@ -22,7 +23,13 @@ class Tosses:
 
 TOSSES = Tosses()
 """
+SCORES = """
+class Seven:
+    scale = (1, 7)
+"""
 ENTRY_POINTS = """
+[tirjudge.environments]
+seven = mint_scores:Seven
 [tirjudge.protocols]
 luck = mint_protocol:LUCK
 [tirjudge.stored_outputs]
@@ -35,7 +42,8 @@ def mint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed third-party package."""
     (tmp_path / "mint_protocol.py").write_text("import no_such_module\n")
     (tmp_path / "mint_format.py").write_text(FORMAT)
-    for name in ("mint_protocol", "mint_format"):
+    (tmp_path / "mint_scores.py").write_text(SCORES)
+    for name in ("mint_protocol", "mint_format", "mint_scores"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     metadata = tmp_path / "mint-1.0.dist-info"
     metadata.mkdir()
@@ -52,6 +60,12 @@ def test_a_row_that_fits_several_formats_asks_for_a_name(mint: Path) -> None:
     with pytest.raises(ValueError, match=r"several formats; name one with --format \(alpaca_eval, tosses\)"):
         open_replay(path)
     assert open_replay(path, format="tosses").format.name == "tosses"
+
+
+def test_scores_of_a_format_of_another_package_have_its_scale(mint: Path) -> None:
+    assert score_range("seven", criteria=False) == (1, 7)
+    assert score_range("seven", criteria=True) == (0, 1), "a share of the criteria"
+    assert score_range("six", criteria=False) is None
 
 
 def test_an_entry_that_cannot_be_imported_is_named(mint: Path) -> None:

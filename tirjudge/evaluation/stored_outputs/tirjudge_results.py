@@ -40,6 +40,7 @@ from tirjudge.evaluation.stored_outputs.base import (
 from tirjudge.judging.combining import aggregate, highest, most_chosen
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Criterion, StopReason
+from tirjudge_environments.registry import score_scale
 from tirjudge_environments.tasks import LARGEST_WEIGHT, RowError, read_label
 from tirjudge_sandbox import Status
 
@@ -300,18 +301,9 @@ class TirjudgeResults:
 TIRJUDGE_RESULTS = TirjudgeResults()
 
 
-_SCORES: Mapping[str, tuple[float, float]] = {
-    "pointwise": (1.0, 10.0),
-    "tir-pointwise": (1.0, 10.0),
-    "judgelrm-single": (1.0, 10.0),
-    "j1-pos": (0.0, 10.0),
-}
-"""The range of the scores of formats that judge a response alone."""
-
-
 def score_range(format: str, *, criteria: bool) -> tuple[float, float] | None:
     """Return the range of the score of a single response, which is a share with criteria; None if unknown."""
-    return (0.0, 1.0) if criteria else _SCORES.get(format)
+    return (0.0, 1.0) if criteria else score_scale("tir-pointwise" if format == "pointwise" else format)
 
 
 def _rating(label: Record) -> bool | float | None:

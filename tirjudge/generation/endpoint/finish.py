@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from tirjudge_environments import Finish
-from tirjudge_environments.parsing import find_fences
+from tirjudge_environments.turn_reader import find_fences
 
 
 class Ending(Enum):

@@ -30,8 +30,8 @@ from tirjudge_environments import (
     Usage,
     View,
 )
-from tirjudge_environments.parsing import Turn
 from tirjudge_environments.programs.recording import ReplaySandbox
+from tirjudge_environments.turn_reader import Turn
 from tirjudge_sandbox import Execution, Sandbox
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 

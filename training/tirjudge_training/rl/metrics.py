@@ -19,6 +19,7 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Evidence, JudgeTask, Reward, Score, Trajectory, Transcript
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
+from tirjudge_environments.programs.evidence import decisive, program_evidence
 from tirjudge_environments.programs.outputs import most_counted
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
@@ -310,7 +311,7 @@ def program_metrics(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
 
 def program_kind(trajectory: Trajectory, label: int | None) -> str:
     """Return one of `PROGRAM_KINDS` for the last successful program of a trajectory."""
-    evidence = trajectory.program_evidence
+    evidence = program_evidence(trajectory)
     if evidence in (Evidence.MISSING, Evidence.FAILED, Evidence.TIE):
         return evidence.value
     counted = program_choice(trajectory)
@@ -324,7 +325,7 @@ def program_choice(trajectory: Trajectory) -> int | None:
 
     None if there is no such program, or if it prints no count for each response.
     """
-    call = trajectory.decisive
+    call = decisive(trajectory)
     if call is None or not isinstance(call.outcome, Execution):
         return None
     position = most_counted(call.outcome.stdout, len(trajectory.view.order))

@@ -43,6 +43,7 @@ from tirjudge_environments import (
 from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
+from tirjudge_environments.programs.evidence import program_evidence
 from tirjudge_environments.programs.outputs import output_text, printed_counts
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.tools import open_tools
@@ -272,7 +273,7 @@ def left_out(held: Iterable[tuple[Trajectory, Fault | None]], domain: str) -> Js
                 return {LEFT_OUT: Fault.FAILED, DETAIL: output_text(call.outcome, 200)}
         if one.stop.unscored:
             return {LEFT_OUT: Fault.DOWN, DETAIL: one.detail}
-        if fault is None and one.program_evidence is Evidence.TIE:
+        if fault is None and program_evidence(one) is Evidence.TIE:
             fault = Fault.TIED
         if fault is not None:
             return {LEFT_OUT: fault}

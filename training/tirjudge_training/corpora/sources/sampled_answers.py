@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_environments.parsing import behind_thinking
+from tirjudge_environments.turn_reader import behind_thinking
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.answers import Solved, last_boxed
 from tirjudge_training.corpora.base import Answer, Sampler, Skipped, Source, SourceCard, SourceItem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tirjudge_environments.parsing import Turn, code_of
+from tirjudge_environments.turn_reader import Turn, code_of
 
 PROGRAM = "```python\nprint(1)\n```\n"
 

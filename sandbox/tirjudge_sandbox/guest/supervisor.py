@@ -1,7 +1,7 @@
-"""The template: a warm interpreter, PID 1 of its namespaces, that forks once for every program.
+"""The supervisor: a warm interpreter, PID 1 of its namespaces, that forks once for every program.
 
 It never reads sources, bindings, stdin or output: a later program inherits its heap, and would find there
-whatever the template had decoded and freed.
+whatever the supervisor had decoded and freed.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def main() -> None:
     settings = Inside.from_json(sys.argv[1])
     control = socket.socket(fileno=settings.control)
     try:
-        template = Template(control, settings, memory.KernelFiles.from_json(sys.argv[2]))
+        supervisor = Supervisor(control, settings, memory.KernelFiles.from_json(sys.argv[2]))
     except OSError as error:
         control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
         return
-    control.send(json.dumps({"ready": template.properties()}).encode())
-    template.forget_preparation()
+    control.send(json.dumps({"ready": supervisor.properties()}).encode())
+    supervisor.forget_preparation()
     while (received := _receive(control)) is not None:
-        template.serve(*received)
+        supervisor.serve(*received)
 
 
-class Template:
+class Supervisor:
     """The state of this process, which runs one program after another."""
 
     def __init__(self, control: socket.socket, settings: Inside, files: memory.KernelFiles):
@@ -158,15 +158,15 @@ class Template:
         self._control.send(ending.pack())
 
     def _fork(self) -> int:
-        template = os.getpid()
+        supervisor = os.getpid()
         self._kill_order.program_first()
         child = os.fork()
         if child:
-            self._kill_order.template_last()
+            self._kill_order.supervisor_last()
         elif not self._contains:
-            # As PID 1, the template takes its children along when it ends; otherwise the kernel must be asked
-            # to.
-            privileges.end_with(template)
+            # As PID 1, the supervisor takes its children along when it ends; otherwise the kernel must be
+            # asked to.
+            privileges.end_with(supervisor)
         return child
 
     def _confine(self, *, forks: bool, threads: bool) -> None:
@@ -373,7 +373,7 @@ def _receive(control: socket.socket) -> tuple[Job, list[int]] | None:
 
 
 def _fetch(payload: int, out: int, job: Job) -> None:
-    """Read files back in a child: the template must learn neither their names nor their content."""
+    """Read files back in a child: the supervisor must learn neither their names nor their content."""
     child = os.fork()
     if not child:
         try:

@@ -303,7 +303,7 @@ SENDING = {
 }
 
 
-async def test_signals_to_the_template_do_no_harm(attack):
+async def test_signals_to_the_supervisor_do_no_harm(attack):
     source = """
     for way, source in cases.items():
         for target in {1, os.getppid()}:

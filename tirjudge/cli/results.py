@@ -139,7 +139,7 @@ def show(
 
 def _numbers(file: Path) -> Iterator[str]:
     """Yield the accuracy of a result file and who won, if known, as `tirjudge score` prints them."""
-    from tirjudge.cli.stored_runs import headline, who_won_lines
+    from tirjudge.cli.score_output import headline, who_won_lines
     from tirjudge.evaluation.runs import default_protocols, score_run
     from tirjudge.evaluation.stored_outputs.reading import open_results
 
