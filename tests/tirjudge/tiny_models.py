@@ -9,8 +9,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -59,3 +63,20 @@ def tiny_qwen3(vocab_size: int = 384, *, seed: int = 0, **changes: Any) -> PreTr
 def tiny_llama(vocab_size: int = 384, *, seed: int = 0, **changes: Any) -> PreTrainedModel:
     torch.manual_seed(seed)
     return LlamaForCausalLM(LlamaConfig(**SHAPE | {"vocab_size": vocab_size} | changes)).eval()
+
+
+def tiny_qwen2(vocab_size: int = 384, *, seed: int = 0, **changes: Any) -> PreTrainedModel:
+    torch.manual_seed(seed)
+    model = Qwen2ForCausalLM(Qwen2Config(**SHAPE | {"vocab_size": vocab_size} | changes)).eval()
+    for name, bias in model.named_parameters():
+        if name.endswith(".bias"):  # transformers begins with zeros
+            torch.nn.init.normal_(bias, std=0.2)
+    return model
+
+
+def tiny_phi3(vocab_size: int = 384, *, seed: int = 0, **changes: Any) -> PreTrainedModel:
+    torch.manual_seed(seed)
+    config = Phi3Config(
+        **SHAPE | {"vocab_size": vocab_size, "pad_token_id": 0, "sliding_window": None} | changes
+    )
+    return Phi3ForCausalLM(config).eval()

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tirjudge.console_text import first_line
-from tirjudge.models import gguf_llama
+from tirjudge.models import gguf_conversion
 from tirjudge.models.machine import (
     LOCAL,
     ModelUnavailable,
@@ -91,7 +91,7 @@ def converted(file: Path, sha256: str, say: Callable[[str], None]) -> Path:
     if folder.is_dir():
         return folder
     header = read_header(file)
-    known = gguf_llama.is_known(header.metadata)
+    known = gguf_conversion.is_known(header.metadata)
     needed = (("gguf", "tokenizers"), "fast") if known else ((*LOCAL, "gguf"), "local")
     require(f"converting {file.name}", *needed)
     return written_once(folder, file.name, say, lambda fresh: _convert(file, sha256, header, fresh, say))
@@ -172,10 +172,10 @@ def _write(file: Path, header: GgufHeader, folder: Path, say: Callable[[str], No
 
     Our own conversion of the models that it knows takes no torch, and a fifth of the time.
     """
-    if gguf_llama.is_known(header.metadata):
+    if gguf_conversion.is_known(header.metadata):
         data = np.memmap(file, np.uint8, "r", header.start)
         try:
-            gguf_llama.write(header.metadata, header.tensors, data, folder, say)
+            gguf_conversion.write(header.metadata, header.tensors, data, folder, say)
         except (MemoryError, OSError):
             raise
         except Exception as error:  # shapes, vocabulary and merges of a damaged file, of three libraries

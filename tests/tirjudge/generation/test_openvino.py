@@ -27,11 +27,11 @@ from tests.tirjudge.generation.test_transformers import (
     sampling,
 )
 from tests.tirjudge.hub_cache import snapshot
-from tests.tirjudge.tiny_models import tiny_llama, tiny_qwen3
+from tests.tirjudge.tiny_models import tiny_llama, tiny_phi3, tiny_qwen2, tiny_qwen3
 from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.local import openvino
 from tirjudge.generation.local.openvino import OpenvinoGenerator
-from tirjudge.generation.local.openvino_graph import require_llama
+from tirjudge.generation.local.openvino_graph import read_config
 from tirjudge.models import machine
 from tirjudge_environments import Finish
 
@@ -42,7 +42,10 @@ CLOSE = 0.02
 
 def small_llama() -> Any:
     """Return a model whose weights float16 holds exactly."""
-    model = tiny_llama()
+    return halved(tiny_llama())
+
+
+def halved(model: Any) -> Any:
     with torch.no_grad():
         for weights in model.parameters():
             weights.copy_(weights.half())
@@ -79,6 +82,33 @@ async def test_logprobs_in_a_mixed_batch_are_those_of_a_forward_pass(make: Make)
         exact = exact_logprobs(model, ids, completion)
         errors += (torch.tensor(completion.logprobs) - exact).abs().tolist()
     assert max(errors) < CLOSE
+
+
+@pytest.mark.parametrize("tiny", [tiny_qwen2, tiny_qwen3, tiny_phi3])
+@pytest.mark.parametrize("tied", [False, True])
+async def test_logprobs_of_other_architectures(
+    tiny: Callable[..., Any], tied: bool, make: Make, tmp_path: Path
+) -> None:
+    """Also with an adapter on the matrices that Phi 3 stores as one."""
+    base = halved(tiny(tie_word_embeddings=tied))
+    generators = [make(base)]
+    fused = tiny is tiny_phi3
+    targets = ["qkv_proj", "gate_up_proj"] if fused else ["q_proj", "v_proj", "up_proj"]
+    config = LoraConfig(r=4, lora_alpha=8, target_modules=targets, init_lora_weights=False)
+    model: Any = halved(tiny(tie_word_embeddings=tied))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an old name
+        adapted: Any = get_peft_model(model, config)
+    adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "model-0")
+    adapted.save_pretrained(tmp_path / "adapter")
+    options: dict[str, Any] = {"dtype": "float32", "threads": 1, "cache_bytes": 8 << 20}
+    generators.append(OpenvinoGenerator.load(str(tmp_path / "adapter"), **options))
+    for generator, exact in zip(generators, (base, adapted.merge_and_unload()), strict=True):
+        for ids in prompts(3, 40, 120):
+            completion = await generator.generate(context(ids), sampling(1, 20))
+            expected = exact_logprobs(exact, ids, completion)
+            assert completion.logprobs == pytest.approx(expected.tolist(), abs=CLOSE)
+    await generators[1].close()
 
 
 async def test_bfloat16_errs_as_much_as_that_of_torch(make: Make) -> None:
@@ -253,20 +283,21 @@ def test_a_model_that_is_too_large_to_be_converted_is_one_line(
 
 async def test_another_architecture_is_one_line(make: Make) -> None:
     with pytest.raises(
-        GeneratorFailed, match=r"^[^\n]* is no plain Llama model, [^\n]*--generator transformers$"
+        GeneratorFailed,
+        match=r"^[^\n]* is no plain Llama, Qwen 2, Qwen 3 or Phi 3 model, [^\n]*--generator transformers$",
     ):
-        make(tiny_qwen3())
+        make(tiny_phi3(sliding_window=64))
 
 
 @pytest.mark.parametrize("name", ["type", "rope_type"])
 def test_scaled_positions_are_refused_under_either_name(name: str, tmp_path: Path) -> None:
     config: dict[str, Any] = {"model_type": "llama", "rope_scaling": {name: "linear", "factor": 4.0}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(GeneratorFailed, match="is no plain Llama model"):
-        require_llama(tmp_path)
+    with pytest.raises(GeneratorFailed, match="is no plain Llama, Qwen 2"):
+        read_config(tmp_path)
     config["rope_scaling"] = {name: "default"}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert require_llama(tmp_path) == config
+    assert read_config(tmp_path) == config
 
 
 async def test_an_adapter_is_merged_once(

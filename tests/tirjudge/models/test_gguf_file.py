@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import struct
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoTokenizer
+from tokenizers import AddedToken, Tokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen2Tokenizer
 
 from tests.tirjudge.smollm2 import needs_smollm2, wheel_file
-from tirjudge.models import SMOL, ModelUnavailable, gguf_llama, machine, resolve_model
+from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_llama, tiny_qwen2, tiny_qwen3
+from tirjudge.models import SMOL, ModelUnavailable, gguf_conversion, gguf_file, machine, resolve_model
 from tirjudge.models.gguf_file import GgufHeader, read_header
 from tirjudge.models.machine import cache_folder
 
@@ -158,7 +163,7 @@ def test_our_conversion_writes_what_transformers_writes(
 ) -> None:
     ours = Path(resolve_model("smol"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    monkeypatch.setattr(gguf_llama, "PRE_TOKENIZERS", set())
+    monkeypatch.setattr(gguf_conversion, "PRE_TOKENIZERS", {})
     theirs = Path(resolve_model("smol"))
     assert ours != theirs
     weights, expected = load_file(ours / "model.safetensors"), load_file(theirs / "model.safetensors")
@@ -178,6 +183,85 @@ def test_our_conversion_writes_what_transformers_writes(
         other.pad_token,
         other.bos_token,
     )
+
+
+TEXTS = [
+    "It's 2024, and 3.14 < 12345!\n\n  naïve cafe\u0301 ¶\tx  \r\n<think>so</think> <|im_end|>",
+    "I'M HERE'S  \n \n日本語テキスト don't 'tis",
+]
+
+
+@pytest.mark.parametrize(
+    ("tiny", "name"), [(tiny_qwen2, "qwen2"), (tiny_qwen3, "qwen3"), (tiny_llama, "llama")]
+)
+def test_a_file_is_converted_without_transformers(
+    tiny: Callable[..., Any], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights are those written, and the tokens those of Qwen's tokenizer in transformers."""
+    trained = bpe_tokenizer(*TEXTS * 3)
+    state = json.loads(trained.backend_tokenizer.to_str())["model"]
+    vocabulary = {**state["vocab"], "<think>": len(state["vocab"]), "</think>": len(state["vocab"]) + 1}
+    model = tiny(len(vocabulary))
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.copy_(weights.bfloat16())
+    file = gguf_of(model, name, vocabulary, state["merges"], tmp_path / f"{name}.gguf")
+    for module in ("torch", "transformers"):
+        monkeypatch.setattr(gguf_file, "LOCAL", (module, "a_module_that_is_not_there"))
+    folder = Path(resolve_model(str(file), lambda line: None))
+    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    expected, found = model.state_dict(), loaded.state_dict()
+    assert {name: value.tolist() for name, value in found.items()} == {
+        name: value.tolist() for name, value in expected.items()
+    }
+    ids = torch.tensor([[5, 9, 30, 7, 41]])
+    with torch.no_grad():
+        assert torch.allclose(loaded(ids).logits, model(ids).logits, atol=1e-4)
+    if name == "llama":
+        return
+    published = Qwen2Tokenizer(vocab=state["vocab"], merges=[tuple(pair) for pair in state["merges"]])
+    published.add_tokens([AddedToken(text, normalized=False) for text in ("<think>", "</think>")])
+    published.add_special_tokens({"additional_special_tokens": ["<|im_end|>", "<|im_start|>"]})
+    ours = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for text in TEXTS:
+        assert ours.encode(text).tokens == published.tokenize(text)
+
+
+def gguf_of(
+    model: Any, architecture: str, vocabulary: dict[str, int], merges: Sequence[Any], file: Path
+) -> Path:
+    """Write a model as llama.cpp converts it, with the names of gguf's own table."""
+    config, writer = model.config, gguf.GGUFWriter(file, architecture)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    words = sorted(vocabulary, key=lambda word: vocabulary[word])
+    kinds = [3 if word.startswith("<|") else 4 if "think>" in word else 1 for word in words]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm" if architecture == "llama" else "qwen2")
+    writer.add_token_list(words)
+    writer.add_token_types(kinds)
+    writer.add_token_merges([" ".join(pair) for pair in merges])
+    writer.add_eos_token_id(vocabulary["<|im_end|>"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[architecture.upper()], config.num_hidden_layers)
+    for name, tensor in model.state_dict().items():
+        values = tensor.float().numpy()
+        if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
+            heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
+            # llama.cpp's convert_hf_to_gguf.py, LlamaModel.permute
+            values = values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+        writer.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(values))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
 
 
 def _text(value: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A generator that samples from a Llama model with OpenVINO, on a CPU, without torch and transformers."""
+"""A generator that samples with OpenVINO, on a CPU, without torch and transformers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tirjudge.console_text import first_line
 from tirjudge.generation.base import NEEDED, GeneratorFailed
 from tirjudge.generation.local.batch_generator import BatchGenerator, BatchRow, RowDecoder
 from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
-from tirjudge.generation.local.openvino_graph import GRAPH, LIBRARIES, Array, graph_folder, require_llama
+from tirjudge.generation.local.openvino_graph import GRAPH, LIBRARIES, Array, graph_folder, read_config
 from tirjudge.generation.local.paged_cache import PagedCache
 from tirjudge.generation.local.sampling import draw_one
 from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
@@ -33,7 +33,7 @@ _PRECISIONS = {"auto": "", "bfloat16": "bf16", "float32": "f32"}
 
 
 class OpenvinoGenerator(BatchGenerator):
-    """Samples from a Llama model with OpenVINO, with continuous batching over a paged cache.
+    """Samples from a Llama, Qwen 2, Qwen 3 or Phi 3 model, with continuous batching over a paged cache.
 
     The weights are in float16. The same seed and context give the same completion whatever else is in the
     batch, up to the last bits of the matrix products.
@@ -51,7 +51,7 @@ class OpenvinoGenerator(BatchGenerator):
         cache_bytes: int = 256 << 20,
         enable_thinking: bool | None = None,
     ) -> Self:
-        """Load a Llama model: a folder, which may hold a LoRA adapter, or what else `resolve_model` accepts.
+        """Load a model: a folder, which may hold a LoRA adapter, or what else `resolve_model` accepts.
 
         Args:
             path: the model. The first call writes its graph into the cache, with the adapter merged.
@@ -78,7 +78,7 @@ class OpenvinoGenerator(BatchGenerator):
             if adapter:
                 adapter = replace(adapter, base=model_folder(adapter.base))
             base = Path(adapter.base if adapter else folder)
-            config = require_llama(base)
+            config = read_config(base)
             graph = graph_folder(folder, adapter) / GRAPH
             size = graph.with_suffix(".bin").stat().st_size
             size *= 2 if dtype == "bfloat16" else 3  # the file, and the weights packed for the products

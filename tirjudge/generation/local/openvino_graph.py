@@ -1,4 +1,4 @@
-"""A Llama model as a graph of OpenVINO, from its weights in numpy, and the file that holds it."""
+"""A Llama, Qwen 2, Qwen 3 or Phi 3 model as a graph of OpenVINO, and the file that holds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 GRAPH = "model.xml"
 _ADAPTER = "adapter_model.safetensors"
 _LORA_PREFIX = "base_model.model."
-_VERSION = 5
+_VERSION = 6
 """Raised with every change of the graph, so that files of an earlier one are not used."""
 _PLAIN_LORA = {
     "bias": "none",
@@ -41,13 +41,14 @@ _CONVERTING = 6
 LIBRARIES = 300_000_000
 """Bytes of memory of OpenVINO beyond the weights, and beyond the cache of keys and values."""
 _HIDDEN = -3e38
+_MODELS = ("llama", "qwen2", "qwen3", "phi3")
 
 
 def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None] = logger.warning) -> Path:
     """Return the folder of a model's graph, written at the first call; an adapter is merged into it.
 
-    folder: of the model in safetensors, or of the adapter. Raises GeneratorFailed for a model that is no
-    plain Llama, and ModelUnavailable.
+    folder: of the model in safetensors, or of the adapter. Raises GeneratorFailed for a model that the
+    graph does not compute, and ModelUnavailable.
     """
     base = Path(adapter.base if adapter else folder)
     identity = hashlib.sha256(f"{_VERSION} {weights_sha256(str(base))}".encode())
@@ -74,34 +75,43 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
         factors = _low_rank(Path(folder)) if adapter else {}
         fresh.mkdir()
         # Compression would also round the frequencies of the rotary embedding.
-        openvino.save_model(llama(config, weights, factors), fresh / GRAPH, compress_to_fp16=False)
-        source = {"file": str(folder), "sha256": sha256, "architecture": "llama"}
+        openvino.save_model(decoder(config, weights, factors), fresh / GRAPH, compress_to_fp16=False)
+        source = {"file": str(folder), "sha256": sha256, "architecture": config["model_type"]}
         (fresh / SOURCE_FILE).write_text(json.dumps(source, indent=2) + "\n")
 
     return written_once(found, Path(folder).name, say, write)
 
 
-def require_llama(folder: Path) -> dict[str, Any]:
-    """Return the config of a Llama model. Raises GeneratorFailed for one that the graph does not compute."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the config of a model. Raises GeneratorFailed for a model that the graph does not compute."""
     try:
         config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise GeneratorFailed(f"cannot load the model {str(folder)!r}: {error}") from error
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     plain = (
-        config.get("model_type") == "llama"
+        config.get("model_type") in _MODELS
         # Older configs have the kind under `type`.
         and (rope.get("rope_type") or rope.get("type", "default")) == "default"
-        and not config.get("attention_bias")
-        and not config.get("mlp_bias")
+        and rope.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0)) == 1.0
         and config.get("hidden_act", "silu") == "silu"
+        and not _slides(config)
     )
     if not plain:
         raise GeneratorFailed(
-            f"{str(folder)!r} is no plain Llama model, and the generator openvino runs no other: give "
-            "--generator transformers"
+            f"{str(folder)!r} is no plain Llama, Qwen 2, Qwen 3 or Phi 3 model, and the generator openvino "
+            "runs no other: give --generator transformers"
         )
     return config
+
+
+def _slides(config: dict[str, Any]) -> bool:
+    """Return True if a layer attends to the last tokens of a long context alone."""
+    if "layer_types" in config:
+        return set(config["layer_types"]) != {"full_attention"}
+    # Configs of Qwen name a window that they do not use.
+    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    return window is not None and window < config["max_position_embeddings"]
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int]:
@@ -155,7 +165,9 @@ def _low_rank(folder: Path) -> dict[str, tuple[Array, Array]]:
     return found
 
 
-def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, tuple[Array, Array]]) -> Any:
+def decoder(
+    config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, tuple[Array, Array]]
+) -> Any:
     """Return the graph of a model with a paged cache of keys and values, and weights in float16.
 
     `adapter`: see `_low_rank`; empty for none.
@@ -181,15 +193,27 @@ def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, 
     def whole(*values: int) -> Any:
         return op.constant(np.array(values, np.int64))
 
-    def weight(name: str) -> Any:
+    def merged(name: str) -> Array:
         rows = weights[name]
         if name in adapter:
             down, up = adapter[name]
             rows = rows + up @ down
+        return rows
+
+    def weight(rows: Array) -> Any:
         return op.convert(op.constant(rows.astype(np.float16)), "f32")
 
-    def linear(x: Any, name: str) -> Any:
-        return op.matmul(x, weight(name), False, True)
+    def linear(x: Any, name: str, rows: Array | None = None) -> Any:
+        made = op.matmul(x, weight(merged(name) if rows is None else rows), False, True)
+        bias = weights.get(name.replace(".weight", ".bias"))
+        return made if bias is None else op.add(made, op.constant(bias.reshape(1, 1, -1)))
+
+    def parts(x: Any, module: str, fused: str, sizes: dict[str, int]) -> list[Any]:
+        """Multiply by several matrices, which Phi 3 stores as one."""
+        if (name := f"{module}{fused}.weight") not in weights:
+            return [linear(x, f"{module}{part}.weight") for part in sizes]
+        cuts = np.cumsum(list(sizes.values()))[:-1]
+        return [linear(x, name, rows) for rows in np.split(merged(name), cuts)]
 
     def norm(x: Any, name: str) -> Any:
         mean = op.reduce_mean(op.power(x, op.constant(np.array([[[2]]], np.float32))), whole(-1), True)
@@ -203,7 +227,7 @@ def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, 
     zero, one = op.constant(np.int64(0)), op.constant(np.int64(1))
     minus = op.constant(np.array([[[[-1]]]], np.float32))
 
-    embedding = weight("model.embed_tokens.weight")
+    embedding = weight(merged("model.embed_tokens.weight"))
     h = op.gather(embedding, op.convert(ids, "i32"), op.constant(np.int32(0)))
 
     # Rotary embeddings, https://arxiv.org/abs/2104.09864
@@ -254,32 +278,31 @@ def llama(config: dict[str, Any], weights: dict[str, Array], adapter: dict[str, 
         spread = op.broadcast(op.unsqueeze(both, whole(2)), shape, "BIDIRECTIONAL")
         return op.reshape(spread, whole(0, heads, -1, size), True)
 
-    def split(x: Any, count: int) -> Any:
-        return op.transpose(op.reshape(x, whole(0, 0, count, size), True), whole(0, 2, 1, 3))
+    def split(x: Any, count: int, norm_name: str = "") -> Any:
+        apart = op.reshape(x, whole(0, 0, count, size), True)
+        return op.transpose(norm(apart, norm_name) if norm_name in weights else apart, whole(0, 2, 1, 3))
 
     for number in range(layers):
         layer = f"model.layers.{number}."
         attention, past_name = f"{layer}self_attn.", f"past_key_values.{number}."
         x = norm(h, f"{layer}input_layernorm.weight")
-        query = rotated(split(linear(x, f"{attention}q_proj.weight"), heads))
-        key = cached(
-            rotated(split(linear(x, f"{attention}k_proj.weight"), groups)),
-            f"{past_name}keypresent.{number}.key",
-        )
-        value = cached(
-            split(linear(x, f"{attention}v_proj.weight"), groups), f"{past_name}valuepresent.{number}.value"
-        )
+        widths = {"q_proj": heads * size, "k_proj": groups * size, "v_proj": groups * size}
+        query, key, value = parts(x, attention, "qkv_proj", widths)
+        query = rotated(split(query, heads, f"{attention}q_norm.weight"))
+        key = rotated(split(key, groups, f"{attention}k_norm.weight"))
+        key = cached(key, f"{past_name}keypresent.{number}.key")
+        value = cached(split(value, groups), f"{past_name}valuepresent.{number}.value")
         attended = op.scaled_dot_product_attention(
             query, key, value, bias, op.constant(np.float32(size**-0.5)), causal=False
         )
         attended = op.reshape(op.transpose(attended, whole(0, 2, 1, 3)), whole(0, 0, heads * size), True)
         h = op.add(h, linear(attended, f"{attention}o_proj.weight"))
         x = norm(h, f"{layer}post_attention_layernorm.weight")
-        gate = op.swish(linear(x, f"{layer}mlp.gate_proj.weight"))
-        up = linear(x, f"{layer}mlp.up_proj.weight")
-        h = op.add(h, linear(op.multiply(gate, up), f"{layer}mlp.down_proj.weight"))
+        widths = dict.fromkeys(("gate_proj", "up_proj"), config["intermediate_size"])
+        gate, up = parts(x, f"{layer}mlp.", "gate_up_proj", widths)
+        h = op.add(h, linear(op.multiply(op.swish(gate), up), f"{layer}mlp.down_proj.weight"))
 
-    head = embedding if config.get("tie_word_embeddings") else weight("lm_head.weight")
+    head = embedding if config.get("tie_word_embeddings") else weight(merged("lm_head.weight"))
     wanted = op.gather(norm(h, "model.norm.weight"), last, zero)
     logits = op.log_softmax(op.matmul(wanted, head, False, True), -1)
-    return ov.Model([op.result(logits)], assigned, [ids, mask, positions, beams, last], "llama")
+    return ov.Model([op.result(logits)], assigned, [ids, mask, positions, beams, last], config["model_type"])

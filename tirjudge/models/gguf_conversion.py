@@ -1,6 +1,6 @@
-"""Conversion of a Llama model from GGUF without torch and transformers, into the folder that those write.
+"""Conversion of a model from GGUF without torch and transformers, into the folder that those write.
 
-It knows the tokenizers in `PRE_TOKENIZERS`; transformers converts all other files.
+It knows Llama, Qwen 2 and Qwen 3 with the tokenizers in `PRE_TOKENIZERS`; transformers converts other files.
 """
 
 from __future__ import annotations
@@ -14,15 +14,24 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ARCHITECTURE = "llama"
-PRE_TOKENIZERS = {"smollm"}
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+PRE_TOKENIZERS = {
+    "smollm": "",
+    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+"""The published pattern that splits a text before byte-level BPE, by GGUF's name; empty for GPT-2's own."""
 _CONTROL = 3
 """GGUF's type of a token that no text contains."""
+_USER_DEFINED = 4
+"""GGUF's type of a token that a text contains as a whole, such as `<think>`."""
 _PARTS = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
@@ -38,10 +47,10 @@ _HEAD = "lm_head.weight"
 def is_known(metadata: dict[str, Any]) -> bool:
     """Return True for a file that this module converts."""
     return (
-        metadata["general.architecture"] == ARCHITECTURE
+        (architecture := metadata["general.architecture"]) in ARCHITECTURES
         and metadata.get("tokenizer.ggml.model") == "gpt2"
         and metadata.get("tokenizer.ggml.pre") in PRE_TOKENIZERS
-        and "llama.rope.scaling.type" not in metadata
+        and f"{architecture}.rope.scaling.type" not in metadata
     )
 
 
@@ -60,13 +69,14 @@ def write(
     config = _config(metadata)
     say("  reading the weights")
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    paired = heads if config["model_type"] == "llama" else {}
 
     def values() -> Iterator[Array]:
         for name, (shape, kind, offset) in tensors.items():
             found, part = _dequantized(data[offset:], shape, kind), name.split(".")[-2]
-            if part in heads:
-                # GGUF puts the two halves of each rotated pair side by side.
-                found = found.reshape(heads[part], -1, 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
+            if part in paired:
+                # GGUF puts the two halves of each rotated pair of a Llama side by side.
+                found = found.reshape(paired[part], -1, 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
             yield found
 
     shapes = {_renamed(name): shape for name, (shape, _, _) in tensors.items()}
@@ -83,9 +93,9 @@ def write(
 
 
 def _renamed(name: str) -> str:
-    *block, part, _ = name.split(".")  # blk.7.attn_q.weight, or output_norm.weight
+    *block, part, kind = name.split(".")  # blk.7.attn_q.weight, or output_norm.weight
     layer = f"layers.{block[1]}." if block else ""
-    return _HEAD if part == "output" else f"model.{layer}{_PARTS[part]}.weight"
+    return _HEAD if part == "output" else f"model.{layer}{_PARTS[part]}.{kind}"
 
 
 def _dequantized(data: Array, shape: tuple[int, ...], kind: int) -> Array:
@@ -99,16 +109,16 @@ def _dequantized(data: Array, shape: tuple[int, ...], kind: int) -> Array:
 
 
 def _config(metadata: dict[str, Any]) -> dict[str, Any]:
-    model = {
-        name.removeprefix("llama."): value for name, value in metadata.items() if name.startswith("llama.")
-    }
+    architecture = metadata["general.architecture"]
+    own = f"{architecture}."
+    model = {name.removeprefix(own): value for name, value in metadata.items() if name.startswith(own)}
     tokens = {name: metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos", "padding")}
     heads = model["attention.head_count"]
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "attention_bias": False,
-        "mlp_bias": False,
+        "architectures": [ARCHITECTURES[architecture]],
+        "model_type": architecture,
+        **({} if architecture == "qwen2" else {"attention_bias": False}),
+        **({"mlp_bias": False} if architecture == "llama" else {}),
         "hidden_act": "silu",
         "dtype": "bfloat16",
         "hidden_size": model["embedding_length"],
@@ -128,7 +138,16 @@ def _config(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_tokenizer(metadata: dict[str, Any], folder: Path) -> None:
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+    from tokenizers import (
+        AddedToken,
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+    )
 
     content = metadata["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
@@ -136,16 +155,20 @@ def _write_tokenizer(metadata: dict[str, Any], folder: Path) -> None:
     affixes = {"continuing_subword_prefix": "", "end_of_word_suffix": ""}
     tokenizer = Tokenizer(models.BPE(vocabulary, merges, **affixes))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if pattern := PRE_TOKENIZERS[metadata["tokenizer.ggml.pre"]]:
+        tokenizer.normalizer = normalizers.NFC()
+        whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        cut = pre_tokenizers.Split(Regex(pattern), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, whole])
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1", special_tokens=[])
     kinds = metadata["tokenizer.ggml.token_type"]
-    tokenizer.add_special_tokens(
-        [
-            AddedToken(text, special=True, normalized=False)
-            for text, kind in zip(content, kinds, strict=True)
-            if kind == _CONTROL
-        ]
-    )
+    whole_texts = [
+        AddedToken(text, special=kind == _CONTROL, normalized=False)
+        for text, kind in zip(content, kinds, strict=True)
+        if kind in (_CONTROL, _USER_DEFINED)
+    ]
+    tokenizer.add_tokens(whole_texts)
     tokenizer.save(str(folder / "tokenizer.json"))
     named = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
     settings = {
