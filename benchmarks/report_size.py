@@ -103,8 +103,24 @@ def shown(page: Path, screenshot: Path | None) -> dict[str, Any]:
         tab.locator("#search").fill("row-00007")
         tab.wait_for_function("() => document.querySelector('#count').textContent.startsWith('1 of')")
         searched = 1000 * (time.monotonic() - started)
+        tab.locator("#search").fill("")
+        tab.wait_for_function("() => document.querySelector('#next-page').disabled === false")
+        acts = {
+            "sort": "document.querySelector('button.sort[data-key=row]').click()",
+            "filter": "document.querySelector('#filters input[value=wrong]').click()",
+            "label": "document.querySelector('#labeller .choice').click()",
+        }
+        timed = "(() => { const begun = performance.now(); %s; return performance.now() - begun; })()"
+        acted = {}
+        for name, act in acts.items():
+            if name == "label":
+                if tab.locator("#label-rows").is_disabled():
+                    break
+                tab.locator("#label-rows").click()
+                tab.locator("#labeller .choices").wait_for()
+            acted[name] = tab.evaluate(timed % act)
         browser.close()
-    return {"paint": paint, "loaded": loaded, "memory": memory, "searched": searched}
+    return {"paint": paint, "loaded": loaded, "memory": memory, "searched": searched, "acted": acted}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -127,7 +143,8 @@ def main(arguments: list[str] | None = None) -> int:
                 f"--texts {texts}: {sizes[texts] / 1e6:.2f} MB, "
                 f"built in {seconds:.1f} s ({cpu:.1f} CPU s) with {memory} MiB; "
                 f"first paint {found['paint']:.0f} ms, loaded {found['loaded']:.0f} ms, "
-                f"JavaScript {found['memory']:.0f} MiB, id found {found['searched']:.0f} ms"
+                f"JavaScript {found['memory']:.0f} MiB, id found {found['searched']:.0f} ms, "
+                + ", ".join(f"{act} {spent:.0f} ms" for act, spent in found["acted"].items())
             )
     return int(sizes["none"] > 5e6)
 

@@ -58,7 +58,8 @@ def asking(program: str, verdict: Callable[[str], str]) -> Callable[[Context], s
 
 def edit(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
     """Change the rows of a result file."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    # Not splitlines: a text may contain a line separator of Unicode.
+    rows = [json.loads(line) for line in path.read_text().split("\n") if line]
     change(rows)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 

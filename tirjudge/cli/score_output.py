@@ -409,6 +409,9 @@ def print_scored(
         say(f"tirjudge {command}: sections that differ only in case or spaces: {printable(named_alike)}")
     if run.dropped:
         say(f"tirjudge {command}: {run.dropped} rows with an id that occurred before are not counted")
+    if run.unlabelled:
+        rows = "1 row has" if run.unlabelled == 1 else f"{run.unlabelled} rows have"
+        say(f"tirjudge {command}: {rows} no label in the file of --labels, and no part in the accuracy")
     evidence = evidence_of(run)
     if as_json:
         known = {"evidence": evidence.record()} if evidence.known else {}

@@ -123,14 +123,37 @@ class WhoWon:
     @property
     def winner(self) -> str:
         """The decision between two sources in words; empty for more. The names of sources are untrusted."""
-        if len(self.sources) != 2:
+        found = self._decision
+        if found is None:
             return ""
+        name, reason = found
+        return f"{name or ('unknown' if self._unknown else 'none')}: {reason}"
+
+    @property
+    def sentence(self) -> str:
+        """Who won as a sentence, also among more than two sources. The names of sources are untrusted."""
+        found, best = self._decision, self.sources[0]
+        if found is None:
+            return f"{best.name} won most of {len(self.sources)} sources"
+        name, reason = found
+        return f"{f'{name} wins' if name else 'no winner'}: {reason}"
+
+    @property
+    def _unknown(self) -> bool:
+        return math.isnan(self.sources[0].rate.low)
+
+    @property
+    def _decision(self) -> tuple[str, str] | None:
+        """The source that won, if any, and the reason; None for more than two sources."""
+        if len(self.sources) != 2:
+            return None
         best = self.sources[0]
-        if math.isnan(best.rate.low):
-            return f"unknown: {best.rate.n} rows give no interval"
+        if self._unknown:
+            rows = "1 row gives" if best.rate.n == 1 else f"{best.rate.n} rows give"
+            return "", f"{rows} no interval"
         if best.rate.low > _HALF:
-            return f"{best.name}: its interval lies above 50 %"
-        return f"none: the interval of {best.name} contains 50 %"
+            return best.name, "its interval lies above 50 %"
+        return "", f"the interval of {best.name} contains 50 %"
 
     def wins(self) -> Iterator[str]:
         """Yield the wins of each source; the names of sources are untrusted."""

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.evaluation.base import DECIDED, JudgedRow, Unscorable
-from tirjudge.evaluation.protocols.accuracy import VERDICT
-from tirjudge.evaluation.protocols.win_rate import WIN_RATE
+from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.runs import (
     LabelCheck,
     comparison_record,
     default_protocols,
-    estimate_record,
     fitting,
     published_record,
     score_record,
     score_run,
 )
-from tirjudge.evaluation.scoring import Comparison, Score, compare, score, with_holm
+from tirjudge.evaluation.scoring import Comparison, Score, compare, with_holm
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
@@ -36,8 +33,9 @@ from tirjudge.report.breakdowns import (
     histograms,
     positions,
 )
+from tirjudge.report.headline import headline, trust, winner
+from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
-from tirjudge.statistics import Proportion
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
 
@@ -78,10 +76,14 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
     rows = list(run)
     protocols = default_protocols(run)
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
+    won = next(filter(None, map(WhoWon.of, scores)), None)
+    order = positions(rows)
     summary = {
         "name": path.name,
         "rows": len(facts),
-        "headline": _headline(facts, scores, run.benchmark),
+        "headline": headline(facts, scores, run.benchmark),
+        "winner": winner(won),
+        "trust": trust(rows, evidence, scores, won, order),
         "benchmark": run.benchmark,
         "models": distinct([one for one in models if one]),
         "formats": distinct([one for one in formats if one]),
@@ -89,13 +91,10 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "settings": _settings(path),
         "truncated": is_truncated(path),
         "dropped": run.dropped,
-        "evidence": [*evidence.lines(), *_decided_wins(rows, evidence)],
-        "who_won": [
-            one.record() | {"lines": list(one.lines())} for one in map(WhoWon.of, scores) if one is not None
-        ],
+        "who_won": [won.record() | {"lines": list(won.lines())}] if won is not None else [],
         "breakdowns": breakdowns(facts),
         "criteria": criteria_shares(facts),
-        "positions": positions(rows),
+        "positions": order,
         "histograms": histograms(facts),
         "costs": costs(facts, price),
         "endings": endings(facts, read_lines(failures_path(path))),
@@ -104,30 +103,6 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "not_comparable": benchmark,
     }
     return JudgedRun(path.name, path, summary, builder.build(), rows, protocols)
-
-
-def _decided_wins(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> Iterator[str]:
-    """Yield who won among the rows that programs decided, if there are others and the rows name sources."""
-    if not evidence.decided or not evidence.opinions:
-        return
-    try:
-        won = WhoWon.of(score(WIN_RATE, [row for row in rows if row.extras.get(DECIDED)]))
-    except Unscorable:
-        return
-    yield from (f"of the decided rows, {line}" for line in won.wins()) if won is not None else ()
-
-
-def _headline(facts: Sequence[RowFacts], scores: Sequence[Score], benchmark: str) -> dict[str, Any]:
-    """Return the number of a run: its benchmark's, the accuracy, who won, or the share of verdicts."""
-    if scores and (benchmark or scores[0].card.name in (VERDICT.card.name, WIN_RATE.card.name)):
-        scored = scores[0]
-        found = scored.estimates[scored.headline]
-        name, card = f"{scored.headline}, protocol {scored.card.name}", scored.card
-        about = f"{card.about}; ties: {card.ties}; rows without a verdict: {card.failures}"
-        return {"name": name, "about": about} | estimate_record(found)
-    verdicts = sum(one.stop == "verdict" for one in facts)
-    about = "share of rows with a verdict; no row has a label"
-    return {"name": "verdicts", "about": about, **Proportion(verdicts, len(facts)).record()}
 
 
 def _scores(
@@ -201,7 +176,14 @@ def joined(runs: Sequence[JudgedRun]) -> dict[str, Any]:
     numbers = [{id: number for number, id in enumerate(run.table.ids)} for run in runs]
     ids = distinct([id for run in runs for id in run.table.ids])
     places = [[found.get(id, -1) for found in numbers] for id in ids]
-    data: dict[str, Any] = {"flags": FLAGS, "runs": [{"name": run.name, **run.table.data()} for run in runs]}
+    named = [
+        (id, digest) for run in runs for id, digest in zip(run.table.ids, run.table.digests, strict=True)
+    ]
+    data: dict[str, Any] = {
+        "flags": FLAGS,
+        "runs": [{"name": run.name, **run.table.data()} for run in runs],
+        "labels": label_file(runs[0].path) | {"key": fingerprint(named)},
+    }
     origins = [
         next(run.table.places[number] for run, number in zip(runs, place, strict=True) if number >= 0)
         for place in places

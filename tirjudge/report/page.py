@@ -19,7 +19,7 @@ from tirjudge.report.training import TrainingRun
 from tirjudge.storage.json_lines import finite
 
 _UPLOT = "uplot-1.6.32"
-_SCRIPTS = ("page.js", "rows.js")
+_SCRIPTS = ("page.js", "columns.js", "row.js", "labels.js", "rows.js")
 _CHART_SCRIPTS = (f"{_UPLOT}/uPlot.iife.min.js", "charts.js")
 
 

@@ -32,6 +32,7 @@ from tirjudge.records.text import (
     view_verdict,
 )
 from tirjudge.records.verdicts import JurorVerdict
+from tirjudge.report.labelling import question, responses_to_label
 from tirjudge_environments import Response
 from tirjudge_environments.messages import transcript_parts
 from tirjudge_environments.orders import letter
@@ -55,10 +56,14 @@ class Coded:
         self._codes: list[int] = []
 
     def add(self, text: str) -> None:
+        self._codes.append(self.number(text))
+
+    def number(self, text: str) -> int:
+        """Return the number of a text in `values`."""
         number = self._numbers.setdefault(text, len(self._texts))
         if number == len(self._texts):
             self._texts.append(text)
-        self._codes.append(number)
+        return number
 
     def text_at(self, number: int) -> str:
         return self._texts[self._codes[number]]
@@ -76,7 +81,9 @@ class RowTable:
     outcomes: Coded = field(default_factory=Coded)
     stops: Coded = field(default_factory=Coded)
     domains: Coded = field(default_factory=Coded)
-    formats: Coded = field(default_factory=Coded)
+    tags: Coded = field(default_factory=Coded)
+    tags_of: list[list[int]] = field(default_factory=list)
+    """Numbers of the tags of each row."""
     flags: list[int] = field(default_factory=list)
     """Bits of `FLAGS`."""
     programs: list[int] = field(default_factory=list)
@@ -87,6 +94,11 @@ class RowTable:
     """1 for a right verdict, 1/k for a tie of k, 0 for a wrong one, None without a label."""
     prompts: list[str] = field(default_factory=list)
     """The last message of the prompt, cut; empty for rows without texts."""
+    candidates: list[int] = field(default_factory=list)
+    """Responses of a row that can be labelled in the page; 0 for a row without texts."""
+    choices: list[int | None] = field(default_factory=list)
+    """Index of the chosen response, -1 for a tie, None for any other verdict."""
+    digests: list[str] = field(default_factory=list)
     reasons: list[tuple[str, str]] = field(default_factory=list)
     """What the last program printed, and the line behind it (see `deciding_lines`)."""
     places: list[tuple[str, int]] = field(default_factory=list)
@@ -108,12 +120,14 @@ class RowTable:
             "outcomes": self.outcomes.column(),
             "stops": self.stops.column(),
             "domains": self.domains.column(),
-            "formats": self.formats.column(),
+            "tags": self.tags.column() | {"codes": self.tags_of},
             "flags": self.flags,
             "programs": self.programs,
             "tokens": self.tokens,
             "seconds": self.seconds,
             "prompts": self.prompts if any(self.prompts) else [],
+            "candidates": self.candidates,
+            "choices": self.choices,
             "reasons": self.reasons if any(map(any, self.reasons)) else [],
             "spans": self.spans,
         }
@@ -155,8 +169,11 @@ class TableBuilder:
         table.outcomes.add(outcome_text(row))
         table.stops.add(row.stop)
         table.domains.add(row.domain)
-        table.formats.add(row.format)
+        table.tags_of.append([table.tags.number(tag) for tag in dict.fromkeys(row.tags)])
         table.flags.append(flags)
+        table.candidates.append(responses_to_label(row) if shown else 0)
+        table.choices.append(-1 if row.verdict == "tie" else row.choice)
+        table.digests.append(row.digest)
         table.credits.append(row.correct)
         table.programs.append(sum(one.kind == "program" for view in row.views for one in view.segments))
         table.tokens.append(row.completion_tokens)
@@ -212,6 +229,7 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
             [response_heading(row, index).removesuffix(":"), _drawn(response)]
             for index, response in enumerate(row.shown_responses)
         ]
+        record["question"] = question(row)
     if row.reference:
         record["reference"] = row.reference
     if row.criteria:

@@ -51,13 +51,18 @@ def opened(chromium: Any, url: str, **options: Any) -> Iterator[Any]:
     faults: list[str] = []
     page.on("console", lambda message: faults.append(message.text))
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda sent: faults.append(sent.url) if sent.url.split("#")[0] != url else None)
+    page.on("request", lambda sent: faults.append(sent.url) if not own(sent.url, url) else None)
     page.goto(url)
     try:
         yield page
     finally:
         context.close()
     assert faults == []
+
+
+def own(address: str, url: str) -> bool:
+    """Return True for the page itself, and for a file that it gives to the reader."""
+    return address.split("#")[0] == url or address.startswith("blob:")
 
 
 def serious(page: Any) -> list[str]:
@@ -250,3 +255,49 @@ def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: 
         chart.locator("summary").click()
         assert chart.locator(".numbers tbody tr").nth(1).inner_text().split() == ["2", "0.2", "0.4"]
         assert serious(page) == []
+
+
+WON = (
+    # Rows that gpt won, tied and lost; the words of the page; Wilson's interval by statsmodels.
+    ((9, 0, 1), "gpt wins: its interval lies above 50 %.", "gpt wins 90.0 %, 95 % interval 59.6 to 98.2"),
+    ((6, 0, 4), "no winner: the interval of gpt contains 50 %.", "interval 31.3 to 83.2"),
+)
+
+
+@pytest.mark.parametrize(("counts", "sentence", "interval"), WON)
+def test_who_won_comes_first_then_how_far_to_trust_it_then_the_rows(
+    chromium: Any, tmp_path: Path, counts: tuple[int, int, int], sentence: str, interval: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    stored = (EXAMPLES / "instructions.verdicts.jsonl").read_text().splitlines()
+    pair = next(row for row in map(json.loads, stored) if len(row["responses"]) == 2)
+    rows = []
+    for number, choice in enumerate([0] * counts[0] + [1] * counts[2]):
+        row = json.loads(json.dumps(pair))
+        row |= {"id": f"{number}", "verdict": "AB"[choice], "choice": choice, "label": None, "correct": None}
+        row |= {"sources": ["gpt", HOSTILE], "decided": number < 4, "where": f"rows.jsonl:{number + 1}"}
+        row["prompt"] = [{"role": "user", "content": f"prompt {number}"}]
+        for view in row["views"]:
+            view["verdict"]["choice"] = choice
+        rows.append(row)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for width in (1280, 400):
+        view = {"viewport": {"width": width, "height": 900}}
+        with opened(chromium, written(tmp_path, path), **view) as page:
+            assert page.locator(".sentence").inner_text() == sentence
+            assert interval in page.locator(".won").inner_text()
+            assert f"gpt won {counts[0]}" in page.locator(".ends").inner_text()
+            # The bar is as wide as the page, and its first part as the share of wins.
+            bar, wins = (page.locator(f".bar-of-wins{part}").bounding_box() for part in ("", " .wins"))
+            assert wins["width"] / bar["width"] == pytest.approx(counts[0] / 10, abs=0.01)
+            trust = page.locator(".trust").inner_text()
+            assert "4 of 10 rows" in trust
+            assert "100.0% keep their verdict" in trust
+            assert "no row has a label" in trust
+            places = [page.locator(one).bounding_box()["y"] for one in (".sentence", ".trust", "#list")]
+            assert places == sorted(places)
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.locator("main img").count() == 0
+            page.get_by_text("Label rows in this page").click()
+            page.locator("#labeller .choices").wait_for()
+            assert serious(page) == []

@@ -161,6 +161,10 @@ class BadLabels(Unreadable):
     """The file of labels is wrong, whatever the results; the message names its file and line."""
 
 
+class NoLabel(Unreadable):
+    """The file of labels has no row for a row of results."""
+
+
 def key_of(fields: Record, column: str) -> str:
     """Return the key of a row in one of its columns. Raises Unreadable without it."""
     if column not in fields:
@@ -242,7 +246,7 @@ class LabelFile:
                 f"{self.name} has only {len(self._rows)} labels, which are joined by position, and the "
                 "run has more rows"
             )
-        raise Unreadable(f"{self.name} has no row {self._key(row.fields, self._columns[0])!r}")
+        raise NoLabel(f"{self.name} has no row {self._key(row.fields, self._columns[0])!r}")
 
     def _joined(self, fields: Record) -> dict[str, Row]:
         """Return the rows by key; empty if neither file has a column to join by, so that positions count."""
@@ -274,11 +278,13 @@ class LabelRow(Mapping[str, Any]):
     def __init__(self, find: Callable[[], Row]) -> None:
         self._find = find
         self._row: Row | None = None
+        self.missing = False
+        """True if the format has looked for the label, and there is none."""
 
     @property
     def used(self) -> bool:
-        """True if the format has looked into the label."""
-        return self._row is not None
+        """True if the format has looked into the label, or for it."""
+        return self._row is not None or self.missing
 
     @property
     def where(self) -> str:
@@ -296,5 +302,9 @@ class LabelRow(Mapping[str, Any]):
 
     def _found(self) -> Row:
         if self._row is None:
-            self._row = self._find()
+            try:
+                self._row = self._find()
+            except NoLabel:
+                self.missing = True
+                raise
         return self._row

@@ -90,6 +90,8 @@ class Replay:
         self.format = format
         self.dropped = 0
         """Rows that the last iteration dropped because their id had been read before."""
+        self.unlabelled = 0
+        """Rows for which the last iteration found none in the file of labels, if there is one."""
         self._labels = labels
         self._duplicates: Duplicates = duplicates
         self._extras = extras or {}
@@ -125,7 +127,7 @@ class Replay:
         scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
         swaps = _Swaps(self.format)
         models: dict[str, str] = {}
-        self.dropped, position = 0, -1
+        self.dropped, self.unlabelled, position = 0, 0, -1
         for position, row in enumerate(self.files):
             scales.add(row)
             self._check_model(row, models)
@@ -144,6 +146,9 @@ class Replay:
         swaps.check(self.name)
         if self._labels is not None:
             self._labels.check_length(position + 1, self.name)
+            if 0 < position + 1 == self.unlabelled:
+                by = self._labels.joined_by
+                raise ValueError(f"{self._labels.name} has the {by} of none of the rows of {self.name}")
 
     def _check_model(self, row: Row, models: dict[str, str]) -> None:
         """Raise ValueError for the second judge of one result file: two judges are two runs."""
@@ -194,6 +199,7 @@ class Replay:
             raise ValueError(
                 f"{row.where}: not a row of format {self.format.name} ({_reason(error)})"
             ) from None
+        self.unlabelled += label is not None and label.missing
         if label is not None and judged_rows and not label.used:
             raise ValueError(
                 f"{row.where}: format {self.format.name} does not use --labels: leave the option out"

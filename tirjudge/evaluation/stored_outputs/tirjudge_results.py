@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
@@ -37,6 +37,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     read_choice,
     shown,
 )
+from tirjudge.evaluation.stored_outputs.files import NoLabel
 from tirjudge.judging.combining import aggregate, highest, most_chosen
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Criterion, StopReason
@@ -48,6 +49,7 @@ _SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 _MOST_RESPONSES = 1000
 _LIMITS = {Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT}
 
+T = TypeVar("T")
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -266,17 +268,19 @@ class TirjudgeResults:
         return "views" in row and "stop" in row
 
     def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
+        """Convert a row. It has no label if a file of labels lacks it: people label some of the rows."""
         views: Sequence[Mapping[str, Any]] = row["views"]
         candidates = candidates_shown(views)
         best, tied = row["label"], row.get("strength") == 0
         votes = criteria_votes(views, row["criteria"]) if row.get("criteria") else recorded_votes(views)
         if candidates == 1 and row.get("satisfied_from") is not None:
-            rating = row.get("rating") if label is None else _rating(label)
+            rating = row.get("rating") if label is None else _known(_rating, label, None)
             votes, extras = _classes(row, votes, rating)
             candidates, best = len(CLASSES), int(rating) if isinstance(rating, bool) else None
         else:
             if label is not None:
-                best, tied = _labelled(label, candidates)
+                nothing: tuple[int | None, bool] = None, False
+                best, tied = _known(lambda one: _labelled(one, candidates), label, nothing)
             extras = _decision(row, votes, candidates) | _sources(row, candidates) | _jury(row, candidates)
         yield JudgedRow(
             id=str(row["id"]),
@@ -299,6 +303,14 @@ class TirjudgeResults:
 
 
 TIRJUDGE_RESULTS = TirjudgeResults()
+
+
+def _known(read: Callable[[Record], T], label: Record, unlabelled: T) -> T:
+    """Return what a row of labels says; `unlabelled` if the file has no such row."""
+    try:
+        return read(label)
+    except NoLabel:
+        return unlabelled
 
 
 def score_range(format: str, *, criteria: bool) -> tuple[float, float] | None:

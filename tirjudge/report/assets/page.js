@@ -14,6 +14,19 @@ function make(name, properties = {}, ...children) {
   return node;
 }
 
+const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g,
+  (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
+// Gives a text to the reader as a file of this name.
+function save(name, type, text) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  const link = make("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+}
+
 const themes = ["auto", "light", "dark"];
 
 function setTheme(theme) {

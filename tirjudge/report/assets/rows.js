@@ -1,65 +1,18 @@
-// The table of rows, its filters and search, and the view of one row.
+// The table of rows, its filters and search, and the keys.
 const PAGE = 50;
-const state = { query: "", filters: new Set(), page: 0, at: 0, shown: [], open: null };
-let data, size, order, hits = null, searching = 0;
-const unpacked = new Map();
-
-const flag = (name) => 1 << data.flags.indexOf(name);
-const place = (entry, run) => data.places ? data.places[entry][run] : entry;
-const coded = (column, at) => column.values[column.codes[at]];
-const idOf = (entry) => {
-  for (let run = 0; run < data.runs.length; run++) if (place(entry, run) >= 0) return data.runs[run].ids[place(entry, run)];
-};
-const visible = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g,
-  (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
+const MOST_OPTIONS = 200;
 const changes = { "changed": (value) => value !== 0, "gained": (value) => value === 1, "lost": (value) => value === -1 };
-
-function load() {
-  data = JSON.parse(byId("rows-data").textContent);
-  size = data.places ? data.places.length : data.runs[0].ids.length;
-  // The order of the judged file; rows are stored as they were finished.
-  order = data.order ?? Array.from({ length: size }, (_, entry) => entry);
-  unpacked.clear();
-  hits = null;
-}
 
 const fits = {
   flag: (entry, name) => data.runs.some((run, number) => place(entry, number) >= 0 && run.flags[place(entry, number)] & flag(name)),
   change: (entry, name) => changes[name](data.changes[entry]),
 };
 
-function filterNames() {
-  return [...(data.changes ? Object.keys(changes) : []), ...data.flags];
-}
+// While rows are labelled, no filter tells the verdict or an earlier label.
+const TELLING = ["wrong", "tie", ...Object.keys(changes)];
+const filterNames = () => [...(data.changes ? Object.keys(changes) : []), ...data.flags].filter((name) => !state.labelling || !TELLING.includes(name) || state.filters.has(name));
 
 const matches = (entry, name) => name in changes ? fits.change(entry, name) : fits.flag(entry, name);
-
-async function chunk(run, number) {
-  const key = `${run}-${number}`;
-  if (!unpacked.has(key)) {
-    const node = byId(`texts-${key}`);
-    if (!node) return null;
-    const bytes = Uint8Array.from(atob(node.textContent), (mark) => mark.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const records = await new Response(stream).json();
-    // A few chunks stay unpacked, for going from row to row.
-    if (unpacked.size >= 8) unpacked.delete(unpacked.keys().next().value);
-    unpacked.set(key, records);
-  }
-  return unpacked.get(key);
-}
-
-async function textsOf(run, at) {
-  const spans = data.runs[run].spans;
-  for (let number = 0; number < spans.length; number++) {
-    const position = spans[number].indexOf(at);
-    if (position >= 0) {
-      if (document.readyState === "loading") await new Promise((done) => document.addEventListener("DOMContentLoaded", done));
-      return (await chunk(run, number))?.[position] ?? null;
-    }
-  }
-  return null;
-}
 
 const wordsOf = (record) => [
   ...(record.prompt ?? []).map((message) => message[1]), ...(record.responses ?? []).flatMap((one) => [one[1]].flat(2)),
@@ -89,54 +42,95 @@ async function search(query) {
   refresh();
 }
 
-// What the last program printed about the responses, and the line of code behind it.
-function why(run, at) {
-  const [output, code] = run.reasons[at] ?? ["", ""];
-  return output ? [make("div", {}, output), make("div", { class: "quiet" }, code)] : [];
+// The choices among the values of a column of every run: how rows stopped, their tags, their domains.
+const CHOICES = { stop: (run, at) => [coded(run.stops, at)], tag: (run, at) => run.tags.codes[at].map((tag) => run.tags.values[tag]), domain: (run, at) => [coded(run.domains, at)] };
+const hasChoice = (entry, name, wanted) => data.runs.some((run, number) => place(entry, number) >= 0 && CHOICES[name](run, place(entry, number)).includes(wanted));
+
+function drawChoices() {
+  const found = [];
+  for (const name of Object.keys(CHOICES)) {
+    const counts = new Map();
+    for (let entry = 0; entry < size; entry++) for (const value of firstOf(entry, CHOICES[name])) if (value) counts.set(value, (counts.get(value) ?? 0) + 1);
+    if (counts.size < 2 && !(name === "tag" && counts.size)) continue;
+    const values = [...counts].sort((one, other) => other[1] - one[1]).slice(0, MOST_OPTIONS).map(([value]) => value);
+    const select = make("select", { id: `choose-${name}` }, make("option", { value: "" }, "all"),
+      ...values.map((value, at) => make("option", { value: String(at) }, `${visible(value).slice(0, 60)} (${counts.get(value).toLocaleString("en")})`)));
+    select.addEventListener("change", () => {
+      if (select.value === "") state.choices.delete(name); else state.choices.set(name, values[Number(select.value)]);
+      state.page = 0;
+      refresh();
+    });
+    found.push(make("label", {}, `${name[0].toUpperCase()}${name.slice(1)} `, select));
+  }
+  // Narrow pages show no headings, by which wide ones are sorted.
+  const sort = make("select", { id: "sort" }, ...columns().flatMap(({ key, name }) => [false, true].map((down) => {
+    const option = make("option", { selected: state.sort.column === key && state.sort.down === down }, `${visible(name)} ${down ? "↓" : "↑"}`);
+    option.dataset.key = key;
+    option.dataset.down = down ? "1" : "";
+    return option;
+  })));
+  sort.addEventListener("change", () => { const { key, down } = sort.selectedOptions[0].dataset; sortBy(key, Boolean(down)); });
+  found.push(make("label", { class: "narrow" }, "Sort by ", sort));
+  byId("choices").replaceChildren(...found);
+  for (const [name, value] of state.choices) {
+    const select = byId(`choose-${name}`);
+    const option = [...select.options].find((one) => one.text.startsWith(visible(value).slice(0, 60)));
+    if (option) select.value = option.value;
+  }
 }
 
-function prompt(entry) {
-  const run = data.runs.findIndex((one, number) => place(entry, number) >= 0 && one.prompts.length);
-  return run < 0 ? "" : data.runs[run].prompts[place(entry, run)];
+function sortBy(column, down) {
+  state.sort = { column, down };
+  state.page = 0;
+  refresh();
 }
 
-function cells(entry) {
-  const cellsOfRuns = data.runs.flatMap((run, number) => {
-    const at = place(entry, number);
-    if (at < 0) return [make("td", { class: "verdict quiet" }, "not in this run")];
-    const outcome = coded(run.outcomes, at);
-    const mark = outcome === "right" ? "✓ right" : outcome === "wrong" ? "✗ wrong" : outcome;
-    // Narrow pages show no headings, which name the runs elsewhere.
-    const named = data.runs.length > 1 ? [make("div", { class: "narrow quiet" }, visible(run.name))] : [];
-    return [
-      make("td", { class: "verdict" }, ...named, visible(coded(run.verdicts, at)), " ", make("span", { class: `outcome ${outcome}` }, mark)),
-      make("td", { class: "why" }, ...why(run, at)),
-    ];
+function cells(entry, all) {
+  return all.slice(2).map((column) => {
+    if (column.kind === "verdict") return verdictCell(entry, column.number);
+    if (column.kind === "why") {
+      const [output, code] = of(column.number, why, ["", ""])(entry);
+      return make("td", { class: "why" }, ...(output ? [make("div", {}, output), make("div", { class: "quiet" }, code)] : []));
+    }
+    const value = column.value(entry);
+    return make("td", { class: column.kind }, typeof value === "number" ? value.toLocaleString("en", column.key === "seconds" ? { minimumFractionDigits: 2 } : {}) : value);
   });
-  if (data.runs.length > 1) return cellsOfRuns;
-  const run = data.runs[0];
-  return [
-    ...cellsOfRuns,
-    make("td", { class: "wide n" }, String(run.programs[entry])),
-    make("td", { class: "wide n" }, run.tokens[entry].toLocaleString("en")),
-    make("td", { class: "wide n" }, run.seconds[entry].toLocaleString("en", { minimumFractionDigits: 2 })),
-  ];
+}
+
+function verdictCell(entry, number) {
+  const run = data.runs[number], at = place(entry, number);
+  if (at < 0) return make("td", { class: "verdict quiet" }, "not in this run");
+  if (isHidden(entry)) return make("td", { class: "verdict quiet" }, "hidden");
+  const outcome = coded(run.outcomes, at);
+  const mark = outcome === "right" ? "✓ right" : outcome === "wrong" ? "✗ wrong" : outcome;
+  // Narrow pages show no headings, which name the runs elsewhere.
+  const named = several() ? [make("div", { class: "narrow quiet" }, visible(run.name))] : [];
+  return make("td", { class: "verdict" }, ...named, visible(coded(run.verdicts, at)), " ", make("span", { class: `outcome ${outcome}` }, mark));
+}
+
+function heading({ key, name, kind }) {
+  const down = state.sort.column === key ? state.sort.down : null;
+  const button = make("button", { type: "button", class: "sort" }, visible(name), make("span", { "aria-hidden": "true" }, down === null ? "" : down ? " ↓" : " ↑"));
+  button.dataset.key = key;
+  button.addEventListener("click", () => {
+    sortBy(key, down === false);
+    [...byId("list").querySelectorAll("button.sort")].find((one) => one.dataset.key === key)?.focus();
+  });
+  return make("th", { scope: "col", class: kind ?? "", "aria-sort": down === null ? "none" : down ? "descending" : "ascending" }, button);
 }
 
 function draw() {
-  const names = data.runs.length > 1
-    ? ["row", ...data.runs.flatMap((run) => [run.name, "why"])]
-    : ["row", "winner", "why: output of the last program, and its check", "programs", "tokens", "seconds"];
-  const kinds = data.runs.length > 1 ? [] : ["", "", "", "wide n", "wide n", "wide n"];
-  byId("list").tHead.replaceChildren(make("tr", {}, ...names.map((name, at) => make("th", { scope: "col", class: kinds[at] ?? "" }, visible(name)))));
+  const all = columns();
+  byId("list").tHead.replaceChildren(make("tr", {}, ...all.map(heading)));
   const pages = Math.max(1, Math.ceil(state.shown.length / PAGE));
   state.page = Math.min(Math.max(0, state.page), pages - 1);
   const rows = state.shown.slice(state.page * PAGE, (state.page + 1) * PAGE).map((entry, at) => {
     const id = idOf(entry);
     const link = make("a", { href: `#row=${encode(id)}`, class: "id" }, visible(id) || "(empty id)");
     link.dataset.at = String(state.page * PAGE + at);
-    const asked = prompt(entry);
-    return make("tr", {}, make("th", { scope: "row" }, link, ...(asked ? [make("div", { class: "asked" }, asked)] : [])), ...cells(entry));
+    const asked = promptOf(entry);
+    return make("tr", {}, make("td", { class: "n number" }, (rank[entry] + 1).toLocaleString("en")),
+      make("th", { scope: "row" }, link, ...(asked ? [make("div", { class: "asked" }, asked)] : [])), ...cells(entry, all));
   });
   byId("list").tBodies[0].replaceChildren(...rows);
   byId("page-number").textContent = `Page ${state.page + 1} of ${pages}`;
@@ -146,21 +140,22 @@ function draw() {
     + (hits && data.runs.every((run) => !run.spans.length) ? "; this page has no texts, so only ids are searched" : "");
 }
 
-// A lone surrogate has no UTF-8 form, which encodeURIComponent refuses.
-const encode = (id) => encodeURIComponent(id.toWellFormed ? id.toWellFormed() : id);
-
 function refresh() {
   state.shown = [];
   const wanted = [...state.filters];
-  for (const entry of order) if ((!hits || hits[entry]) && wanted.every((name) => matches(entry, name))) state.shown.push(entry);
+  const chosen = [...state.choices];
+  for (const entry of sorted()) {
+    if ((!hits || hits[entry]) && wanted.every((name) => matches(entry, name)) && chosen.every(([name, value]) => hasChoice(entry, name, value))) state.shown.push(entry);
+  }
   draw();
 }
 
 function drawFilters() {
-  const boxes = filterNames().map((name) => {
+  const boxes = filterNames().flatMap((name) => {
     let count = 0;
     for (let entry = 0; entry < size; entry++) if (matches(entry, name)) count++;
-    const box = make("input", { type: "checkbox", value: name, checked: state.filters.has(name), disabled: !count && !state.filters.has(name) });
+    if (!count && !state.filters.has(name)) return [];
+    const box = make("input", { type: "checkbox", value: name, checked: state.filters.has(name) });
     box.addEventListener("change", () => {
       if (box.checked) state.filters.add(name); else state.filters.delete(name);
       state.page = 0;
@@ -169,90 +164,17 @@ function drawFilters() {
     return make("label", {}, box, name, " ", make("span", { class: "number" }, count.toLocaleString("en")));
   });
   byId("filters").replaceChildren(byId("filters").firstElementChild, ...boxes);
-}
-
-const block = (level, kind, heading, text, ...more) => make("div", { class: `part ${kind}` },
-  make(level, { class: "caption" }, visible(heading)), ...body(text), ...more);
-
-// A text, or the parts of a transcript, each under its heading.
-const body = (text) => typeof text === "string" ? [make("pre", { tabIndex: 0 }, visible(text) || "(empty)")]
-  : text.flatMap(([heading, part]) => [make("p", { class: "message" }, visible(heading)), ...body(part)]);
-
-function drawRecord(record, run, at) {
-  const outcome = coded(run.outcomes, at);
-  const summary = make("p", { class: "what" }, make("strong", {}, visible(coded(run.verdicts, at))), " ",
-    make("span", { class: `outcome ${outcome}` }, outcome));
-  const body = make("div", { class: "record" });
-  if (data.runs.length > 1) body.append(make("h3", {}, visible(run.name)));
-  body.append(summary);
-  if (!record) {
-    body.append(make("p", { class: "note" }, "This page has no texts of this row: write the report with --texts all."));
-    return body;
-  }
-  body.append(make("dl", { class: "facts" }, ...record.facts.map(([name, fact]) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, visible(fact))))));
-  if (record.prompt) {
-    body.append(make("div", { class: "texts" }, ...record.prompt.map(([heading, text]) => block("h3", "prompt", heading, text))));
-    body.append(make("div", { class: "texts responses" }, ...record.responses.map(([heading, text]) => block("h3", "response", heading, text))));
-    if (record.cut) body.append(make("p", { class: "note" }, record.cut));
-  } else body.append(make("p", { class: "note" }, "The prompt and the responses are not in the file."));
-  if (record.reference) body.append(make("div", { class: "texts" }, block("h3", "reference", "reference", record.reference)));
-  for (const [heading, text, verdict] of record.criteria ?? []) {
-    body.append(block("h3", "criterion", heading, text || "(not in the file)", make("p", { class: "end" }, visible(verdict))));
-  }
-  for (const view of record.views) {
-    const parts = view.parts.map((part) => block("h4", part.kind, part.heading, part.text,
-      ...(part.notes?.length ? [make("p", { class: "note" }, part.notes.map(visible).join("; "))] : [])));
-    body.append(make("section", { class: "view" }, make("h3", {}, visible(view.heading)), ...parts,
-      make("p", { class: "end" }, make("strong", {}, visible(view.verdict)), view.reward ? make("span", { class: "quiet" }, ` · ${visible(view.reward)}`) : "", view.evidence ? make("span", { class: "quiet" }, ` · ${visible(view.evidence)}`) : "")));
-  }
-  return body;
-}
-
-async function openRow(entry, quiet) {
-  const id = idOf(entry);
-  state.open = entry;
-  byId("rows").hidden = true;
-  for (const node of document.querySelectorAll("main > section:not(#rows):not(#row), main > details")) node.hidden = true;
-  byId("row").hidden = false;
-  byId("row-title").textContent = `Row ${visible(id)}`;
-  const bodies = await Promise.all(data.runs.map(async (run, number) => {
-    const at = place(entry, number);
-    return at < 0 ? make("div", { class: "record" }, make("h3", {}, visible(run.name)), make("p", { class: "note" }, "This run does not have the row."))
-      : drawRecord(await textsOf(number, at), run, at);
-  }));
-  if (state.open !== entry) return;
-  byId("row-body").replaceChildren(...bodies);
-  byId("row-body").className = data.runs.length > 1 ? "pair" : "";
-  const at = state.shown.indexOf(entry);
-  byId("previous-row").disabled = at <= 0;
-  byId("next-row").disabled = at < 0 ? !state.shown.length : at >= state.shown.length - 1;
-  if (quiet) return;
-  byId("row-title").focus();
-  scrollTo(0, 0);
-}
-
-function closeRow() {
-  const from = state.open;
-  state.open = null;
-  byId("row").hidden = true;
-  for (const node of document.querySelectorAll("main > section:not(#row), main > details")) node.hidden = false;
-  if (from === null) return;
-  const at = state.shown.indexOf(from);
-  if (at >= 0) state.page = Math.floor(at / PAGE);
-  draw();
-  focusAt(Math.max(0, at));
+  byId("filters").hidden = !boxes.length;
 }
 
 function follow(quiet) {
+  if (location.hash === "#label") { if (!state.labelling) toggleLabelling(); return; }
   const match = /^#row=(.*)$/.exec(location.hash);
   if (!match) { closeRow(); return; }
   let wanted = match[1];
   try { wanted = decodeURIComponent(wanted); } catch { /* taken as it is */ }
-  for (let entry = 0; entry < size; entry++) {
-    const id = idOf(entry);
-    if (id === wanted || (id.toWellFormed && id.toWellFormed() === wanted)) { openRow(entry, quiet); return; }
-  }
+  const entry = entryOf.get(wanted);
+  if (entry !== undefined) { openRow(entry, quiet); return; }
   closeRow();
   byId("count").textContent = `No row has the id ${visible(wanted)}.`;
   byId("rows").scrollIntoView();
@@ -289,7 +211,9 @@ document.addEventListener("keydown", (event) => {
   }
   if (isTyping(event)) return;
   const inText = event.target.matches("pre");
-  const acts = { j: () => step(1), k: () => step(-1), "/": () => { if (state.open !== null) location.hash = "rows"; byId("search").focus(); } };
+  const label = labelKey(event.key);
+  if (label) { event.preventDefault(); label(); return; }
+  const acts = { l: toggleLabelling, ...(state.labelling ? { n: nextUnlabelled } : {}), j: () => step(1), k: () => step(-1), "/": () => { if (state.open !== null) location.hash = "rows"; byId("search").focus(); } };
   if (state.open === null && event.target.matches("a.id, body, main")) {
     Object.assign(acts, { ArrowRight: () => turn(1), ArrowLeft: () => turn(-1) });
     if (event.target.matches("a.id")) Object.assign(acts, { ArrowDown: () => step(1), ArrowUp: () => step(-1) });
@@ -300,6 +224,7 @@ document.addEventListener("keydown", (event) => {
 
 function start() {
   load();
+  restore();
   let waiting;
   byId("search").value = state.query;
   byId("search").addEventListener("input", (event) => {
@@ -313,12 +238,18 @@ function start() {
   byId("next-page").addEventListener("click", () => turn(1));
   byId("previous-row").addEventListener("click", () => step(-1));
   byId("next-row").addEventListener("click", () => step(1));
+  byId("save-rows").addEventListener("click", saveRows);
+  byId("label-rows").addEventListener("click", toggleLabelling);
+  byId("save-labels").addEventListener("click", saveLabels);
   drawFilters();
+  drawChoices();
+  progress();
   refresh();
+  hideOthers();
   if (state.query) search(state.query);
 }
 
 addEventListener("hashchange", () => follow(false));
 start();
 if (data.changes?.some((change) => change)) { state.filters.add("changed"); drawFilters(); refresh(); }
-if (location.hash.startsWith("#row=")) follow(false);
+if (location.hash.startsWith("#row=") || location.hash === "#label") follow(false);

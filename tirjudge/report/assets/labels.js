@@ -1,0 +1,193 @@
+// Labels that a person gives in the page. The judge's verdict on a row stays hidden until the row has a label.
+const labels = new Map();
+const notes = new Map();
+const MOST_BY_KEY = 8;
+let keeps = true;
+
+const labelOf = (entry) => labels.get(idOf(entry)) ?? "";
+const noteOf = (entry) => notes.get(idOf(entry)) ?? "";
+const isHidden = (entry) => state.labelling && !labels.has(idOf(entry));
+// The run that has the texts of a row, and the number of its responses; none if the row cannot be labelled.
+const runWith = (entry) => data.runs.findIndex((run, number) => place(entry, number) >= 0 && run.candidates[place(entry, number)] > 0);
+const candidatesOf = (entry) => {
+  const run = runWith(entry);
+  return run < 0 ? 0 : data.runs[run].candidates[place(entry, run)];
+};
+
+// The labels that a row may have, each with its key.
+function allowed(entry) {
+  const count = candidatesOf(entry);
+  if (!count) return [];
+  if (count === 1) return [["pass", "p"], ["fail", "f"], ...Array.from({ length: 10 }, (_, at) => [String(at + 1), String((at + 1) % 10)])];
+  return [...Array.from({ length: count }, (_, at) => [letterOf(at), at < MOST_BY_KEY ? letterOf(at).toLowerCase() : ""]), ["tie", "t"]];
+}
+
+// A page that is loaded again goes on labelling: the verdicts stay hidden.
+const MODE = "labelling";
+
+const storage = () => `tirjudge-labels-${data.labels.key}`;
+
+function keep() {
+  const known = new Set([...labels.keys(), ...notes.keys()]);
+  try {
+    if (known.size) localStorage.setItem(storage(), JSON.stringify([...known].map((id) => [id, labels.get(id) ?? "", notes.get(id) ?? ""])));
+    else localStorage.removeItem(storage());
+  } catch { keeps = false; }
+}
+
+// Other pages from the same disk can write to this store: only labels that a row may have are taken.
+function restore() {
+  let found = [];
+  try {
+    found = JSON.parse(localStorage.getItem(storage()) ?? "[]");
+    state.labelling = sessionStorage.getItem(storage()) === MODE;
+  } catch { keeps = false; }
+  for (const one of Array.isArray(found) ? found : []) {
+    const [id, label, note] = Array.isArray(one) ? one : [];
+    const entry = entryOf.get(id);
+    if (entry === undefined) continue;
+    if (allowed(entry).some(([name]) => name === label)) labels.set(idOf(entry), label);
+    if (typeof note === "string" && note) notes.set(idOf(entry), note);
+  }
+}
+
+function setLabel(label) {
+  const entry = state.open, id = idOf(entry);
+  if (label) labels.set(id, label); else labels.delete(id);
+  keep();
+  progress();
+  refresh();
+  openRow(entry, true);
+}
+
+function setNote(text) {
+  if (text) notes.set(idOf(state.open), text); else notes.delete(idOf(state.open));
+  keep();
+}
+
+// How often the judge is right by the labels that name a response; a tie of k is worth 1/k.
+function agreement() {
+  let right = 0, count = 0;
+  for (const [id, label] of labels) {
+    const entry = entryOf.get(id), run = runWith(entry);
+    if (run < 0 || candidatesOf(entry) < 2 || label === "tie") continue;
+    const choice = data.runs[run].choices[place(entry, run)];
+    count += 1;
+    if (choice === -1) right += 1 / candidatesOf(entry); else if (choice !== null && letterOf(choice) === label) right += 1;
+  }
+  return count ? `; the judge is right on ${Number(right.toFixed(2))} of ${count} with a letter` : "";
+}
+
+function progress() {
+  const distinct = new Set();
+  for (let entry = 0; entry < size; entry++) if (candidatesOf(entry)) distinct.add(idOf(entry));
+  const possible = distinct.size, begun = labels.size > 0 || state.labelling;
+  byId("label-rows").textContent = state.labelling ? "Stop labelling" : "Label rows";
+  byId("label-rows").disabled = !possible;
+  byId("cannot-label").textContent = possible ? ""
+    : "This page has no texts, so its rows cannot be labelled: write it with --texts all, from rows that were judged without --no-texts.";
+  byId("labels").hidden = !begun;
+  byId("save-labels").disabled = !labels.size;
+  byId("label-progress").max = Math.max(1, possible);
+  byId("label-progress").value = labels.size;
+  const count = `${labels.size.toLocaleString("en")} of ${possible.toLocaleString("en")} row${possible === 1 ? "" : "s"} labelled`;
+  const kept = keeps ? "" : ". This browser keeps nothing: save the labels before you close the page";
+  byId("labelled").textContent = begun ? count + (several() ? "" : agreement()) + kept : "";
+}
+
+function drawLabeller(entry) {
+  byId("labeller").hidden = !state.labelling;
+  if (!state.labelling) return;
+  const focused = document.activeElement?.dataset?.label;
+  const mine = labelOf(entry), choices = allowed(entry);
+  if (!choices.length) {
+    byId("labeller").replaceChildren(make("p", { class: "note" }, "This page has no texts of this row, so it cannot be labelled."), nextButton());
+    return;
+  }
+  const buttons = choices.map(([label, key]) => {
+    const button = make("button", { type: "button", class: "choice", "aria-pressed": String(label === mine) }, label, ...(key ? [" ", make("kbd", {}, key)] : []));
+    button.dataset.label = label;
+    button.addEventListener("click", () => setLabel(label));
+    return button;
+  });
+  const clear = make("button", { type: "button", disabled: !mine }, "Remove");
+  clear.addEventListener("click", () => setLabel(""));
+  const note = make("input", { type: "text", id: "note", value: noteOf(entry), autocomplete: "off" });
+  note.addEventListener("input", () => setNote(note.value));
+  const question = candidatesOf(entry) === 1 ? "Is the response good?" : "Which response is better?";
+  byId("labeller").replaceChildren(
+    make("p", { class: "what", id: "asked", role: "status" }, mine ? `Labelled ${mine}. ${judged(entry)}` : `${question} The judge's verdict is hidden until you say.`),
+    make("div", { class: "choices", role: "group", "aria-labelledby": "asked" }, ...buttons, clear),
+    make("label", { class: "note-line" }, "Note ", note), nextButton());
+  if (focused) buttons.find((button) => button.dataset.label === focused)?.focus();
+}
+
+function nextButton() {
+  const button = make("button", { type: "button", id: "next-unlabelled" }, "Next without a label ", make("kbd", {}, "n"));
+  button.addEventListener("click", nextUnlabelled);
+  return button;
+}
+
+const judged = (entry) => data.runs.map((run, number) => [run, place(entry, number)]).filter(([, at]) => at >= 0)
+  .map(([run, at]) => `${several() ? visible(run.name) : "The judge"}: ${visible(coded(run.verdicts, at))}.`).join(" ");
+
+// Goes to the next row without a label among the rows shown, after the open one.
+function nextUnlabelled() {
+  const from = state.open === null ? -1 : state.shown.indexOf(state.open);
+  const round = [...state.shown.slice(from + 1), ...state.shown.slice(0, Math.max(0, from))];
+  const next = round.find((entry) => !labels.has(idOf(entry)) && candidatesOf(entry));
+  if (next !== undefined) location.hash = `row=${encode(idOf(next))}`;
+  else location.hash = "rows";
+}
+
+function toggleLabelling() {
+  if (byId("label-rows").disabled) return;
+  state.labelling = !state.labelling;
+  try { sessionStorage.setItem(storage(), state.labelling ? MODE : ""); } catch { keeps = false; }
+  state.sort = { column: "number", down: false };
+  byId("saved").hidden = true;
+  progress();
+  drawFilters();
+  drawChoices();
+  refresh();
+  hideOthers();
+  if (state.labelling) nextUnlabelled();
+  else if (state.open !== null) openRow(state.open, true);
+}
+
+// An object's keys in the order of the responses, which JavaScript would change for names like 1 and 2.
+const named = (names, texts) => `{${names.map((name, at) => `${JSON.stringify(name)}:${JSON.stringify(texts[at])}`).join(",")}}`;
+
+function labelledRow(id, record) {
+  const { named: isNamed, ...question } = record.question;
+  const texts = record.responses.map(([, text]) => text);
+  const fields = [["id", JSON.stringify(id)], ["prompt", JSON.stringify(question.prompt ?? record.prompt[0][1])],
+    ["responses", isNamed ? named(question.sources, texts) : JSON.stringify(question.responses ?? texts)],
+    ["label", JSON.stringify(labels.get(id))]];
+  if (notes.has(id)) fields.push(["note", JSON.stringify(notes.get(id))]);
+  for (const [name, value] of Object.entries(question)) if (name !== "prompt" && name !== "responses") fields.push([name, JSON.stringify(value)]);
+  // Some readers end a line at these marks, which JSON may escape.
+  return `{${fields.map(([name, value]) => `"${name}":${value}`).join(",").replace(/[\u0085\u2028\u2029]/g, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`)}}\n`;
+}
+
+async function saveLabels() {
+  const lines = [];
+  for (const entry of order) {
+    const id = idOf(entry), run = runWith(entry);
+    if (!labels.has(id) || entryOf.get(id) !== entry || run < 0) continue;
+    lines.push(labelledRow(id, await textsOf(run, place(entry, run))));
+  }
+  const { name, quoted, results } = data.labels;
+  save(name, "application/jsonl", lines.join(""));
+  const commands = [`tirjudge score ${results} --labels ${quoted}`, `tirjudge judge ${quoted}`, `tirjudge train --data ${quoted} --plan`];
+  byId("saved").hidden = false;
+  byId("saved").replaceChildren(`Saved ${lines.length} labelled row${lines.length === 1 ? "" : "s"} as `, make("code", {}, visible(name)),
+    ". The accuracy of these verdicts, of another judge, and training:", make("pre", { tabIndex: 0 }, commands.map(visible).join("\n")));
+}
+
+function labelKey(key) {
+  if (!state.labelling || state.open === null) return null;
+  if (key === "Backspace") return labelOf(state.open) ? () => setLabel("") : null;
+  const found = allowed(state.open).find(([, own]) => own && own === key.toLowerCase());
+  return found ? () => setLabel(found[0]) : null;
+}

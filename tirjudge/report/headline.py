@@ -1,0 +1,148 @@
+"""The head of a report: the number of a run, who won, and how far to trust it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tirjudge.evaluation.base import DECIDED, DECISION, JudgedRow, Unscorable
+from tirjudge.evaluation.protocols.accuracy import VERDICT
+from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
+from tirjudge.evaluation.protocols.win_rate import WIN_RATE
+from tirjudge.evaluation.runs import estimate_record
+from tirjudge.evaluation.scoring import Score, score
+from tirjudge.evaluation.who_won import WhoWon
+from tirjudge.judging.tally import EvidenceTally
+from tirjudge.report.breakdowns import RowFacts
+from tirjudge.statistics import Proportion
+
+_MOST_SOURCES = 8
+"""Sources whose bars the head of a page has; the table of sources has all."""
+
+
+def headline(facts: Sequence[RowFacts], scores: Sequence[Score], benchmark: str) -> dict[str, Any]:
+    """Return the number of a run: its benchmark's, the accuracy, who won, or the share of verdicts."""
+    if scores and (benchmark or scores[0].card.name in (VERDICT.card.name, WIN_RATE.card.name)):
+        scored = scores[0]
+        found = scored.estimates[scored.headline]
+        name, card = f"{scored.headline}, protocol {scored.card.name}", scored.card
+        about = f"{card.about}; ties: {card.ties}; rows without a verdict: {card.failures}"
+        return {"name": name, "about": about} | estimate_record(found)
+    verdicts = sum(one.stop == "verdict" for one in facts)
+    about = "share of rows with a verdict; no row has a label"
+    return {"name": "verdicts", "about": about, **Proportion(verdicts, len(facts)).record()}
+
+
+def winner(won: WhoWon | None) -> dict[str, Any] | None:
+    """Return who won in words, and the wins, ties and losses of each source; None without sources."""
+    if won is None:
+        return None
+    return {
+        "sentence": won.sentence,
+        "sources": [
+            {
+                "name": one.name,
+                "wins": one.wins,
+                "ties": one.ties,
+                "losses": one.losses,
+                **estimate_record(one.rate),
+            }
+            for one in won.sources[:_MOST_SOURCES]
+        ],
+        "all": len(won.sources),
+    }
+
+
+def trust(
+    rows: Sequence[JudgedRow],
+    evidence: EvidenceTally,
+    scores: Sequence[Score],
+    won: WhoWon | None,
+    order: Mapping[str, Any] | None,
+) -> list[dict[str, Any]]:
+    """Return what the result rests on: each a name, a value, notes, and whether labels would answer it.
+
+    `order` is that of `positions`: verdicts in both orders.
+    """
+    found = [{"name": "decided by a program", **_decided(rows, evidence)}]
+    labels = _right(scores)
+    # Without sources, the accuracy is the headline.
+    if won is not None or "asks_for_labels" in labels:
+        found.append({"name": "labels", **labels})
+    if any(row.candidates > 1 and DECISION in row.extras for row in rows):
+        found.append({"name": "order of the responses", **_order(rows, won, order)})
+    return [{"asks_for_labels": False} | one for one in found]
+
+
+def _decided(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> dict[str, Any]:
+    if not evidence.known:
+        return {"value": "unknown", "notes": ["tirjudge reproduce --evidence FILE finds it out"]}
+    _, *accuracies = evidence.lines()
+    opinions = f"{evidence.opinions} are the model's opinion" if evidence.opinions else ""
+    return {
+        "value": f"{evidence.decided} of {evidence.known} rows",
+        "notes": [*filter(None, [opinions]), *accuracies, *_decided_wins(rows, evidence)],
+    }
+
+
+def _decided_wins(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> Iterator[str]:
+    """Yield who won among the rows that programs decided, if there are others and the rows name sources."""
+    if not evidence.decided or not evidence.opinions:
+        return
+    try:
+        won = WhoWon.of(score(WIN_RATE, [row for row in rows if row.extras.get(DECIDED)]))
+    except Unscorable:
+        return
+    yield from (f"of the decided rows, {line}" for line in won.wins()) if won is not None else ()
+
+
+def _right(scores: Sequence[Score]) -> dict[str, Any]:
+    for one in scores:
+        found = one.estimates.get("accuracy" if one.card.name == VERDICT.card.name else "Spearman")
+        if found is None or math.isnan(found.value):
+            continue
+        if one.card.name == VERDICT.card.name:
+            value, bounds = f"{found.value:.1%} right", f"[{found.low:.1%}, {found.high:.1%}]"
+            rows = "row" if found.n == 1 else "rows"
+            note = f"labelled {rows}; ties are shared, a missing verdict is wrong"
+        elif one.card.name == RATINGS_PROTOCOL.card.name:
+            value, bounds = f"{found.value:.2f} rank correlation", f"[{found.low:.2f}, {found.high:.2f}]"
+            note = "rows that people rated"
+        else:
+            continue
+        known = "" if math.isnan(found.low) else f" {bounds}"
+        return {"value": f"{value}{known}", "notes": [f"of {found.n} {note}"]}
+    return {"value": "unknown", "notes": ["no row has a label"], "asks_for_labels": True}
+
+
+def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, Any] | None) -> dict[str, Any]:
+    if order is not None:
+        same = order["figures"]["consistency"]
+        value = f"{same['value']:.1%} keep their verdict"
+        return {"value": value, "notes": [f"of {_pairs(same['n'])} in both orders"]}
+    if turned := [row for row in rows if _orders(row) > 1]:
+        kept = sum(_keeps(row) for row in turned) / len(turned)
+        return {
+            "value": f"{kept:.1%} keep their verdict",
+            "notes": [f"of {len(turned)} rows in several orders"],
+        }
+    if won is None or won.first_shown is None:
+        return {"value": "unknown", "notes": ["--order both shows the responses in two orders"]}
+    first, place = won.first_shown, won.preferred_place
+    bounds = "" if math.isnan(first.low) else f" [{first.low:.1%}, {first.high:.1%}]"
+    value = f"{first.value:.1%}{bounds} for the response shown first"
+    return {"value": value, "notes": [f"by chance {won.chance:.0%}{place}"]}
+
+
+def _pairs(n: int) -> str:
+    return "1 pair" if n == 1 else f"{n} pairs"
+
+
+def _orders(row: JudgedRow) -> int:
+    return len({vote.order for vote in row.votes if len(vote.order) > 1})
+
+
+def _keeps(row: JudgedRow) -> bool:
+    """Return True if the orders of each sample of a row have the same verdict."""
+    return all(len({vote.best for vote in row.sample(sample)}) == 1 for sample in row.samples)
