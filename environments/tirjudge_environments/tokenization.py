@@ -51,8 +51,7 @@ class ChatEncoder:
         marks = (text for text in self._added if len(text.strip()) > 1 and not text.strip().isalnum())
         self.control_tokens = frozenset(marks) - {THINK, _CLOSED}
         """Texts of added tokens that `quote_control_tokens` quotes for a server that encodes text itself."""
-        self._plain = without_added_tokens(tokenizer.backend_tokenizer, set(self._added))
-        self._framing = within_text(tokenizer.backend_tokenizer)
+        self._framing, self._plain = within_text(tokenizer.backend_tokenizer, set(self._added))
         self._enable_thinking = enable_thinking
         self._pieces: dict[tuple[tuple[str, ...], bool], tuple[list[list[int]], str]] = {}
         self._check_plain()
@@ -227,9 +226,15 @@ _PUTS_SPACE_FIRST = {
 """Tokenizer parts that may put a space before the text, and the setting that prevents it."""
 
 
-def without_added_tokens(backend: Any, added: set[str]) -> Any:
-    """Return a copy without the added tokens and without merges that would produce their text."""
+def within_text(backend: Any, added: set[str]) -> tuple[Any, Any]:
+    """Return two tokenizers of pieces of a text, which put no space before a piece.
+
+    The first one knows the added tokens; it is `backend` itself unless that puts a space before every text.
+    The second one has neither the added tokens nor merges that would produce their text.
+    """
+    # A large vocabulary takes longer to unpack than to use, so it is unpacked once.
     state = json.loads(backend.to_str())
+    framing = _loaded(state) if _drop_first_space(state) else backend
     state["added_tokens"] = []
     model = state["model"]
     if "merges" in model:
@@ -237,14 +242,7 @@ def without_added_tokens(backend: Any, added: set[str]) -> Any:
         model["merges"] = [pair for pair in pairs if added.isdisjoint((*pair, "".join(pair)))]
         known = added - {model.get("unk_token")}
         model["vocab"] = {text: number for text, number in model["vocab"].items() if text not in known}
-    _drop_first_space(state)
-    return _loaded(state)
-
-
-def within_text(backend: Any) -> Any:
-    """Return the tokenizer itself or, if it puts a space before every text, a copy that does not."""
-    state = json.loads(backend.to_str())
-    return _loaded(state) if _drop_first_space(state) else backend
+    return framing, _loaded(state)
 
 
 def _loaded(state: dict[str, Any]) -> Any:
