@@ -1,7 +1,7 @@
-"""Confidences of a verdict, by which a judge leaves rows open: shares of votes and differences of scores.
+"""Confidence of a verdict, from votes, scores or evidence: rows with a low confidence stay open.
 
-A confidence orders rows by how much a verdict can be trusted; whether it does so is measured by
-`tirjudge score --calibrate`. No confidence asks the model how sure it is.
+A confidence ranks rows by trust in the verdict; `tirjudge score --calibrate` measures how well. No confidence
+asks the model how sure the model is.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Abstention:
     def apply(self, judged: Judgment) -> Judgment:
         """Return a judgment with its confidence, and without its verdict if that is left open.
 
-        The views keep their verdicts, and `confidence.verdict` is the withheld verdict. A judgment of
-        one response, which is compared with nothing, and one without a verdict are not changed otherwise.
+        The views keep their verdicts, and `confidence.verdict` is the withheld verdict. A judgment of a
+        single response, or without a verdict, gains the confidence and is not changed otherwise.
         """
         value = self.value(judged)
         held = JudgedConfidence(name=self.confidence, value=value, below=self.below, verdict=judged.verdict)
@@ -48,7 +48,7 @@ class Abstention:
         return replace(judged, best=(), stop=StopReason.ABSTAINED, detail=detail, confidence=held)
 
     def value(self, judged: Judgment) -> float | None:
-        """Return the confidence of a judgment; None without a verdict, and if it does not have this one."""
+        """Return the confidence of a judgment; None without a verdict or without this kind of confidence."""
         return confidence_of(judged, self.confidence) if judged.best else None
 
     def is_reached(self, value: float | None) -> bool:
@@ -69,8 +69,8 @@ def confidence_of(judged: Judgment, name: Confidence) -> float | None:
 def vote_share(votes: Votes, best: Sequence[int]) -> float | None:
     """Return the share of votes, from 0 to 1, for the candidates `best`; None without a verdict.
 
-    A tie of k is worth 1 / k for each candidate, and no verdict is for nobody. If `best` is a tie, only ties
-    are for it: two orders that name two candidates make a tie that nobody voted for.
+    A vote for a tie of k counts 1 / k for each candidate; an empty vote counts 0. If `best` is a tie, only
+    votes for a tie count: orders that name different candidates make a tie without votes.
     """
     if not votes or not best:
         return None
@@ -92,7 +92,7 @@ def margin(scores: Sequence[Mapping[int, float]]) -> float | None:
 def _opinions(judged: Judgment) -> list[Judgment]:
     """Return one judgment for each dialogue, or for each sample if the responses were judged alone.
 
-    Those on the criteria of a row, whose dialogues are the same for each, are aggregated.
+    With criteria, corresponding judgments on all criteria are aggregated into one.
     """
     if not judged.criteria:
         return _of_dialogues(judged, judged.trajectories)

@@ -60,7 +60,7 @@ class TooManyFailures(RuntimeError):
 
 @dataclass(slots=True)
 class SlowStart:
-    """The start of a run, in which few rows are judged until one row is finished."""
+    """The start of a run: only `first` rows are judged until a row is finished."""
 
     first: int
     """Rows that are judged alone."""
@@ -133,9 +133,9 @@ class Sink(Protocol[T_contra]):
     """Receives the outcome of each row, in the order in which rows are finished."""
 
     def expects(self, work: Work, task: JudgeTask) -> bool:
-        """Return False for a row that has its result already; raises RowError for one that may have none.
+        """Return False for a row that has a result; raises RowError for a row that may get no result.
 
-        `task` is the row as it was read, without texts cut.
+        `task` is the row as read, before any text is cut.
         """
         ...
 
@@ -315,7 +315,7 @@ class ResultSink:
     relabelled: dict[str, Work] = field(default_factory=dict)
     """Id to the row, for rows that were judged with another label."""
     _seen: dict[str, str] = field(default_factory=dict)
-    """Id to the location of its row, in this run."""
+    """The location of each row of this run, by id."""
 
     def expects(self, work: Work, task: JudgeTask) -> bool:
         id = work.task.id

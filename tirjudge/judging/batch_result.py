@@ -96,7 +96,7 @@ class BatchResult(Sequence[Judgment | Failure]):
 
 
 def most_frequent(failures: Sequence[Failure]) -> str:
-    """Return the reason that most failures share, with their number if there are others."""
+    """Return the most frequent reason of failure, with its count if reasons differ."""
     (reason, count), *others = Counter(failure.reason for failure in failures).most_common()
     return f"{reason} ({count} of them)" if others else reason
 

@@ -19,15 +19,15 @@ from tirjudge_environments.programs.evidence import decided as program_decided
 SATISFIED_FROM = 6.0
 """The default of `JudgeOptions.satisfied_from`: above the middle of the scales from 0 or 1 to 10."""
 _DIGITS = 9
-"""Digits to which aggregates are rounded, so that equal ones are equal whatever the order of the sum."""
+"""Decimals of rounded aggregates, so that equal sums compare equal in any order of addition."""
 
 
 def by_views(kind: str, episode: Episode, *, evidence: bool = False) -> Judgment:
     """Combine the views of an episode, such as both orders of its responses, into one judgment.
 
-    Views that name different candidates make a tie, and so do equal highest scores and a view that says so.
-    One view without a verdict leaves the task without one; scores that other views gave are kept. With
-    `evidence`, which the programs' second runs give, the judgment says whether programs decided it.
+    The judgment is a tie if views name different candidates, if the highest scores are equal, or if a view
+    says tie. If any view lacks a verdict, so does the judgment; scores from other views are kept. With
+    `evidence`, from second runs of programs, `decided` is set.
     """
     stop, detail = _worst([(one.stop, one.detail) for one in episode.trajectories])
     ended = [(one.verdict, one.view) for one in episode.trajectories if one.verdict is not None]
@@ -43,14 +43,14 @@ def by_views(kind: str, episode: Episode, *, evidence: bool = False) -> Judgment
 
 
 def _views_decided(episode: Episode, best: Sequence[int]) -> bool | None:
-    """Return whether programs decided the views: all views carry a verdict that they do not disagree on."""
+    """Return whether programs decided every view; False for a tie of responses shown together."""
     if len(best) > 1 and not all(len(one.view.order) == 1 for one in episode.trajectories):
         return False
     return all_decided(map(program_decided, episode.trajectories))
 
 
 def all_decided(parts: Iterable[bool | None]) -> bool | None:
-    """Return whether programs decided a verdict by its parts: False if one is undecided or there is none."""
+    """Return whether programs decided all parts of a verdict: False for an undecided part or no parts."""
     found = list(parts)
     if not found or False in found:
         return False
@@ -58,10 +58,10 @@ def all_decided(parts: Iterable[bool | None]) -> bool | None:
 
 
 def by_criterion(episode: Episode) -> list[Episode]:
-    """Split dialogues that are about several criteria of their task into an episode for each criterion.
+    """Split an episode whose dialogues are about several criteria into one episode per criterion.
 
-    The part of a criterion ends with its verdict, so that it reads as a dialogue of its own. The first part
-    also has all that came before, with the programs, tokens and time of the whole.
+    Each part ends with the verdict on the criterion, and reads as a separate dialogue. The first part also
+    holds all earlier text, and the programs, tokens and time of the whole dialogue.
     """
     criteria = episode.task.criteria
     if len(criteria) < 2:
@@ -77,7 +77,7 @@ def by_criterion(episode: Episode) -> list[Episode]:
 
 
 def _part(whole: Trajectory, number: int) -> Trajectory:
-    """Return the part of a dialogue that is about one of its criteria."""
+    """Return the part of a dialogue about criterion `number`."""
     part = whole if number == 0 else replace(whole, segments=(), calls=(), usage=Usage(), seconds=0.0)
     verdicts = () if whole.verdict is None else whole.verdict.criteria
     if not verdicts:
@@ -135,9 +135,9 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
 
 
 def _carried(parts: Sequence[Judgment], best: Sequence[int]) -> bool | None:
-    """Return whether programs decided the parts that carry a verdict: those with the same one.
+    """Return whether programs decided the parts that carry a verdict: the parts with verdict `best`.
 
-    Of responses that were shown alone, every part does.
+    Responses shown alone: every part carries the verdict.
     """
     if all(part.decided is None for part in parts):
         return None
@@ -207,7 +207,7 @@ def _alone(judged: Judgment) -> bool:
 
 
 def _joined(task: JudgeTask, episodes: Sequence[Episode]) -> Episode:
-    """Return the dialogues on all criteria of one sample, each with the criterion that it was about."""
+    """Return one episode with the dialogues of a sample; each view names the criterion."""
     trajectories = tuple(
         replace(one, view=replace(one.view, criterion=number))
         for number, episode in enumerate(episodes)

@@ -21,7 +21,7 @@ from tirjudge_environments.templates import Template, load_template, question_te
 from tirjudge_environments.turn_reader import behind_thinking
 
 MOST_CONTRASTS = 3
-"""Worse responses of a row that the better one is contrasted with, the first of them."""
+"""Worse responses of a row, from the first, that are contrasted with the better response."""
 _LISTED = re.compile(r"\s*(?:[-*\u2022]|[0-9]{1,2}[.)])\s+(\S.{2,499})", re.ASCII)
 """A line of a list, with a criterion of at most 500 characters."""
 
@@ -31,7 +31,7 @@ class ProposedCriteria:
     """The criteria that a model proposed for a row."""
 
     kept: tuple[str, ...]
-    """Those by which the judge prefers the labelled response."""
+    """Criteria by which the judge prefers the labelled response."""
     dropped: tuple[str, ...]
 
 

@@ -49,10 +49,10 @@ class JudgeEngine:
     ) -> None:
         """Use `generator` (left open) or `sandbox` (opened here) in place of the configured one.
 
-        Calls are booked in `spending`. `weights` is what `local_weights` returns, for callers that know it
-        already; a cache of completions needs it. `api_key` is the endpoint's; None takes the environment's
-        (see `KEY_VARIABLES`). `on_retry` is called for every repeated request to the endpoint; without it
-        they are logged.
+        Calls are booked in `spending`. `weights` is the result of `local_weights`, if known, for the cache of
+        completions. `api_key` is the endpoint's key; None takes the environment's (see `KEY_VARIABLES`).
+        `on_retry` is called for every repeated request to the endpoint; without a callback, repeats are
+        logged.
         """
         self.options, self._api_key, self._on_retry = options, api_key, on_retry
         self._spending, self._weights = Spending() if spending is None else spending, weights
@@ -160,9 +160,9 @@ class JudgeEngine:
     def rewards(self, result: Judgment) -> tuple[Score, ...]:
         """Return the training reward of each trajectory of a judgment.
 
-        Empty without a label, with criteria, whose verdicts are not about the label, for a jury, and for a
-        format whose reward needs the answers of another model. A verdict that was asked for alone does not
-        count. The dialogues of a result file, which lack their prompts, get the ones that they would have.
+        Empty without a label, for a jury, with criteria (verdicts on criteria are not about the label), and
+        for a format whose reward needs another model's answers. Verdicts from `ask_for_verdict` do not count.
+        Dialogues of a result file lack their prompts, so the prompts are built again.
         """
         if result.criteria or result.jury:
             return ()

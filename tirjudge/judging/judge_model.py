@@ -82,8 +82,8 @@ def open_model(
 ) -> JudgeModel:
     """Open the model that the options describe; `stack` closes it.
 
-    Calls are booked in `spending`, those of a jury `by_name`. `weights` is what `local_weights` returns, if
-    the caller knows it already. Raises GeneratorFailed or ValueError, in one line.
+    Calls are booked in `spending`, and a jury's calls `by_name`. `weights` is the result of `local_weights`,
+    if the caller has it. Raises GeneratorFailed or ValueError, in one line.
     """
     store = None
     if options.cache:
@@ -108,7 +108,7 @@ def open_model(
 def local_model(options: JudgeOptions) -> str:
     """Return the folder of the model that runs in this process, see `model_folder`.
 
-    The generators of other packages get the name as it is.
+    Generators of other packages get `resolve_model(name)`.
     """
     name = options.model or embedded_model()
     if options.generator not in GENERATORS.own:
@@ -156,16 +156,16 @@ def view_tokens(options: JudgeOptions, note: ModelNote) -> int:
 
 
 def most_tokens(options: JudgeOptions) -> int | list[int]:
-    """Return the tokens of one view, for a jury those of each model, as the settings of a run record them."""
+    """Return the token limit of a view for the settings of a run; for a jury, one limit per model."""
     each = [view_tokens(one, local_note(one)) for one in options.jurors]
     return each if options.jury else each[0]
 
 
 def undecided_verdicts(options: JudgeOptions, note: ModelNote) -> Undecided:
-    """Return what a comparison becomes that no program decided: as configured, else as the note says.
+    """Return the outcome of a comparison that no program decided: the option, else the model's note.
 
-    Without evidence nothing is known to be undecided, and a guess stays a guess. The models of a jury have
-    notes of their own, none of which holds for the jury.
+    Without evidence no verdict is known to be undecided, so every verdict stays. A jury ignores the notes of
+    its models.
     """
     if not options.evidence:
         return "guess"
@@ -192,7 +192,7 @@ def _check_note(options: JudgeOptions, note: ModelNote) -> None:
 def _generator(
     options: JudgeOptions, api_key: str | None, on_retry: Callable[[Retry], None] | None
 ) -> tuple[Generator, ModelNote, str]:
-    """Open the generator. Return it, the note of its model, and the model's name for result rows."""
+    """Open and return the generator, with the model's note and the model's name for result rows."""
     check_model(options)
     note = local_note(options)
     _check_note(options, note)

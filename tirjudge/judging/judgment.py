@@ -44,7 +44,7 @@ class Judgment:
     criteria: tuple[JudgedCriterion, ...] = ()
     """The verdict on each of the task's criteria, in order; `episode` and `further` have the dialogues."""
     confidence: JudgedConfidence | None = None
-    """The confidence by which the verdict was kept or left open; None for a judge that leaves none open."""
+    """The confidence that kept the verdict or left it open; None for a judge that never abstains."""
     jury: tuple[JurorVerdict, ...] = ()
     """The verdict of each model that was asked; empty for a judge of one model."""
     satisfied_from: float | None = None
@@ -96,12 +96,12 @@ class Judgment:
 
     @property
     def views(self) -> tuple[JudgedView, ...]:
-        """Every dialogue with its order, its verdict and its reasoning, and whom its letters name."""
+        """Every dialogue with order, verdict and reasoning, and the response behind each letter."""
         return judged_views(self.trajectories)
 
     @property
     def programs(self) -> tuple[JudgedProgram, ...]:
-        """The programs of all views with their outputs, and whom their letters name."""
+        """The programs of all views with outputs, and the response behind each letter."""
         return judged_programs(self.trajectories)
 
     @property
@@ -213,7 +213,7 @@ class Judgment:
 
     @property
     def all_scores(self) -> list[float | None] | None:
-        """One score per response, None where there is none; None if there are no scores at all."""
+        """Scores of all responses, None for a missing score; None if all scores are missing."""
         count = len(self.episode.task.candidates)
         return [self.scores.get(index) for index in range(count)] if self.scores else None
 

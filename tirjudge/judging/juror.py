@@ -1,4 +1,4 @@
-"""A juror: one model that judges tasks, in dialogues whose format, samples and criteria the options say."""
+"""A juror: one model that judges tasks. Options set the format, samples and criteria of the dialogues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Juror:
     tools: Sequence[Tool] = ()
     """Open tools besides Python."""
     weight: float = 1.0
-    """The weight of its votes and scores in a jury."""
+    """Weight of the juror's votes and scores in a jury."""
     turns: Turns | None = None
     """Places for dialogues that all rollouts share; None: every rollout has its own."""
     _rollouts: dict[tuple[str, Order | None, bool], Rollout] = field(default_factory=dict)

@@ -21,12 +21,12 @@ class Jury:
 
     jurors: Sequence[Juror] = ()
     escalation: Abstention | None = None
-    """The rule by which the next juror is asked; None lets all jurors vote."""
+    """The rule for asking the next juror; None lets all jurors vote."""
 
     async def judge(
         self, format: str, task: JudgeTask, order: Order | None = None, *, evidence: bool = True
     ) -> Judgment:
-        """Judge a task by one juror, by the vote of all, or by the first that is sure enough."""
+        """Judge a task by the only juror, by a vote, or by the first juror with enough confidence."""
         if self.escalation is not None:
             return await self._escalated(self.escalation, format, task, order, evidence)
         if len(self.jurors) == 1:
@@ -49,7 +49,7 @@ class Jury:
     async def _escalated(
         self, rule: Abstention, format: str, task: JudgeTask, order: Order | None, evidence: bool
     ) -> Judgment:
-        """Ask one juror after the other until one is sure enough, or fails."""
+        """Ask jurors in order until a juror has enough confidence or fails."""
         asked: list[JurorVerdict] = []
         for juror in self.jurors:
             result = await juror.judge(format, task, order, evidence=evidence)

@@ -129,7 +129,7 @@ class AnswerStore:
         return {key: answer for (by, key), answer in self._answers.items() if by == model}
 
     def keep(self, model: str, key: str, answer: str) -> None:
-        """Store an answer; it is on the disk when this returns."""
+        """Store an answer; returns once the answer is on the disk."""
         self._lines.append({"key": key, "model": model, "answer": answer})
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, 
 from tirjudge_sandbox.base import MIB, read_limits
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
-"""Environment variables that hold the key of an endpoint; the first one that is set is used."""
+"""Environment variables with the key of an endpoint, in order of precedence."""
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 """Environment variable with the base URL for a model that is not on this machine, if no other is given."""
 _SAMPLED = {"temperature": 1.0, "top_p": 0.95}
@@ -52,11 +52,11 @@ _JURY = ("jury", "vote_weights", "escalate_below")
 _OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields", "ask_for_verdict")
 _OF_ENGINES = ("generator", "generator_options")
 _ASKED = {*_JURY, *_OF_ENGINES, *_OF_ENDPOINTS}
-"""Options with which a user says what runs the model."""
+"""Options by which a user chooses engine or endpoint."""
 ABSTENTION = ("abstain_below", "confidence")
 """Options by which verdicts are left open."""
 LENIENT = ("ask_for_verdict",)
-"""Options by which a verdict counts that the strict reading, of benchmarks and rewards, does not find."""
+"""Options that accept a verdict that the strict reading of benchmarks and rewards does not find."""
 
 
 class NoSandbox:
@@ -132,21 +132,21 @@ class SandboxOptions(BaseModel):
 class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     """The options of a judge, such as `JudgeOptions(model="Qwen/Qwen3-8B", samples=5)`.
 
-    They are keyword arguments of `Judge`. Result files record them, so they never hold a key. OPENAI_BASE_URL
-    is the address of a model that is named, and neither on this machine nor run by `generator`.
+    Fields are keyword arguments of `Judge`. Result files record the options, so no option holds a key.
+    OPENAI_BASE_URL is the address of a named model that is neither on this machine nor run by `generator`.
     """
 
     model: Annotated[str, Option("Model", metavar="MODEL", default="the embedded model", further="jury")] = ""
     """Folder, GGUF file, hub id, short name, or endpoint's name."""
     jury: Annotated[tuple[str, ...], Option("Model")] = ()
-    """Further models, which judge every row as well; the verdict is the vote of all. Models that are on this
-    machine by their name run here, the others at `base_url`."""
+    """Further models that judge every row; the verdict is the vote of all models. Models found on this
+    machine by name run here, other models at `base_url`."""
     vote_weights: Annotated[
         Mapping[str, float], Option("Judging", name="vote-weight", metavar="MODEL=WEIGHT", default="1")
     ] = Field(default_factory=dict)
     """Weight of a model's vote in a jury. Repeatable."""
     escalate_below: Annotated[float | None, Option("Judging", metavar="X")] = None
-    """Ask each next model only where the verdict of the one before has a lower confidence, and no vote."""
+    """Ask the next model only where the previous model's verdict has a lower confidence; no vote."""
     generator: Annotated[
         str,
         Option(
@@ -191,7 +191,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     tool: Annotated[list[str], Option("Judging", metavar="tests|mcp:COMMAND|URL")] = Field(
         default_factory=list
     )
-    """A tool besides Python that the judge may call: run_tests, or those of an MCP server. Repeatable."""
+    """A tool for the judge besides Python: run_tests, or the tools of an MCP server. Repeatable."""
     allow_tool: Annotated[list[str], Option("Judging", metavar="NAME", default="all of the servers")] = Field(
         default_factory=list
     )
@@ -203,15 +203,15 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     tool_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), Option("Judging", metavar="SECONDS")] = (
         20.0
     )
-    """Time that one call of such a tool may take."""
+    """Maximum seconds for one call of a further tool."""
     tool_bytes: Annotated[int, Field(ge=1), Option("Judging", metavar="N", default="1 MiB")] = MIB
-    """Size that one answer of such a tool may have; a longer one is a failure."""
+    """Maximum bytes of one answer of a further tool; a longer answer is a failure."""
     bindings: Annotated[bool, Option("Judging")] = True
     """Define the prompt and the responses as variables of the programs."""
     exact: Annotated[bool, Option("Judging")] = False
     """Use nothing beyond the TIR-Judge paper: no bindings, outputs unedited."""
     max_tool_calls: Annotated[int, Field(ge=0), Option("Judging", metavar="N")] = 3
-    """Programs that the judge may run, and calls of other tools that it may make, in one view."""
+    """Maximum number of programs and other tool calls, together, in one view."""
     max_tokens: Annotated[
         int | None, Field(ge=1), Option("Judging", metavar="N", default="the model's own, else 8192")
     ] = None
@@ -225,13 +225,13 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     undecided: Annotated[
         Undecided | None, Option("Judging", default="the model's own, else guess"), Later("guess")
     ] = None
-    """What a pair or list becomes that no program decided: the judge's guess, or a tie."""
+    """Verdict on a pair or list that no program decided: the judge's guess, or a tie."""
     satisfied_from: Annotated[float, Field(allow_inf_nan=False), Option("Judging", metavar="SCORE")] = (
         SATISFIED_FROM
     )
-    """Lowest score with which a response that is judged alone satisfies a criterion of its row, or passes."""
+    """Lowest score with which a response that is judged alone passes, or satisfies a criterion."""
     criteria_per_call: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
-    """Criteria of a row that the judge decides in one dialogue, each with a verdict of its own."""
+    """Criteria of a row that share one dialogue; each criterion gets a separate verdict."""
     seed: Annotated[int, Field(ge=0), Option("Sampling", metavar="N")] = 0
     """Seed of the orders and of sampling."""
 
@@ -320,7 +320,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         return BASE_URL_VARIABLE if taken else ""
 
     def model_identity(self, weights: str) -> dict[str, Any]:
-        """Return the fields that decide which model answers; `weights` is a digest of its local files."""
+        """Return the fields that identify the model; `weights` is a digest of the model's local files."""
         fields = {name: value for name, value in hashed(self).items() if name in _MODEL}
         return {**fields, "weights": weights}
 
@@ -333,7 +333,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
 
     @property
     def jurors(self) -> tuple[Self, ...]:
-        """The options of each model by itself; without a jury, only these options."""
+        """The options of each juror alone; without a jury, only these options."""
         if not self.jury:
             return (self,)
         alone = {name: type(self).model_fields[name].get_default(call_default_factory=True) for name in _JURY}
@@ -397,7 +397,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         return {one.model: found.get(one.model, FREE) for one in self.jurors}
 
     def abstention(self) -> Abstention | None:
-        """Return the rule by which verdicts are left open; None without a threshold.
+        """Return the rule for leaving verdicts open; None without a threshold.
 
         Raises ValueError, in one line, for a rule that could not leave anything open.
         """
@@ -406,7 +406,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         return self._rule("abstain_below", several_votes=bool(self.jury) and self.escalate_below is None)
 
     def escalation(self) -> Abstention | None:
-        """Return the rule by which the next model is asked; None without a threshold.
+        """Return the rule for asking the next model; None without a threshold.
 
         Raises ValueError, in one line, for a rule that could not escalate anything.
         """
@@ -437,5 +437,5 @@ JudgeOptions.__signature__ = Signature(parameters(JudgeOptions))
 
 
 def endpoint_key(given: str | None = None) -> str | None:
-    """Return the key of an endpoint: the one given, else the environment's, else None."""
+    """Return the key of an endpoint: `given`, else the environment's key, else None."""
     return given or next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)

@@ -101,9 +101,9 @@ def kind_of(task: JudgeTask, kind: Kind | None) -> Kind:
 
 
 def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
-    """Return the task with longer responses, and a longer reference, cut in the middle.
+    """Return the task with responses and a reference of over `limit` characters cut in the middle.
 
-    In a transcript each content is cut. It is the task itself if none is longer.
+    In a transcript each content is cut. Returns the same task if no text is longer.
     """
     if limit is None:
         return task

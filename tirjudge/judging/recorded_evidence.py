@@ -25,16 +25,16 @@ from tirjudge_environments.registry import environment_names, environment_option
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 FoundRow = tuple[RecordedRow, Mapping[str, Any]]
-"""A row of a result file, and its fields as they are in the file."""
+"""A parsed row of a result file, and the raw fields of the row."""
 
 
 async def rows_with_evidence(
     rows: Iterable[FoundRow], sandbox: Sandbox, limits: Limits, *, allow_weak_isolation: bool
 ) -> AsyncGenerator[JsonObject]:
-    """Yield the fields of each row, with `evidence` of its views and `decided`, as rows are finished.
+    """Yield the fields of each row, with `decided` and `evidence` of the views, as rows finish.
 
-    A row stays as it is if it has its evidence, if the file lacks the texts or seeds of its programs, and if
-    its format records none. Verdicts are never changed. Raises WeakIsolation.
+    A row stays unchanged if the row has evidence, if the file lacks texts or seeds of programs, and if the
+    format records no evidence. Verdicts are never changed. Raises WeakIsolation.
     """
     works = (_with_evidence(row, fields, sandbox, limits, allow_weak_isolation) for row, fields in rows)
     async with aclosing(as_finished(works, 2 * sandbox.capacity)) as finished:
@@ -117,7 +117,7 @@ def _bindings(row: RecordedRow, view: RecordedView, program: RecordedPassage) ->
 
 
 def _moved(reference: Any, following: Mapping[int, int]) -> Any:
-    """Return a reference to the response that takes the place of the one it refers to."""
+    """Return the reference with each index of a response replaced as `following` says."""
     if isinstance(reference, list):
         return [_moved(one, following) for one in reference]
     return following.get(reference, reference) if isinstance(reference, int) else reference

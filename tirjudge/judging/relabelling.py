@@ -85,7 +85,7 @@ def _follow(row: RecordedRow, scores: Sequence[Score]) -> bool:
 
 
 def _without_nothing(view: RecordedView) -> RecordedView:
-    """Return a view whose record has no reward if there is none."""
+    """Return the view, with an empty `reward` left unset."""
     return view if view.reward else RecordedView(**view.model_dump(exclude_unset=True, exclude={"reward"}))
 
 

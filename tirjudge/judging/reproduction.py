@@ -52,11 +52,11 @@ class Outcome(StrEnum):
     SAME = "same"
     DIFFERENT = "different"
     NONDETERMINISTIC = "nondeterministic"
-    """It differs from the record, and also between two fresh runs."""
+    """The outcome differs from the record and between two fresh runs."""
     NOT_REPEATED = "not_repeated"
-    """It is a call of a tool of an MCP server, which is not asked again."""
+    """The call of an MCP server's tool, which is not made again."""
     FAILED = "failed"
-    """It could not be run: the sandbox failed, or the file lacks a part of it."""
+    """The sandbox failed, or the file lacks a part of the program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ _READ = (StopReason.VERDICT.value, StopReason.MALFORMED.value)
 """Ends of a dialogue that depend on its text alone; budgets and failures do not."""
 _MOST_RESPONSES = 1000
 CHANGED = "verdict changed"
-"""The outcome of a dialogue, or a row, whose recorded verdict does not follow from it."""
+"""The outcome for a dialogue, or a row, that does not lead to the recorded verdict."""
 
 
 def verdicts(path: Path) -> Rereading:
@@ -77,7 +77,7 @@ def verdicts(path: Path) -> Rereading:
 
 @dataclass(frozen=True, slots=True)
 class ChangedVerdict:
-    """A recorded verdict that does not follow from what the file says led to it."""
+    """A recorded verdict that does not follow from the recorded dialogue or views."""
 
     row: RecordedRow
     place: str
@@ -180,7 +180,7 @@ def _response(recorded: str | list[RecordedMessage]) -> Response:
 
 
 def _combined_difference(row: RecordedRow) -> str:
-    """Return how the row's verdict differs from that of its views together; empty if it does not."""
+    """Return how the row's verdict differs from the combined verdict of all views; empty if equal."""
     try:
         judged = _of_dialogues(row, evidence=row.decided is not None)
     except (IndexError, KeyError, TypeError, ValueError) as error:

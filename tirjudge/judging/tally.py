@@ -17,9 +17,9 @@ class JurorTally:
 
     rows: int = 0
     deciding: int = 0
-    """Rows whose verdict is this model's."""
+    """Rows decided as this model voted."""
     without: int = 0
-    """Rows on which it gave no verdict."""
+    """Rows without a verdict of this model."""
     credits: Credits = field(default_factory=Credits)
 
     def add(self, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ class Tally:
     """Rows with a choice, a tie or a score."""
     ties: int = 0
     open: int = 0
-    """Rows whose verdict was left open for its low confidence."""
+    """Rows left open because of a low confidence."""
     credits: Credits = field(default_factory=Credits)
     """The `verdict_credit` of each labelled row; rows with the same prompt are a cluster."""
     passes: int = 0
@@ -61,7 +61,7 @@ class Tally:
     completion_tokens: int = 0
     stops: Counter[str] = field(default_factory=Counter)
     jury: dict[str, JurorTally] = field(default_factory=dict)
-    """The models of a jury, in the order in which they are asked."""
+    """Counts by model of a jury, in the order of asking."""
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], *, failed: int = 0) -> Tally:
@@ -96,7 +96,7 @@ class Tally:
 
     @property
     def decided_share(self) -> float | None:
-        """The share of all judged rows whose verdict programs decided; None if that is known of no row."""
+        """The share of judged rows whose verdict programs decided; None if no row records `decided`."""
         return self.evidence.decided / self.judged if self.evidence.known else None
 
     @property
@@ -120,7 +120,7 @@ class EvidenceTally:
     opinion_credits: Credits = field(default_factory=Credits)
 
     def add(self, decided: bool | None, credit: float | None, prompt: Any) -> None:
-        """Count a verdict with its credit, if it has a label; nothing if it is not known what decided it."""
+        """Count a verdict, and the credit of a labelled verdict; do nothing if `decided` is None."""
         if decided is None:
             return
         self.decided += decided
@@ -131,7 +131,7 @@ class EvidenceTally:
 
     @property
     def known(self) -> int:
-        """Verdicts of which it is known."""
+        """Verdicts whose `decided` is known."""
         return self.decided + self.opinions
 
     def lines(self) -> Iterator[str]:
