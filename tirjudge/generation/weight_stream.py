@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import select
+import selectors
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,10 @@ FORMING = 120.0
 """Seconds in which all workers must have connected and joined the group."""
 GREETING = 10.0
 """Seconds in which a connection must say whose it is."""
+_LONGEST_GREETING = 4096
+"""The most bytes in which a connection says it."""
+_MOST_STRANGERS = 256
+"""Connections that have not said it yet; a further one ends the oldest."""
 PATIENCE = 300.0
 """Seconds without any progress after which the other side counts as gone."""
 LOOK = 0.0002
@@ -34,11 +39,11 @@ LONGEST = 1 << 20
 class Peer:
     """The other side of a connection, which carries JSON objects, one a line, and bytes.
 
-    Every method raises ConnectionError, in one line, if the other side ends.
+    Every method raises ConnectionError, in one line, if the other side ends or says anything else.
     """
 
     def __init__(self, connection: socket.socket, name: str) -> None:
-        """`name` is what messages call the other side."""
+        """`name` is what messages call the other side. Raises OSError if the connection has ended."""
         # TCP would otherwise delay the short message before each tensor until the last one is confirmed.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection, self._stream = connection, connection.makefile("rb")
@@ -49,17 +54,22 @@ class Peer:
         self.send(json.dumps(message).encode() + b"\n")
 
     def hear(self) -> Mapping[str, Any]:
-        """Wait for a message. Raises ValueError for anything else."""
+        """Wait for a message."""
         try:
             line = self._stream.readline(LONGEST)
         except OSError as error:
             raise self._ended(error) from None
         if not line.endswith(b"\n"):
             raise self._ended()
-        message = json.loads(line)
-        if not isinstance(message, dict):
-            raise ValueError("a message is a JSON object")
+        if (message := _message(line)) is None:
+            raise self.unreadable("no JSON object")
         return message
+
+    def unreadable(self, reason: str) -> ConnectionError:
+        """Return the error of a message that no version of this protocol sends."""
+        return ConnectionError(
+            f"{self.name} sent what is no weights ({reason}): use the same version of tirjudge on both sides"
+        )
 
     def send(self, content: bytes | memoryview) -> None:
         """Send bytes."""
@@ -130,21 +140,23 @@ class WeightSender:
             self._group.close(failed=kind is not None)
 
     def accept(self, workers: int, check: Callable[[], None]) -> None:
-        """Wait until so many workers have connected; `check` is called meanwhile, to raise why not."""
-        self._listener.settimeout(0.05)
+        """Wait until so many workers have connected; `check` is called meanwhile, to raise why not.
+
+        Strangers, who may be silent or slow, delay no worker.
+        """
         answers, end = [], time.monotonic() + FORMING
-        while len(self._peers) < workers:
-            check()
-            if time.monotonic() > end:
-                raise ConnectionError(
-                    f"{len(self._peers)} of {workers} workers connected to the trainer's port {self.port}"
-                )
-            with suppress(TimeoutError):
-                connection, _ = self._listener.accept()
-                greeted = self._greeted(connection)
-                if greeted is not None:
-                    self._peers.append(greeted[0])
-                    answers.append(greeted[1])
+        with _Arrivals(self._listener) as arrivals:
+            while len(self._peers) < workers:
+                check()
+                if time.monotonic() > end:
+                    raise ConnectionError(
+                        f"{len(self._peers)} of {workers} workers connected to the trainer's port {self.port}"
+                    )
+                for connection, line in arrivals.greetings(0.05):
+                    greeted = self._greeted(connection, line)
+                    if greeted is not None:
+                        self._peers.append(greeted[0])
+                        answers.append(greeted[1])
         self._form(answers)
 
     def send(self, name: str, tensor: Any) -> None:
@@ -168,25 +180,28 @@ class WeightSender:
         for peer in self._peers:
             peer.say(done=True)
 
-    def _greeted(self, connection: socket.socket) -> tuple[Peer, Mapping[str, Any]] | None:
+    def _greeted(self, connection: socket.socket, line: bytes) -> tuple[Peer, Mapping[str, Any]] | None:
         """Return a worker and what it says of itself, or None for a stranger, whose connection is closed."""
-        connection.settimeout(GREETING)
-        peer = Peer(connection, "worker")
-        with suppress(OSError, ValueError, RecursionError):  # the last for JSON that is nested too deeply
-            answer = peer.hear()
-            token = str(answer.get("token")).encode(errors="surrogatepass")
-            # Every wrong token takes the same time, since any machine of the network may connect and try.
-            if secrets.compare_digest(token, self.token.encode()):
+        answer = _message(line) or {}
+        token = str(answer.get("token")).encode(errors="surrogatepass")
+        # Every wrong token takes the same time, since any machine of the network may connect and try.
+        if secrets.compare_digest(token, self.token.encode()):
+            with suppress(OSError):  # a worker that has ended already, which `check` reports
+                peer = Peer(connection, "worker")
                 connection.settimeout(PATIENCE)
                 self._open.callback(peer.close)
                 return peer, answer
-        peer.close()
+        connection.close()
         return None
 
     def _form(self, answers: Iterable[Mapping[str, Any]]) -> None:
         """Agree with all workers on the way of the tensors."""
         import torch
 
+        answers = list(answers)
+        for peer, answer in zip(self._peers, answers, strict=True):
+            if not _is_dtype(answer.get("dtype")) or not isinstance(answer.get("gpu", 0), str | None):
+                raise peer.unreadable("a greeting has the type of its weights, and its GPU or null")
         types = {answer["dtype"] for answer in answers}
         if len(types) > 1:
             raise ConnectionError(f"the servers compute in different types: {', '.join(sorted(types))}")
@@ -204,10 +219,69 @@ class WeightSender:
                 peer.say(store=None)
 
 
+class _Arrivals:
+    """The connections that have not said yet whose they are. A context manager, which closes them."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener, self._selector = listener, selectors.DefaultSelector()
+        self._said: dict[socket.socket, bytes] = {}
+        self._until: dict[socket.socket, float] = {}
+        """Seconds on the monotonic clock, the earliest first."""
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for connection in tuple(self._said):
+            self._leave(connection).close()
+        self._selector.close()
+
+    def greetings(self, timeout: float) -> Iterator[tuple[socket.socket, bytes]]:
+        """Yield the connections whose first line has arrived meanwhile, with that line."""
+        for key, _ in self._selector.select(timeout):
+            connection: Any = key.fileobj
+            if connection is self._listener:
+                self._arrive()
+            elif connection in self._said:
+                self._read(connection)
+                if self._said.get(connection, b"").endswith(b"\n"):
+                    line = self._said[connection]
+                    yield self._leave(connection), line
+        now = time.monotonic()
+        for connection in [one for one, until in self._until.items() if until < now]:
+            self._leave(connection).close()
+
+    def _arrive(self) -> None:
+        with suppress(OSError):  # a connection that has ended meanwhile
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._said[connection], self._until[connection] = b"", time.monotonic() + GREETING
+        if len(self._said) > _MOST_STRANGERS:
+            self._leave(next(iter(self._said))).close()
+
+    def _read(self, connection: socket.socket) -> None:
+        try:
+            received = connection.recv(_LONGEST_GREETING)
+        except OSError:
+            received = b""
+        self._said[connection] += received
+        if not received or len(self._said[connection]) > _LONGEST_GREETING:
+            self._leave(connection).close()
+
+    def _leave(self, connection: socket.socket) -> socket.socket:
+        self._selector.unregister(connection)
+        del self._said[connection], self._until[connection]
+        return connection
+
+
 class WeightReceiver:
     """A worker's side of one sync: iterating yields name and tensor of every weight. A context manager.
 
-    Every method raises ConnectionError, in one line, if the trainer ends before all weights were sent.
+    Every method raises ConnectionError, in one line, if the trainer ends before all weights were sent, or
+    sends anything else.
     """
 
     def __init__(self, host: str, port: int, token: str, *, device: Any, dtype: Any) -> None:
@@ -226,9 +300,12 @@ class WeightReceiver:
         try:
             self._peer.say(token=token, gpu=gpu_of(device), dtype=str(dtype).removeprefix("torch."))
             place = self._peer.hear()
-            self._device = torch.device("cpu") if place["store"] is None else device
-            if place["store"] is not None:
-                self._group = Group(_store(host, place["store"]), place["rank"], place["size"])
+            store, rank, size = place.get("store", ""), place.get("rank"), place.get("size")
+            self._device = torch.device("cpu") if store is None else device
+            if store is not None:
+                if not _are_counts(store, rank, size):
+                    raise self._peer.unreadable("a place in a group has a store, a rank and a size")
+                self._group = Group(_store(host, store), rank, size)
         except BaseException:
             self._peer.close()
             raise
@@ -244,15 +321,21 @@ class WeightReceiver:
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         import torch
 
-        while not (message := self._peer.hear()).get("done"):
-            tensor = torch.empty(message["shape"], dtype=self._dtype, device=self._device)
+        while (message := self._peer.hear()).get("done") is not True:
+            name, shape = message.get("name"), message.get("shape")
+            if not isinstance(name, str) or not isinstance(shape, list) or not _are_counts(*shape):
+                raise self._peer.unreadable("a weight has a name and a shape")
+            try:
+                tensor = torch.empty(shape, dtype=self._dtype, device=self._device)
+            except (RuntimeError, TypeError) as error:  # no memory has such a size
+                raise self._peer.unreadable(one_line(error, 100)) from None
             flat = tensor.reshape(-1).view(torch.uint8)
             if self._group is not None:
                 self._group.broadcast(flat, [self._peer])
             else:
                 place: Any = flat.numpy()
                 self._peer.fill(memoryview(place))
-            yield message["name"], tensor
+            yield name, tensor
             del tensor, flat  # before the next one
 
 
@@ -301,6 +384,27 @@ def gpu_of(device: Any) -> str | None:
     import torch
 
     return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None
+
+
+def _message(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in a line; None for anything else."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):  # the latter for JSON that is nested too deeply
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _are_counts(*values: object) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in values)
+
+
+def _is_dtype(name: object) -> bool:
+    """Return True for the name of one of torch's types of floats."""
+    import torch
+
+    dtype = getattr(torch, name, None) if isinstance(name, str) else None
+    return isinstance(dtype, torch.dtype) and dtype.is_floating_point
 
 
 def _store(host: str, port: int = 0) -> Any:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
+import struct
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -187,16 +190,109 @@ def test_tensors_stream_to_all_servers_in_their_type_and_a_stranger_gets_none(
     assert sorted(groups) == ([0, 1, 2] if gpus else [])
 
 
-@pytest.mark.parametrize("greeting", ['{"token": "\\u00e9\\ud800"}', "[" * 100_000], ids=["marks", "depth"])
-def test_a_stranger_may_say_anything(greeting: str) -> None:
+def ends_at_once(stranger: socket.socket) -> None:
+    """End a connection as a port scanner does, by a reset."""
+    stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stranger.close()
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b'{"token": "\\u00e9\\ud800"}\n',
+        b"[" * 4000 + b"\n",
+        b"[" * 100_000 + b"\n",
+        b"GET / HTTP/1.1\r\n",
+        b'{"token": ',
+        b"",
+        None,
+    ],
+    ids=["marks", "depth", "length", "http", "part", "silence", "reset"],
+)
+def test_strangers_delay_no_worker(greeting: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More strangers than may be heard connect first; all others are let go of."""
+    monkeypatch.setattr(weight_stream, "GREETING", 3600.0)
+    monkeypatch.setattr(weight_stream, "_MOST_STRANGERS", 20)
+    with WeightSender("127.0.0.1", CPU) as sender, ExitStack() as opened, ThreadPoolExecutor(1) as pool:
+        place = "127.0.0.1", sender.port
+        strangers = [opened.enter_context(socket.create_connection(place)) for _ in range(30)]
+        for stranger in strangers:
+            stranger.sendall(greeting) if greeting is not None else ends_at_once(stranger)
+        worker = pool.submit(received, sender.port, sender.token)
+        sender.accept(1, lambda: None)
+        sender.send("a", WEIGHTS_SENT["a"])
+        sender.finish()
+        assert torch.equal(worker.result()["a"], WEIGHTS_SENT["a"].bfloat16())
+        for stranger in strangers if greeting is not None else ():
+            with suppress(ConnectionResetError):  # closed before all of it was read
+                assert stranger.recv(1) == b"", "its connection is closed"
+
+
+def received(port: int, token: str) -> dict[str, torch.Tensor]:
+    with WeightReceiver("127.0.0.1", port, token, device=CPU, dtype=torch.bfloat16) as weights:
+        return {name: tensor.clone() for name, tensor in weights}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {},
+        {"dtype": "bfloat16"},
+        {"dtype": "nonsense", "gpu": None},
+        {"dtype": "load", "gpu": None},
+        {"dtype": ["bfloat16"], "gpu": None},
+        {"dtype": "bfloat16", "gpu": ["GPU-0"]},
+    ],
+)
+def test_a_worker_of_another_version_is_one_line(about: dict[str, Any]) -> None:
     with (
         WeightSender("127.0.0.1", CPU) as sender,
-        socket.create_connection(("127.0.0.1", sender.port)) as stranger,
+        socket.create_connection(("127.0.0.1", sender.port)) as worker,
     ):
-        stranger.sendall(greeting.encode() + b"\n")
-        connection, _ = sender._listener.accept()
-        assert sender._greeted(connection) is None
-        assert stranger.recv(1) == b"", "its connection is closed"
+        worker.sendall(json.dumps({"token": sender.token, **about}).encode() + b"\n")
+        with pytest.raises(ConnectionError, match="use the same version of tirjudge") as refused:
+            sender.accept(1, lambda: None)
+        assert "\n" not in str(refused.value)
+
+
+PLACE = b'{"store": null}\n'
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\n",
+        b"\xff\xfe\n",
+        b"[" * 100_000 + b"\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"store": "x", "rank": 1, "size": 2}\n',
+        b'{"store": 80}\n',
+        PLACE + b"hello\n",
+        PLACE + b'{"name": "a"}\n',
+        PLACE + b'{"name": ["a"], "shape": [1]}\nab',
+        PLACE + b'{"name": "a", "shape": [-3]}\n',
+        PLACE + b'{"name": "a", "shape": [1.5]}\n',
+        PLACE + b'{"name": "a", "shape": "3"}\n',
+        PLACE + b'{"name": "a", "shape": [1000000000000000]}\n',
+        PLACE + b'{"name": "a", "shape": [4000000000, 4000000000, 4000000000]}\n',
+        PLACE + b'{"name": "a", "shape": [1180591620717411303424]}\n',
+        PLACE + b'{"name": "a", "shape": [3]}\nab',
+        PLACE + b'{"done": "no"}\n',
+        PLACE + b"a" * (2 << 20),
+    ],
+)
+def test_what_is_no_weights_ends_a_sync_in_one_line(sent: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as trainer, ThreadPoolExecutor(1) as pool:
+        worker = pool.submit(received, trainer.getsockname()[1], "token")
+        connection, _ = trainer.accept()
+        with connection, suppress(ConnectionError):  # the worker need not read to the end
+            connection.recv(1000)
+            connection.sendall(sent)
+        with pytest.raises(ConnectionError) as refused:
+            worker.result()
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).startswith("the trainer at 127.0.0.1")
 
 
 def test_a_server_that_fails_in_a_sync_is_one_line_and_no_server_generates() -> None:
