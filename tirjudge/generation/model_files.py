@@ -6,7 +6,9 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from tirjudge.console_text import first_line
 from tirjudge.generation.base import GeneratorFailed
@@ -14,6 +16,7 @@ from tirjudge.models import ModelUnavailable, resolve_model, weights_sha256
 from tirjudge.models.machine import TOKENIZER, require
 from tirjudge.models.resolve import read_note
 from tirjudge.storage.settings_text import json_file
+from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tokenization import ChatEncoder
 
 logger = logging.getLogger(__name__)
@@ -22,6 +25,34 @@ CONFIG = "adapter_config.json"
 """The file that only an adapter's folder has."""
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+
+
+_Rank = Annotated[int, Field(strict=True, ge=1, le=8192)]
+_Alpha = Annotated[float, Field(allow_inf_nan=False)]
+_Module = Annotated[str, StringConstraints(pattern=r"^\^?[\w.\\-]+\$?$", max_length=300)]
+"""The name of a module. PEFT takes it as a regular expression, which may take longer than anyone waits."""
+
+
+class _Lora(BaseModel):
+    """The keys of an adapter's config on which memory, time and the code that runs depend."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    peft_type: Literal["LORA"] = "LORA"
+    base_model_name_or_path: Annotated[
+        str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=4096)
+    ]
+    r: _Rank
+    lora_alpha: _Alpha = 8.0
+    rank_pattern: dict[_Module, _Rank] | None = None
+    alpha_pattern: dict[_Module, _Alpha] | None = None
+    target_modules: Annotated[str | list[str] | None, Field(max_length=10_000)] = None
+    modules_to_save: list[_Module] | None = None
+    layers_pattern: _Module | list[_Module] | None = None
+    layer_replication: None = None
+    """It repeats layers any number of times."""
+    megatron_config: None = None
+    """It imports a module that the config names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +76,11 @@ class Adapter:
         if (folder / "adapter_model.bin").exists() and not (folder / ADAPTER_WEIGHTS).exists():
             raise GeneratorFailed(f"{str(folder)!r} has no {ADAPTER_WEIGHTS}: adapter_model.bin is not read")
         try:
-            config = json_file(folder / CONFIG)
-            named, rank = str(config["base_model_name_or_path"]), int(config["r"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise GeneratorFailed(f"{folder / CONFIG} does not describe a LoRA adapter: {error}") from error
+            lora = _Lora.model_validate(json_file(folder / CONFIG))
+        except (OSError, ValueError) as error:
+            reason = first_fault(error) if isinstance(error, ValidationError) else error
+            raise GeneratorFailed(f"{folder / CONFIG} describes no plain LoRA adapter: {reason}") from error
+        named = lora.base_model_name_or_path
         if _is_path(named) and not Path(named).exists():
             raise GeneratorFailed(
                 f"{str(folder)!r} is a LoRA adapter of the model {named!r}, but there is no such "
@@ -56,7 +88,7 @@ class Adapter:
                 "that training wrote"
             )
         try:
-            return cls(resolve_model(named), rank)
+            return cls(resolve_model(named), lora.r)
         except ModelUnavailable as error:
             raise GeneratorFailed(f"{str(folder)!r} is a LoRA adapter of {named!r}: {error}") from error
 

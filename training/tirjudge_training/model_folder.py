@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.generation.local.loading import merged, quiet_peft
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.local.loading import merged, with_adapter
 from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
 from tirjudge.generation.model_files import Adapter, tokenizer_of
 from tirjudge.models import resolve_model, weights_sha256
-from tirjudge.models.resolve import NOTE_FILE, BaseNote, ModelNote, read_note
+from tirjudge.models.resolve import NOTE_FILE, BaseNote, ModelNote, model_folder, read_note
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
 from tirjudge_training.distributed.device import PLAIN, Attention, Dtype, Kernels, current_device
@@ -95,10 +96,7 @@ def load_trainable(
     if lora is None or lora.merge:
         # A process without weights has none to merge: it is sent the merged ones.
         return model if sent else merged(model, Path(start))
-    from peft import PeftModel
-
-    with quiet_peft():
-        return PeftModel.from_pretrained(model, start, is_trainable=True)
+    return with_adapter(model, start, trainable=True)
 
 
 def name_base(model: Any, start: str | Path) -> None:
@@ -222,7 +220,10 @@ def base_of(folder: Path) -> str | None:
 def _base_model(name: str | Path, dtype: Dtype, attention: Attention = "sdpa") -> Any:
     from transformers import AutoModelForCausalLM
 
+    folder = resolve_model(str(name))
+    if not Path(folder).exists() and Adapter.of(found := Path(model_folder(folder))):
+        raise GeneratorFailed(f"{name} is an adapter, which training takes as a folder: name it as {found}")
     # The other format of weights is pickle, which may run code when a file is loaded.
     return AutoModelForCausalLM.from_pretrained(
-        resolve_model(str(name)), dtype=dtype, attn_implementation=attention, use_safetensors=True
+        folder, dtype=dtype, attn_implementation=attention, use_safetensors=True
     )

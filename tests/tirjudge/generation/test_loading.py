@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from tests.tirjudge.hub_cache import snapshot
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_llama
 from tirjudge.generation import GeneratorFailed
+from tirjudge.generation.base import open_generator
 from tirjudge.generation.local import loading
 from tirjudge.generation.local.loading import load_model
 from tirjudge.generation.local.transformers import TransformersGenerator
@@ -72,6 +75,65 @@ def test_an_adapter_in_pickle_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
     with pytest.raises(GeneratorFailed, match=r"has no adapter_model.safetensors: adapter_model.bin is not"):
         load_model(str(tmp_path / "adapter"), device="cpu", dtype="auto")
+
+
+@pytest.mark.parametrize("field", ["target_modules", "exclude_modules"])
+def test_a_pattern_of_modules_is_never_searched_for(field: str, tmp_path: Path) -> None:
+    """PEFT would search every name of a module for it, for longer than anyone waits."""
+    expected = adapter(tmp_path / "adapter", base(tmp_path / "base"))
+    file = tmp_path / "adapter" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: "(([a-z0-9_.]+)+)+!"}))
+    model, _ = load_model(str(tmp_path / "adapter"), device="cpu", dtype="auto")
+    with torch.inference_mode():
+        assert torch.allclose(model(IDS).logits, expected, atol=1e-4)
+
+
+def renamed(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name.replace("layers", "blocks"): weight for name, weight in weights.items()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        renamed,
+        lambda weights: dict(list(weights.items())[:5]),
+        lambda weights: {},
+        lambda weights: {name: torch.zeros(3) for name in weights},
+        lambda weights: {name: torch.zeros(2 * weight.shape[0], 9) for name, weight in weights.items()},
+    ],
+    ids=["renamed", "some", "none", "flat", "shapes"],
+)
+@pytest.mark.parametrize("generator", ["transformers", "openvino"])
+def test_weights_of_another_model_are_one_line(
+    change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]],
+    generator: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Merged as far as they fit, they would be a judge of which no number is known."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    adapter(tmp_path / "adapter", base(tmp_path / "base"))
+    file = tmp_path / "adapter" / "adapter_model.safetensors"
+    save_file(change(load_file(file)), file)
+    with pytest.raises(GeneratorFailed) as raised:
+        open_generator(generator, str(tmp_path / "adapter"))
+    assert len(str(raised.value)) < 600
+    assert "\n" not in str(raised.value)
+
+
+def test_an_adapter_of_the_hub_is_read_as_its_folder_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = adapter(tmp_path / "adapter", base(tmp_path / "base"))
+    snapshot(tmp_path / "adapter", "owner/adapter", tmp_path / "hub", monkeypatch)
+    model, _ = load_model("owner/adapter", device="cpu", dtype="auto")
+    with torch.inference_mode():
+        assert torch.allclose(model(IDS).logits, expected, atol=1e-4)
+    file = tmp_path / "adapter" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"peft_type": "IA3"}))
+    snapshot(tmp_path / "adapter", "owner/other", tmp_path / "hub", monkeypatch)
+    with pytest.raises(GeneratorFailed, match="no plain LoRA adapter: peft_type"):
+        load_model("owner/other", device="cpu", dtype="auto")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import sys
@@ -39,13 +40,49 @@ def adapter(folder: Path, config: dict[str, Any]) -> str:
         ),
         (
             {"peft_type": "IA3"},
-            "adapter_config.json does not describe a LoRA adapter: 'base_model_name_or_path'",
+            "adapter_config.json describes no plain LoRA adapter: peft_type: Input should be 'LORA'",
         ),
     ],
 )
 def test_an_adapter_without_its_model_is_one_line(config: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(GeneratorFailed, match=f"^[^\n]*{re.escape(told)}[^\n]*$"):
         TransformersGenerator.load(adapter(tmp_path, config))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"base_model_name_or_path": None},
+        {"base_model_name_or_path": ["owner/model"]},
+        {"base_model_name_or_path": "/" + "a" * 100_000},
+        {"base_model_name_or_path": "owner/\x00"},
+        {"peft_type": "XLORA", "adapters": {"1": "owner/other"}},
+        {"peft_type": "PROMPT_TUNING", "num_virtual_tokens": 1_000_000_000},
+        {"r": 0},
+        {"r": True},
+        {"r": "4"},
+        {"r": math.inf},
+        {"r": 1_000_000_000},
+        {"rank_pattern": {"q_proj": 1_000_000_000}},
+        {"rank_pattern": {"([a-z0-9_.]+)+!": 4}},
+        {"alpha_pattern": {"([a-z0-9_.]+)+!": 4}},
+        {"lora_alpha": math.nan},
+        {"lora_alpha": "x"},
+        {"modules_to_save": ["([a-z0-9_.]+)+!"]},
+        {"layers_pattern": "([a-z0-9_.]+)+!"},
+        {"layer_replication": [[0, 2]] * 100_000},
+        {"megatron_config": {"a": 1}, "megatron_core": "antigravity"},
+    ],
+    ids=lambda hostile: str(hostile)[:40],
+)
+def test_a_config_that_takes_for_ever_or_all_memory_is_one_line(
+    hostile: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(GeneratorFailed) as raised:
+        TransformersGenerator.load(adapter(tmp_path, LORA | {"base_model_name_or_path": "o/model"} | hostile))
+    assert len(str(raised.value)) < 1000
+    assert str(raised.value).isprintable()
 
 
 def test_an_adapter_ends_its_turns_as_its_base(tmp_path: Path) -> None:

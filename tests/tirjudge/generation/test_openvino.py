@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -356,6 +357,42 @@ def test_a_tokenizer_that_cannot_be_read_is_one_line(
     (tmp_path / "model-0" / file).write_text(content)
     with pytest.raises(GeneratorFailed, match=r"^cannot load the model [^\n]*$"):
         OpenvinoGenerator.load(str(tmp_path / "model-0"), threads=1, cache_bytes=8 << 20)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", (8 << 30).to_bytes(8, "little") + b"{}"),
+        ("model.safetensors", (4).to_bytes(8, "little") + b"[[[["),
+        ("model.safetensors", (100_000).to_bytes(8, "little") + b"[" * 100_000),
+        ("model.safetensors", b""),
+        ("config.json", b"[]"),
+        ("config.json", b'{"model_type": "llama"}'),
+        ("config.json", None),
+        ("generation_config.json", b"[]"),
+        ("generation_config.json", b'{"eos_token_id": "all"}'),
+        ("generation_config.json", b"[" * 100_000),
+    ],
+)
+def test_a_damaged_model_is_one_line(file: str, content: bytes | None, make: Make) -> None:
+    """Without content, the number of positions is one that no memory has room for."""
+    folder = Path(make().model)
+    if content is None:
+        config = json.loads((folder / file).read_text())
+        content = json.dumps(config | {"max_position_embeddings": 10**15}).encode()
+    (folder / file).write_bytes(content)
+    with pytest.raises(GeneratorFailed, match=r"^cannot load the [^\n]+$"):
+        OpenvinoGenerator.load(str(folder), threads=1, cache_bytes=8 << 20)
+
+
+def test_a_graph_that_cannot_be_compiled_is_one_line(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make(tiny_llama()).model
+    files = list((Path(os.environ["XDG_CACHE_HOME"]) / "tirjudge" / "models").glob("*/model.bin"))
+    for file in files:
+        file.write_bytes(b"")
+    assert files
+    with pytest.raises(GeneratorFailed, match=r"^cannot load the [^\n]+$"):
+        OpenvinoGenerator.load(folder, threads=1, cache_bytes=8 << 20)
 
 
 @pytest.mark.parametrize("module", ["lm_head", "embed_tokens"])

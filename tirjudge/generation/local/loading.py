@@ -9,11 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tirjudge.console_text import first_line
+from tirjudge.console_text import first_line, one_line
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base, weights_bytes
-from tirjudge.models import ModelUnavailable, resolve_model
+from tirjudge.generation.model_files import (
+    ADAPTER_WEIGHTS,
+    Adapter,
+    tokenizer_of,
+    warn_of_other_base,
+    weights_bytes,
+)
+from tirjudge.models import ModelUnavailable
 from tirjudge.models.machine import bfloat16_gain, check_memory, has_bfloat16, require
+from tirjudge.models.resolve import model_folder
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +56,7 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        folder = resolve_model(path)
+        folder = model_folder(path)
         adapter = _adapter(folder, path)
         base = adapter.base if adapter else folder
         config = AutoConfig.from_pretrained(base, trust_remote_code=False)
@@ -90,16 +97,45 @@ def _adapter(folder: str, path: str) -> Adapter | None:
 
 def merged(model: Any, folder: str | Path) -> Any:
     """Return the base model with the adapter in `folder` merged into its weights."""
-    from peft import PeftModel
+    return with_adapter(model, folder).merge_and_unload()
 
-    with quiet_peft():
-        return PeftModel.from_pretrained(model, folder).merge_and_unload()
+
+def with_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> Any:
+    """Return PEFT's model of the base model and the adapter in `folder`, which `Adapter.of` has read."""
+    from peft import PeftConfig, PeftModel
+
+    config: Any = PeftConfig.from_pretrained(str(folder))
+    if isinstance(config.target_modules, str) or isinstance(config.exclude_modules, str):
+        # The names in the weights say the same as a regular expression, which may take for ever.
+        config.target_modules, config.exclude_modules = _adapted_modules(Path(folder)), None
+    # The memory for the weights is that of the file, whatever ranks the config names. Those that begin as a
+    # part of the base's weights take it away from the base first.
+    lazily = isinstance(config.init_lora_weights, bool)
+    try:
+        with quiet_peft():
+            return PeftModel.from_pretrained(
+                model, folder, is_trainable=trainable, config=config, low_cpu_mem_usage=lazily
+            )
+    except (RuntimeError, UserWarning) as error:
+        raise GeneratorFailed(f"{str(folder)!r} is no adapter of its base: {one_line(error)}") from error
+
+
+def _adapted_modules(folder: Path) -> set[str]:
+    from safetensors import safe_open
+
+    with safe_open(folder / ADAPTER_WEIGHTS, "pt") as weights:
+        names = [name.removeprefix("base_model.model.") for name in weights.keys()]  # noqa: SIM118
+    return {module for name in names if (module := name.rpartition(".lora_")[0])}
 
 
 @contextmanager
 def quiet_peft() -> Iterator[None]:
-    """Silence the warning about a name that PEFT 0.21 still uses and transformers has deprecated."""
+    """Silence the warning about a name that PEFT 0.21 still uses and transformers has deprecated.
+
+    The warning that an adapter lacks weights, which would then be random, is an error.
+    """
     with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
         warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
         yield
 

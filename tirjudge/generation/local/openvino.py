@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other
 from tirjudge.models import ModelUnavailable
 from tirjudge.models.machine import check_memory, has_bfloat16, require
 from tirjudge.models.resolve import model_folder
+from tirjudge.storage.settings_text import json_file
 from tirjudge_environments.tokenization import ChatEncoder
 
 PASS_TOKENS = 2048
@@ -90,18 +90,20 @@ class OpenvinoGenerator(BatchGenerator):
         with ThreadPoolExecutor(1, thread_name_prefix="tirjudge-compile") as thread:
             compiling = thread.submit(_compiled, core, graph, cpus, _PRECISIONS[dtype])
             with _one_line(path):
-                tokenizer = ChatTokenizer(Path(model_folder(tokenizer_of(folder))))
-            encoder = ChatEncoder(tokenizer, ends=_end_tokens(base), enable_thinking=enable_thinking)
-            compiled = compiling.result()
-        positions = config["max_position_embeddings"]
-        context = min(max_context or positions, positions)
-        decoder = PagedDecoder(
-            compiled,
-            ends=encoder.end_of_turn,
-            max_rows=max_rows,
-            max_context=context,
-            cache_bytes=cache_bytes,
-        )
+                tokenizer, ends = ChatTokenizer(Path(model_folder(tokenizer_of(folder)))), _end_tokens(base)
+            encoder = ChatEncoder(tokenizer, ends=ends, enable_thinking=enable_thinking)
+            with _one_line(path):
+                compiled = compiling.result()
+                context = min(
+                    max_context or config["max_position_embeddings"], config["max_position_embeddings"]
+                )
+                decoder = PagedDecoder(
+                    compiled,
+                    ends=encoder.end_of_turn,
+                    max_rows=max_rows,
+                    max_context=context,
+                    cache_bytes=cache_bytes,
+                )
         return cls(path, encoder, decoder, context)
 
 
@@ -120,8 +122,11 @@ def _one_line(path: str) -> Iterator[None]:
 
 def _end_tokens(folder: Path) -> list[int]:
     file = folder / "generation_config.json"
-    ends = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") if file.is_file() else None
-    return [ends] if isinstance(ends, int) else ends or []
+    ends = json_file(file).get("eos_token_id") if file.is_file() else None
+    several = [ends] if isinstance(ends, int) else ends or []
+    if not isinstance(several, list) or not all(isinstance(end, int) for end in several):
+        raise ValueError(f"eos_token_id in {file} is {ends!r}, no token")
+    return several
 
 
 class PagedDecoder(RowDecoder):

@@ -18,6 +18,7 @@ from tirjudge.generation.model_files import Adapter
 from tirjudge.models import weights_sha256
 from tirjudge.models.gguf_file import SOURCE_FILE, file_sha256, written_once
 from tirjudge.models.machine import cache_folder, check_memory
+from tirjudge.storage.settings_text import json_file
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +34,12 @@ _PLAIN_LORA = {
     "use_rslora": False,
     "rank_pattern": {},
     "alpha_pattern": {},
-    "layer_replication": None,
 }
+_ADDED = (True, False, "gaussian")
+"""Values of `init_lora_weights` with which the factors are added to the base's weights, and nothing else."""
 _TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+_LONGEST_HEADER = 100_000_000
+"""Bytes of a safetensors file's header, as its own library bounds them."""
 _CONVERTING = 6
 """Bytes of memory per parameter while a graph is written: in float32, and in float16 in the graph."""
 LIBRARIES = 300_000_000
@@ -63,7 +67,7 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
     def write(fresh: Path) -> None:
         import openvino
 
-        config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+        config = json_file(base / "config.json")
         files = sorted(base.glob("*.safetensors"))
         parameters = sum(math.prod(entry["shape"]) for file in files for entry in _header(file)[0].values())
         check_memory(
@@ -73,6 +77,9 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
         )
         weights = {name: values for file in files for name, values in _read(file).items()}
         factors = _low_rank(Path(folder)) if adapter else {}
+        for name, (down, up) in factors.items():
+            if name not in weights or weights[name].shape != (len(up), down.shape[1]):
+                raise GeneratorFailed(f"{folder!r} is an adapter of another model: see {name}")
         fresh.mkdir()
         # Compression would also round the frequencies of the rotary embedding.
         openvino.save_model(decoder(config, weights, factors), fresh / GRAPH, compress_to_fp16=False)
@@ -85,7 +92,7 @@ def graph_folder(folder: str, adapter: Adapter | None, say: Callable[[str], None
 def read_config(folder: Path) -> dict[str, Any]:
     """Return the config of a model. Raises GeneratorFailed for a model that the graph does not compute."""
     try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config: dict[str, Any] = json_file(folder / "config.json")
     except (OSError, ValueError) as error:
         raise GeneratorFailed(f"cannot load the model {str(folder)!r}: {error}") from error
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
@@ -115,20 +122,39 @@ def _slides(config: dict[str, Any]) -> bool:
 
 
 def _header(file: Path) -> tuple[dict[str, Any], int]:
-    """Return the entries of a safetensors file by the names of its tensors, and the offset of their data."""
+    """Return the entries of a safetensors file by the names of its tensors, and the offset of their data.
+
+    Raises ValueError for another file, for a type that is not read, and for tensors beyond the file's end.
+    """
     with file.open("rb") as stream:
-        header: dict[str, Any] = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-        header.pop("__metadata__", None)
-        return header, stream.tell()
+        length = int.from_bytes(stream.read(8), "little")
+        if length > _LONGEST_HEADER:
+            raise ValueError(f"{file} is no safetensors file")
+        try:
+            header: dict[str, Any] = json.loads(stream.read(length))
+            header.pop("__metadata__", None)
+            entries = [
+                (name, entry["dtype"], entry["shape"], entry["data_offsets"])
+                for name, entry in header.items()
+            ]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise ValueError(f"{file} is no safetensors file") from None
+        start = stream.tell()
+    size = file.stat().st_size - start
+    for name, dtype, shape, (begin, end) in entries:
+        if dtype not in _TYPES:
+            raise ValueError(f"{file}: {name} has the type {dtype}, not one of {', '.join(_TYPES)}")
+        length = math.prod(shape) * np.dtype(_TYPES[dtype]).itemsize
+        if not 0 <= begin <= end <= size or end - begin != length or any(axis < 0 for axis in shape):
+            raise ValueError(f"{file}: {name} is not as long as its shape says, or not in the file")
+    return header, start
 
 
 def _read(file: Path) -> dict[str, Array]:
-    """Return the tensors of a safetensors file by name, in float32; raises ValueError for another type."""
+    """Return the tensors of a safetensors file by name, in float32; raises ValueError as `_header` does."""
     header, start = _header(file)
     data, tensors = np.memmap(file, np.uint8, "r", start), {}
     for name, entry in header.items():
-        if entry["dtype"] not in _TYPES:
-            raise ValueError(f"{file}: {name} has the type {entry['dtype']}, not one of {', '.join(_TYPES)}")
         values = data[slice(*entry["data_offsets"])].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
         if entry["dtype"] == "BF16":  # the upper half of a float32
             values = (values.astype(np.uint32) << 16).view(np.float32)
@@ -138,28 +164,37 @@ def _read(file: Path) -> dict[str, Array]:
 
 def _low_rank(folder: Path) -> dict[str, tuple[Array, Array]]:
     """Return the two factors of a LoRA adapter for each weight, `[rank, in]` and, scaled, `[out, rank]`."""
-    config = json.loads((folder / ADAPTER_CONFIG).read_text(encoding="utf-8"))
+    config = json_file(folder / ADAPTER_CONFIG)
     other = [name for name, plain in _PLAIN_LORA.items() if config.get(name, plain) != plain]
-    if other or config.get("modules_to_save"):
+    other += ["modules_to_save"] if config.get("modules_to_save") else []
+    other += [] if config.get("init_lora_weights", True) in _ADDED else ["init_lora_weights"]
+    if other:
         raise GeneratorFailed(
-            f"{str(folder)!r} is an adapter with {', '.join(other) or 'modules_to_save'}, which only the "
-            "generator transformers takes"
+            f"{str(folder)!r} is an adapter with {', '.join(other)}, which only the generator transformers "
+            "takes"
         )
-    factors = _read(folder / _ADAPTER)
-    scale = np.float32(config["lora_alpha"] / config["r"])
+    factors, rank = _read(folder / _ADAPTER), config["r"]
+    scale = np.float32(config["lora_alpha"] / rank)
     found = {
         name.removeprefix(_LORA_PREFIX).replace(".lora_A.weight", ".weight"): (
             down,
-            scale * factors[name.replace(".lora_A.", ".lora_B.")],
+            scale * factors.get(name.replace(".lora_A.", ".lora_B."), np.zeros(0)),
         )
         for name, down in factors.items()
         if ".lora_A." in name
     }
+    for name, (down, up) in found.items():
+        if (down.ndim, up.ndim) != (2, 2) or not len(down) == up.shape[1] == rank:
+            raise GeneratorFailed(f"{str(folder)!r} is no adapter of rank {rank}: see {name}")
     # The graph adds factors to the matrices of the layers alone: those of the embedding and of the output
     # layer, biases and whole weights would be left out.
-    if len(factors) > 2 * len(found) or not all(name.startswith("model.layers.") for name in found):
+    if (
+        not found
+        or len(factors) > 2 * len(found)
+        or not all(name.startswith("model.layers.") for name in found)
+    ):
         raise GeneratorFailed(
-            f"{str(folder)!r} is an adapter of more than the matrices of the layers, which only the "
+            f"{str(folder)!r} is an adapter of other weights than the matrices of the layers, which only the "
             "generator transformers takes"
         )
     return found
