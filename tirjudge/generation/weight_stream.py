@@ -300,12 +300,12 @@ class WeightReceiver:
         try:
             self._peer.say(token=token, gpu=gpu_of(device), dtype=str(dtype).removeprefix("torch."))
             place = self._peer.hear()
-            store, rank, size = place.get("store", ""), place.get("rank"), place.get("size")
+            store, *ranks = (place.get(name, "") for name in ("store", "rank", "size"))
             self._device = torch.device("cpu") if store is None else device
             if store is not None:
-                if not _are_counts(store, rank, size):
+                if not _are_counts(store, *ranks):
                     raise self._peer.unreadable("a place in a group has a store, a rank and a size")
-                self._group = Group(_store(host, store), rank, size)
+                self._group = Group(_store(host, store), *ranks)
         except BaseException:
             self._peer.close()
             raise
