@@ -1,4 +1,4 @@
-"""Text for people: escaped and one-line texts, tables for the terminal and in Markdown, durations."""
+"""Text for people: escaped and one-line texts, tables for the terminal and in Markdown, counts, durations."""
 
 from __future__ import annotations
 
@@ -71,6 +71,11 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterat
     for cells in (head, ["---"] * len(head), *rows):
         # A bar inside a cell would split it.
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def counted(number: int, unit: str) -> str:
+    """Return a number of things whose name gets an s for all but one: `1 row`, `2 rows`."""
+    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
 
 
 def duration(seconds: float) -> str:

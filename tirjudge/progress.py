@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 SECONDS = 10.0
 """Time between two lines of progress."""
+_LATENCIES = 2.0
+"""Times of the first piece of work after which the time left is estimated."""
 
 
 class ProgressReporter:
@@ -39,11 +41,13 @@ class ProgressReporter:
         self._say, self._name, self._unit, self._detail = say, name, unit, detail
         self.total, self.done = total, done
         self._first = done
+        self._latency: float | None = None
         self.restart()
 
     def restart(self) -> None:
         """Start the clock now: loading a model, for example, says nothing about the rate."""
         self._begun = self._said = time.monotonic()
+        self._latency = None
 
     @property
     def seconds(self) -> float:
@@ -55,14 +59,37 @@ class ProgressReporter:
         """Pieces of work done in one second since the start."""
         return (self.done - self._first) / max(self.seconds, 1e-9)
 
+    @property
+    def left(self) -> float | None:
+        """Seconds left; None without a total, and before the rate says anything.
+
+        Work is done side by side: until the first pieces are through, the rate is that of none, and then that
+        of a few. From twice the time of the first piece on, the rate is at most half of the true one too low.
+        """
+        worked = self.done > self._first and self._latency is not None
+        if self.total is None or not worked or self.seconds < _LATENCIES * (self._latency or 0.0):
+            return None
+        return max(0, self.total - self.done) / self.rate
+
     def count(self, item: T) -> T:
         """Count one piece of work and return it, so that a stream can be counted while it passes."""
         self.show(self.done + 1, self.total)
         return item
 
+    def finished(self) -> None:
+        """Count one piece of work without a line."""
+        self.done += 1
+        self._note()
+
+    def _note(self) -> None:
+        """Keep the time of the first piece that is done."""
+        if self._latency is None and self.done > self._first:
+            self._latency = self.seconds
+
     def show(self, done: int, total: int | None) -> None:
         """Take over a count, and report it if a line is due."""
         self.done, self.total = done, total
+        self._note()
         if time.monotonic() - self._said >= SECONDS:
             self.report()
 
@@ -75,12 +102,11 @@ class ProgressReporter:
     def line(self) -> str:
         """The line of progress."""
         of = "" if self.total is None else f" of {self.total:,}"
-        parts = [f"{self.done:,}{of} {self._unit}"]
-        worked = self.done > self._first
-        parts += [f"{self.rate:,.2f} per second"] if worked else []
+        one = (self.done if self.total is None else self.total) == 1
+        parts = [f"{self.done:,}{of} {self._unit.removesuffix('s') if one else self._unit}"]
+        parts += [f"{self.rate:,.2f} per second"] if self.done > self._first else []
         parts += [detail] if (detail := self._detail()) else []
-        if worked and self.total is not None:
-            parts.append(f"{duration(max(0, self.total - self.done) / self.rate)} left")
+        parts += [f"{duration(left)} left"] if (left := self.left) is not None else []
         return (f"{self._name}: " if self._name else "") + ", ".join(parts)
 
 
@@ -91,7 +117,7 @@ class ProgressLine:
         self._reporter = ProgressReporter(self._print, unit="rows judged")
 
     def __call__(self, done: int, total: int) -> None:
-        text, last = f"{done} of {total} rows judged", done == total
+        text, last = f"{done} of {total} row{'s' * (total != 1)} judged", done == total
         if sys.stderr.isatty():
             print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
         elif last:

@@ -203,6 +203,8 @@ class Completion:
     """The model's earlier turns, prefill included, in which it may have opened its thinking."""
     usage: Usage = Usage()
     """The tokens of this request."""
+    queued_seconds: float = 0.0
+    """Seconds for which the request waited for its turn, where the generator knows them."""
 
 
 @dataclass(frozen=True, slots=True)

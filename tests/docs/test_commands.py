@@ -79,11 +79,11 @@ RUNS = {
     ),
     "tirjudge judge agentrm-ifbench-444.json --column prompt=text_chosen.0.content "
     "--column chosen=text_chosen --column rejected=text_rejected": Runs(
-        "1 rows", more=f"--model {TRAINED} --limit 1 --max-tokens 100"
+        "1 row", more=f"--model {TRAINED} --limit 1 --max-tokens 100"
     ),
     "tirjudge judge testset-v1.json --column id=idx --column prompt=instruction+input "
     "--column responses=response1,response2 --column label=annotator1 --labels 0=tie,1=A,2=B": Runs(
-        "1 rows", more=f"--model {TRAINED} --limit 1 --max-tokens 100"
+        "1 row", more=f"--model {TRAINED} --limit 1 --max-tokens 100"
     ),
     # docs/judges.md
     f"tirjudge judge examples/pairs.jsonl --format j1-pav --model my-judge {LOCALHOST}": Runs(

@@ -58,4 +58,4 @@ def test_readme_and_tutorial_in_one_folder_end_with_a_decision(
         assert done.exit_code == 0, done.output
         printed.append(done.stdout)
     assert (tmp_path / "report.html").exists()
-    assert "who won   response_a 100.0% [20.7%, 100.0%] of 1 rows (1 won, 0 lost, 0 tied)" in printed[0]
+    assert "who won   response_a 100.0% [20.7%, 100.0%] of 1 row (1 won, 0 lost, 0 tied)" in printed[0]

@@ -34,9 +34,35 @@ def test_a_line_has_the_count_the_rate_and_the_time_left(clock: list[float]) -> 
 def test_work_of_an_earlier_run_does_not_count_as_speed(clock: list[float]) -> None:
     said: list[str] = []
     reporter = ProgressReporter(said.append, unit="dialogues", total=110, done=100)
-    clock[0] += 10
-    reporter.count("dialogue")
-    assert said == ["101 of 110 dialogues, 0.10 per second, 2 min left"]
+    for _ in range(2):
+        clock[0] += 10
+        reporter.count("dialogue")
+    assert said == [
+        # One dialogue says how long one takes, but not how many are through at the same time.
+        "101 of 110 dialogues, 0.10 per second",
+        "102 of 110 dialogues, 0.10 per second, 1 min left",
+    ]
+
+
+def test_rows_side_by_side_give_no_estimate_before_it_can_be_one(clock: list[float]) -> None:
+    """Sixteen at a time of 256 take 10 s: each estimate is at most twice the time that is really left."""
+    reporter = ProgressReporter(lambda line: None, total=256)
+    estimates = 0
+    for second in range(1, 161):
+        clock[0] += 1
+        # The rows of one round end within its last second and the next.
+        for _ in range(1 if second % 10 == 0 else 15 if second % 10 == 1 and second > 1 else 0):
+            reporter.finished()
+        if reporter.left is None:
+            assert second < 20
+        elif second < 150:
+            estimates += 1
+            assert reporter.left <= 2 * (161 - second) + 20
+    assert estimates == 130
+
+
+def test_one_row_is_one_row(clock: list[float]) -> None:
+    assert ProgressReporter(lambda line: None, total=1).line == "0 of 1 row"
 
 
 def test_a_stream_without_a_known_end_is_counted_while_it_passes(clock: list[float]) -> None:

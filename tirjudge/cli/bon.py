@@ -392,7 +392,8 @@ def _print_spent(judge: _Judge, retries: int) -> None:
         print(f"evidence  {line}")
     print(f"programs  {judged.programs} run, {judged.programs_failed} failed")
     print(f"tokens    {judged.prompt_tokens} read, {judged.completion_tokens} written")
-    print(f"calls     {spending.calls} in {spending.seconds:.1f} s of the model's time")
+    if spending.calls:
+        print(f"calls     {spending.calls}, {spending.times}")
     if retries:
         print(f"retries   {retries} requests were repeated in this run")
     if spending.cost is not None:

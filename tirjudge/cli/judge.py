@@ -98,6 +98,8 @@ class BatchRun:
     """A lower share of rows that programs decided is a failure; a share from 0 to 1."""
     min_accuracy: float | None = None
     """A lower accuracy of the labelled rows is a failure; a share from 0 to 1."""
+    min_win_rate: tuple[str, float] | None = None
+    """A lower win rate of the source of this name is a failure; a share from 0 to 1."""
     retry_malformed: bool = False
     """Judge the rows again that an earlier start left without a verdict."""
     quiet: bool = False
@@ -143,6 +145,7 @@ class BatchRun:
             failures_file=str(results.failures_path) if results.failures_path else None,
             spending=spending,
             row_lines=self.command == "judge",
+            remote=bool(self.options.base_url or self.options.runner == "ray"),
         )
         try:
             completed, model, note = asyncio.run(self._batch(results, display, spending))
@@ -153,7 +156,7 @@ class BatchRun:
             stop(self.command, reason, INTERRUPTED)
         if self._relabelled:
             tally = Tally.of(results.rows(), failed=tally.failed)
-        rated = self._rated(tally, results.path)
+        rated, won = self._rated(tally, results.path), self._won(tally, results.path)
         summary = Summary(
             tally=tally,
             seconds=display.seconds,
@@ -163,7 +166,7 @@ class BatchRun:
             spending=spending,
             cached=self._cached,
             retries=display.retries,
-            won=self._won(tally, results.path),
+            won=won,
             rated=rated,
             won_decided=self._won_decided(tally, results.path),
             agreement=self._agreement(tally, results.path),
@@ -176,7 +179,7 @@ class BatchRun:
         answered = tally.verdicts + tally.open
         if not answered:
             say(f"tirjudge {self.command}: no row got a verdict: {self._why(results)}")
-        reached = self._accurate(tally, rated) & self._decided(tally)
+        reached = self._accurate(tally, rated) & self._decided(tally) & self._wins(won)
         return completed and not tally.failed and bool(answered) and reached
 
     def _decided(self, tally: Tally) -> bool:
@@ -202,6 +205,23 @@ class BatchRun:
         else:
             found = f"the accuracy is {tally.accuracy}" if tally.labelled else "no row has a label"
         say(f"tirjudge {self.command}: {found}, and --min-accuracy is {self.min_accuracy:g}")
+        return False
+
+    def _wins(self, won: WhoWon | None) -> bool:
+        """Return whether the named source won enough rows; otherwise say how many it won."""
+        if self.min_win_rate is None:
+            return True
+        name, least = self.min_win_rate
+        sources = {} if won is None else {one.name: one for one in won.sources}
+        if name in sources and sources[name].rate.value >= least:
+            return True
+        if name in sources:
+            found = f"the win rate of {printable(name)} is {sources[name].rate.value:.1%}"
+        elif sources:
+            found = f"no response is of {printable(name)!r}, only of {printable(', '.join(sources))}"
+        else:
+            found = "no row names the sources of its responses (--column responses=COLUMN,COLUMN)"
+        say(f"tirjudge {self.command}: {found}, and --min-win-rate is {printable(name)}={least:g}")
         return False
 
     def _rated(self, tally: Tally, results: Path) -> RatingAgreement | None:
@@ -407,6 +427,14 @@ def judge(
             metavar="SHARE",
         ),
     ] = None,
+    min_win_rate: Annotated[
+        str,
+        option(
+            "Output",
+            "Exit with code 1 if the source of this name wins a lower share of its rows, for CI.",
+            metavar="NAME=SHARE",
+        ),
+    ] = "",
     retry_malformed: Annotated[
         bool,
         option("Output", "Judge only rows without a verdict again.", "--retry-malformed"),
@@ -435,8 +463,8 @@ def judge(
 ) -> None:
     """Judge a file of rows. The same command resumes an interrupted run.
 
-    Exit codes: 0 all rows judged, 1 some failed, none got a verdict or the accuracy is too low, 2 usage or no
-    rows, 130 interrupted. A verdict that is left open is a result.
+    Exit codes: 0 all rows judged, 1 some failed, none got a verdict, or a share is below its --min option, 2
+    usage or no rows, 130 interrupted. A verdict that is left open is a result.
     """
     if retry_malformed and options.overwrite:
         raise ValueError("--retry-malformed and --overwrite exclude each other")
@@ -455,6 +483,7 @@ def judge(
         rows=rows,
         as_json=as_json,
         min_accuracy=min_accuracy,
+        min_win_rate=_least_wins(min_win_rate) if min_win_rate else None,
         retry_malformed=retry_malformed,
         min_decided=min_decided,
     )
@@ -462,6 +491,20 @@ def judge(
     for note in rows.left():
         say(note)
     raise typer.Exit(0 if judged else SOME_FAILED)
+
+
+def _least_wins(text: str) -> tuple[str, float]:
+    """Return the source and the share that `--min-win-rate` names; raises ValueError."""
+    name, _, share = text.rpartition("=")
+    try:
+        least = float(share)
+    except ValueError:
+        least = -1.0
+    if not name or not 0 <= least <= 1:
+        raise ValueError(
+            f"--min-win-rate {text}: give NAME=SHARE, a share from 0 to 1, such as {name or 'NAME'}=0.5"
+        )
+    return name, least
 
 
 @examples("tirjudge formats", "tirjudge formats --markdown")

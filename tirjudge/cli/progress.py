@@ -16,13 +16,11 @@ from rich.progress import (
     ProgressColumn,
     Task,
     TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Table
 from rich.text import Text
 
-from tirjudge.console_text import duration, printable
+from tirjudge.console_text import counted, duration, printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, RowJudge
@@ -63,12 +61,14 @@ class Display:
         failures_file: str | None,
         spending: Spending | None = None,
         row_lines: bool = False,
+        remote: bool = True,
     ) -> None:
         """`total` rows are left, if known; `failures_file` lists all failures, if any file does.
 
-        `row_lines` prints a line for each judged row, on a terminal.
+        `row_lines` prints a line for each judged row, on a terminal. `remote` says that an endpoint answers:
+        of a local model, unanswered calls wait for their turn, which is no alarm.
         """
-        self._row_lines = row_lines
+        self._row_lines, self._remote = row_lines, remote
         self._tally, self._failures_file = tally, failures_file
         self._reporter = ProgressReporter(self._print_line, total=total, detail=self._facts)
         self.spending = spending
@@ -76,15 +76,14 @@ class Display:
         self.retries = 0
         """Requests to the endpoint that were repeated in this run."""
         self._last_retry = ""
+        self._reasons: dict[str, int] = {}
+        """Failed rows by their reason."""
         self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-        rows = "? rows" if total is None else f"{total} rows"
+        rows = "? rows" if total is None else counted(total, "row")
         self._progress = Progress(
             TextColumn(f"{{task.completed:.0f}} of {rows}", markup=False),
             BarColumn(bar_width=20),
             _Status(self),
-            TimeElapsedColumn(),
-            TextColumn("left", markup=False),
-            TimeRemainingColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
             transient=True,
@@ -103,16 +102,22 @@ class Display:
 
     def finished(self) -> None:
         """Count a row that is not a line of a result file."""
-        self._reporter.done += 1
+        self._reporter.finished()
         self._progress.update(self._bar, completed=self._reporter.done)
 
     def failed(self, failure: Failure) -> None:
         self._tally.failed += 1
-        if self._tally.failed <= SHOWN_FAILURES:
+        seen = self._reasons.setdefault(failure.reason, 0)
+        self._reasons[failure.reason] += 1
+        place = self._failures_file
+        listed = f"are in {place}" if place else "are not listed"
+        if not seen and len(self._reasons) <= SHOWN_FAILURES:
             self.say(f"{failure.where}: {failure.reason}")
-        if self._tally.failed == SHOWN_FAILURES + 1:
-            place = self._failures_file
-            self.say(f"further failures are in {place}" if place else "further failures are not listed")
+        elif not seen and len(self._reasons) == SHOWN_FAILURES + 1:
+            self.say(f"further failures {listed}")
+        elif seen == 1 and len(self._reasons) <= SHOWN_FAILURES:
+            # An endpoint that is down fails every row in the same words.
+            self.say(f"{failure.where} and further rows that fail for the same reason {listed}")
         self.finished()
 
     def retried(self, retry: Retry) -> None:
@@ -132,9 +137,13 @@ class Display:
 
     @property
     def status(self) -> str:
-        """The rate and the counts so far."""
-        facts = self._facts()
-        return f"{self._reporter.rate:.2f} per second" + (f", {facts}" if facts else "")
+        """The rate, the counts so far, the time that went by, and the time left once it is known."""
+        reporter, facts = self._reporter, self._facts()
+        parts = [f"{reporter.rate:.2f} per second"] if reporter.rate else []
+        parts += [facts] if facts else []
+        parts.append(f"{duration(reporter.seconds)} so far")
+        parts += [f"{duration(reporter.left)} left"] if reporter.left is not None else []
+        return ", ".join(parts)
 
     def _facts(self) -> str:
         """Return failures, retries, accuracy, cost, and requests that take long."""
@@ -142,13 +151,13 @@ class Display:
         if tally.failed:
             parts.append(f"{tally.failed} failed")
         if self.retries:
-            parts.append(f"{self.retries} retries ({printable(self._last_retry, _REASON)})")
+            parts.append(f"{_retries(self.retries)} ({printable(self._last_retry, _REASON)})")
         if tally.labelled:
             parts.append(f"{tally.credits.total / tally.labelled:.1%} right of {tally.labelled}")
         if spending is not None and spending.cost is not None:
             parts.append(f"cost {spending.cost:.4f}")
         calls, waited = (0, 0.0) if spending is None else spending.waiting
-        if waited >= _LONG:
+        if self._remote and waited >= _LONG:
             parts.append(f"{calls} unanswered, the first for {duration(waited)}")
         return ", ".join(parts)
 
@@ -172,6 +181,10 @@ class Display:
 
     def _print_line(self, line: str) -> None:
         self._console.print(line)
+
+
+def _retries(count: int) -> str:
+    return "1 retry" if count == 1 else f"{count} retries"
 
 
 class _Status(ProgressColumn):
@@ -239,7 +252,8 @@ class Summary:
                 heading = ""
         entries += _spent(self.spending, self.cached)
         if self.retries:
-            entries.append(("retries", f"{self.retries} requests were repeated in this run"))
+            were = "request was" if self.retries == 1 else "requests were"
+            entries.append(("retries", f"{self.retries} {were} repeated in this run"))
         entries.append(("seconds", f"{self.seconds:.1f} of judging in this run"))
         entries.append(("model", f"{self.model} ({self.note})" if self.note else self.model))
         if self.path != "-":
@@ -339,6 +353,8 @@ class Summary:
             "retries": self.retries,
             "cost": spending.cost,
             "seconds": round(self.seconds, 3),
+            "model_seconds": round(spending.seconds, 3),
+            "queue_seconds": round(spending.queued, 3),
             **self._jury_record(),
             **({} if self.won is None else {"who_won": self.won.record()}),
             **({} if self.rated is None else {"agreement_with_people": self.rated.record()}),
@@ -362,8 +378,10 @@ def headline(tally: Tally) -> str:
 
 
 def _counts(tally: Tally) -> list[tuple[str, str]]:
-    lines = [("judged", f"{tally.judged} rows, {tally.verdicts} with a verdict{_without(tally)}")]
-    lines.append(("failed", f"{tally.failed} rows"))
+    """Return what there is to say about the rows; counts of nothing are left out."""
+    lines = [("judged", f"{counted(tally.judged, 'row')}, {tally.verdicts} with a verdict{_without(tally)}")]
+    if tally.failed:
+        lines.append(("failed", counted(tally.failed, "row")))
     if tally.open:
         lines.append(
             ("left open", f"{tally.open} of {tally.judged} rows, which are not part of the accuracy")
@@ -373,9 +391,12 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
             ("accuracy", f"{tally.accuracy}, protocol verdict (ties are shared, a missing verdict is wrong)")
         )
     lines += zip(("evidence", "", ""), tally.evidence.lines(), strict=False)
-    lines.append(("ties", str(tally.ties)))
-    lines.append(("programs", _programs(tally)))
-    lines.append(("tokens", f"{tally.prompt_tokens} read, {tally.completion_tokens} written"))
+    if tally.ties:
+        lines.append(("ties", str(tally.ties)))
+    if tally.programs or tally.programs_refused:
+        lines.append(("programs", _programs(tally)))
+    if tally.prompt_tokens or tally.completion_tokens:
+        lines.append(("tokens", f"{tally.prompt_tokens} read, {tally.completion_tokens} written"))
     return lines
 
 
@@ -384,8 +405,9 @@ def _spent(spending: Spending, cached: int) -> list[tuple[str, str]]:
 
     It exceeds the cost of the file's verdicts if rows failed, and is below it if the cache answered.
     """
-    kept = f", {cached} more from the cache" if cached else ""
-    lines = [("calls", f"{spending.calls} in {spending.seconds:.1f} s of the model's time{kept}")]
+    found = [f"{spending.calls}, {spending.times}"] if spending.calls else []
+    found += [f"{cached} {'more ' * bool(found)}from the cache"] if cached else []
+    lines = [("calls", ", ".join(found))] if found else []
     if spending.cost is not None:
         usage = spending.usage
         held = f" ({usage.cached_tokens} of them from the provider's cache)" if usage.cached_tokens else ""
@@ -405,4 +427,5 @@ def _without(tally: Tally) -> str:
 
 def _programs(tally: Tally) -> str:
     each = f"{tally.programs / tally.judged:.2f} a row" if tally.judged else "none"
-    return f"{tally.programs} run ({each}), {tally.programs_failed} failed, {tally.programs_refused} refused"
+    refused = f", {tally.programs_refused} refused" if tally.programs_refused else ""
+    return f"{tally.programs} run ({each}), {tally.programs_failed} failed{refused}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -426,6 +427,8 @@ def print_scored(
             _print_in_full(results, run.benchmark)
             if (jury := jury_agreement(run)) is not None:
                 print_agreement(jury[1], jury[0])
+        if len(run.files.paths) == 1 and str(run.path) != STANDARD_INPUT:
+            print(f"next      tirjudge compare {shlex.quote(printable(str(run.path)))} OTHER")
     return not (named and unfit)
 
 

@@ -197,8 +197,8 @@ class ClusterRows:
                 await self._changed.wait()
 
     def _book(self, answer: Answer) -> None:
-        for usage, seconds in answer.calls:
-            self.spending.add(usage, seconds)
+        for usage, seconds, queued in answer.calls:
+            self.spending.add(usage, seconds, queued=queued)
         for retry in answer.retries:
             self.on_retry(retry)
         self.cached += answer.cached

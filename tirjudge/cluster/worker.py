@@ -64,8 +64,8 @@ class Answer:
     reason: str = ""
     down: str = ""
     """See `Unjudged`."""
-    calls: tuple[tuple[Usage, float], ...] = ()
-    """The tokens and seconds of each call of the model."""
+    calls: tuple[tuple[Usage, float, float], ...] = ()
+    """The tokens of each call of the model, its seconds, and those for which it waited for its turn."""
     cached: int = 0
     """Calls that the cache answered."""
     retries: tuple[Retry, ...] = ()
@@ -76,10 +76,10 @@ class _Calls(Spending):
 
     def __init__(self) -> None:
         super().__init__()
-        self.unsent: list[tuple[Usage, float]] = []
+        self.unsent: list[tuple[Usage, float, float]] = []
 
-    def add(self, usage: Usage, seconds: float, model: str = "") -> None:
-        self.unsent.append((usage, seconds))
+    def add(self, usage: Usage, seconds: float, model: str = "", queued: float = 0.0) -> None:
+        self.unsent.append((usage, seconds, queued))
 
 
 class ClusterWorker:
@@ -129,7 +129,7 @@ class ClusterWorker:
         """End the sandbox and the model."""
         await self._stack.aclose()
 
-    def _used(self) -> tuple[tuple[tuple[Usage, float], ...], int, tuple[Retry, ...]]:
+    def _used(self) -> tuple[tuple[tuple[Usage, float, float], ...], int, tuple[Retry, ...]]:
         """Return the calls, cached calls and retries since the last answer."""
         calls, retries = tuple(self._calls.unsent), tuple(self._retries)
         self._calls.unsent.clear()

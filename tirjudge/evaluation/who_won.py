@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tirjudge.console_text import counted
 from tirjudge.evaluation.base import DECIDED, JudgedRow, Unscorable
 from tirjudge.evaluation.protocols.win_rate import (
     FIRST_SHOWN,
@@ -149,8 +150,7 @@ class WhoWon:
             return None
         best = self.sources[0]
         if self._unknown:
-            rows = "1 row gives" if best.rate.n == 1 else f"{best.rate.n} rows give"
-            return "", f"{rows} no interval"
+            return "", f"no interval from {counted(best.rate.n or 0, 'row')}"
         if best.rate.low > _HALF:
             return best.name, "its interval lies above 50 %"
         return "", f"the interval of {best.name} contains 50 %"
@@ -159,7 +159,7 @@ class WhoWon:
         """Yield the wins of each source; the names of sources are untrusted."""
         for one in self.sources:
             count = f"{one.wins} won, {one.losses} lost, {one.ties} tied"
-            yield f"{one.name} {_share(one.rate)} of {one.rate.n} rows ({count})"
+            yield f"{one.name} {_share(one.rate)} of {counted(one.rate.n or 0, 'row')} ({count})"
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield headings with what they say; the names of sources are untrusted."""

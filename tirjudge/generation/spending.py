@@ -22,6 +22,10 @@ from tirjudge_environments import Completion, Context, Encoder, Usage
 
 _MILLION = 1_000_000
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
+_SHORTEST = 0.001
+"""Seconds in a queue that are worth a field."""
+_SHOWN = 0.05
+"""Seconds in the queue, on average, that are shown."""
 _TEMPLATE_TOKENS = 64
 """An upper bound of the tokens that a chat template adds to one message."""
 
@@ -115,7 +119,11 @@ class Spending:
                 "a cost limit needs a price of a million tokens: give --price-in and --price-out"
             )
         self.prices, self._limit = dict(prices or {}), limit
-        self.calls, self.seconds = 0, 0.0
+        self.calls = 0
+        self.seconds = 0.0
+        """Seconds in which the model worked on calls, added up: calls at the same time count each."""
+        self.queued = 0.0
+        """Seconds in which calls waited for their turn, where that is known."""
         self.usages: dict[str, Usage] = {}
         """The tokens of each model's calls, by its name."""
         self._reserved = 0.0
@@ -126,7 +134,7 @@ class Spending:
         self._descriptor = None if path is None else os.open(path, _FLAGS, 0o666)
         for line in read_lines(path) if path is not None and not overwrite else ():
             used = Usage(line["prompt_tokens"], line["completion_tokens"], line.get("cached_tokens", 0))
-            self._add(used, line["seconds"], line.get("model", ""))
+            self._add(used, line["seconds"], line.get("model", ""), line.get("queued", 0.0))
         if self._descriptor is not None and not overwrite:
             # A crash may have left a part of a line, which the next line would be joined to.
             size = os.fstat(self._descriptor).st_size
@@ -148,6 +156,14 @@ class Spending:
         """Return the price of a model; the highest price of all for a name without a price."""
         known = self.prices.values() or (FREE,)
         return self.prices.get(model) or max(known, key=lambda price: price.prompt + price.completion)
+
+    @property
+    def times(self) -> str:
+        """The seconds of a call on average, at work and before in the queue; empty without calls."""
+        if not self.calls:
+            return ""
+        work, queue = self.seconds / self.calls, self.queued / self.calls
+        return f"{work:.1f} s each" + (f" after {queue:.1f} s in the queue" if queue >= _SHOWN else "")
 
     @property
     def waiting(self) -> tuple[int, float]:
@@ -179,8 +195,8 @@ class Spending:
             self._reserved = self._reserved - cost if self._begun else 0.0
             self._settled.set()
 
-    def add(self, usage: Usage, seconds: float, model: str = "") -> None:
-        """Book a call that a model answered."""
+    def add(self, usage: Usage, seconds: float, model: str = "", queued: float = 0.0) -> None:
+        """Book a call that a model answered after `seconds` of work, before which it waited for its turn."""
         if self._descriptor is not None:
             if self._replaces:
                 os.ftruncate(self._descriptor, 0)
@@ -190,6 +206,7 @@ class Spending:
                 "completion_tokens": usage.completion_tokens,
                 **({"cached_tokens": usage.cached_tokens} if usage.cached_tokens else {}),
                 "seconds": round(seconds, 4),
+                **({"queued": round(queued, 4)} if queued >= _SHORTEST else {}),
                 **({"model": model} if model else {}),
             }
             # One write to a file opened for appending: a kill leaves a whole line or none.
@@ -197,7 +214,7 @@ class Spending:
             if os.write(self._descriptor, encoded) < len(encoded):
                 os.ftruncate(self._descriptor, before)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-        self._add(usage, seconds, model)
+        self._add(usage, seconds, model, queued)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -216,10 +233,11 @@ class Spending:
             self._path.unlink(missing_ok=True)
         self.close()
 
-    def _add(self, usage: Usage, seconds: float, model: str) -> None:
+    def _add(self, usage: Usage, seconds: float, model: str, queued: float) -> None:
         self.calls += 1
         self.usages[model] = self.usages.get(model, Usage()) + usage
         self.seconds += seconds
+        self.queued += queued
 
 
 class MeteredGenerator:
@@ -253,7 +271,9 @@ class MeteredGenerator:
                     self._spending.add(error.usage, time.monotonic() - started, self._name)
                 raise
             counted = completion.usage if completion.usage != Usage() else most
-            self._spending.add(counted, time.monotonic() - started, self._name)
+            # A row of a dialogue may wait in the queue of a local model for most of its time.
+            queued = completion.queued_seconds
+            self._spending.add(counted, time.monotonic() - started - queued, self._name, queued)
         return completion
 
     async def close(self) -> None:

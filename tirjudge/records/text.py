@@ -22,6 +22,8 @@ from tirjudge_environments.messages import is_transcript, response_text, transcr
 from tirjudge_environments.orders import letter, letters
 
 _LONGEST_LINE = 160
+_SHORT_OUTPUT = 50
+"""Characters of output in a line that has the check too."""
 _NARROWEST = 36
 """Columns that a response needs to be shown next to another one."""
 _LETTERED = re.compile(r"(?:[Rr]esponse[ _])?([A-Z])\b\W?\s*(.*)")
@@ -73,25 +75,6 @@ def decided_text(row: RecordedRow) -> str:
     if row.guess:
         return f"a tie, since no program decided it; the judge's guess was {printable(row.guess)}"
     return "the model's opinion: no program decided it"
-
-
-def last_program(row: RecordedRow) -> str:
-    """Return the first line that the last program printed, and the last line of the program.
-
-    A program of a view in the row's order is preferred: the letters that it prints are those of the verdict.
-    For another one, the line says what its letters stand for.
-    """
-    found = _last_program(row)
-    if found is None:
-        return ""
-    order, last = found
-    code = next((line.strip() for line in reversed(last.text.splitlines()) if line.strip()), "")
-    output = (last.stdout.strip().splitlines() or ["(no output)"])[0]
-    if last.status != "ok":
-        output = _failure(last)
-    note = _letters_note(order)
-    # The output comes first: it decided the verdict, and a narrow terminal cuts the end of the line.
-    return printable(f"{output[:60]}{note} <- {code}", 140)
 
 
 def deciding_lines(row: RecordedRow) -> tuple[str, str]:
@@ -316,7 +299,7 @@ def program_outputs(program: RecordedPassage, shown: str) -> Iterator[tuple[str,
 
 
 def row_line(row: RecordedRow) -> Text:
-    """Return a row as one line: id, verdict with its scores or votes, right or wrong, and the last program.
+    """Return a row as one line: id, verdict with its scores or votes, right or wrong, output and check.
 
     Untrusted text is escaped.
     """
@@ -325,7 +308,9 @@ def row_line(row: RecordedRow) -> Text:
     line.append(f"{outcome:<6}", _STYLES.get(outcome, ""))
     if row.decided is False:
         line.append("  undecided")
-    line.append(f"  {last_program(row)}")
+    # The output comes first: it decided the verdict, and a narrow terminal cuts the end of the line.
+    output, check = deciding_lines(row)
+    line.append(f"  {' <- '.join(filter(None, (printable(output, _SHORT_OUTPUT), check)))}")
     line.rstrip()
     return line
 

@@ -224,7 +224,8 @@ def test_the_report_counts_and_filters(tmp_path: Path, judging: EndpointServer) 
     judged(tmp_path, judging)
     assert invoke("report", "rows.verdicts.jsonl", folder=tmp_path).returncode == 0
     page = (tmp_path / "report.html").read_text()
-    assert f"<p>{SUMMARY.replace(chr(39), '&#39;')}</p>" in page
+    assert "<strong>2 of 4 rows</strong>" in page
+    assert ">2 are the model&#39;s opinion<" in page
     assert "of the decided rows, left 50.0%" in page
     found = json.loads(page.partition('id="rows-data">')[2].partition("</script>")[0])
     run = found["runs"][0]

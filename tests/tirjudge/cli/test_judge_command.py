@@ -42,7 +42,7 @@ def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoi
     shown = "AB"[view["order"].index(0)]
     assert (program["status"], program["stdout"]) == ("ok", f"longer: {shown}\n")
     assert "accuracy  50.0% [9.5%, 90.5%], n = 2" in run.stdout
-    assert "programs  2 run (1.00 a row), 0 failed, 0 refused" in run.stdout
+    assert "programs  2 run (1.00 a row), 0 failed" in run.stdout
 
 
 def test_the_format_follows_the_number_of_responses(tmp_path: Path, endpoint: EndpointServer) -> None:

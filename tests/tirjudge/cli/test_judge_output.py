@@ -27,7 +27,7 @@ def test_rows_go_to_standard_output_and_the_summary_does_not(
     assert [row["verdict"] for row in judged] == ["tie"] * 3
     assert [[view["order"] for view in row["views"]] for row in judged] == [[[0, 1], [1, 0]]] * 3
     assert "judged    3 rows, 3 with a verdict" in run.stderr
-    assert "failed    1 rows" in run.stderr
+    assert "failed    1 row" in run.stderr
     assert "rows.jsonl:4: no responses" in run.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 

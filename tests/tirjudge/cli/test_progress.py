@@ -49,9 +49,9 @@ def test_an_endpoint_that_hangs_is_seen_while_it_hangs(
     endpoint.delay = 60.0
     run = run_here(tmp_path, monkeypatch, *through(endpoint), "--timeout", "1", "--retries", "1")
     assert run.exit_code == 1
-    ticks = [line for line in run.stderr.splitlines() if line.startswith("0 of 1 rows")]
+    ticks = [line for line in run.stderr.splitlines() if line.startswith("0 of 1 row,")]
     assert any("1 unanswered, the first for" in line for line in ticks), ticks
-    assert any("1 retries (timed out: no answer within 1 s)" in line for line in ticks)
+    assert any("1 retry (timed out: no answer within 1 s)" in line for line in ticks)
     assert "timed out: no answer within 1 s (2 attempts)" in run.stderr
 
 
@@ -72,3 +72,40 @@ def test_piped_progress_shows_accuracy_failures_and_cost_so_far(
     ticks = [line for line in run.stderr.splitlines() if re.match(r"\d of 9 rows", line)]
     assert any(re.search(r"50\.0% right of [2468], cost 0\.0\d+", line) for line in ticks), ticks
     assert "cost      0.0800 for 56 tokens read, 24 written" in run.stdout
+
+
+def test_an_endpoint_that_is_down_is_one_line_and_not_one_for_each_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.01)
+    write_rows(tmp_path / "rows.jsonl", pairs(12))
+    nobody = ("--model", "any", "--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
+    run = run_here(tmp_path, monkeypatch, *nobody)
+    assert run.exit_code == 1
+    said = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:")]
+    assert len(said) == 2
+    assert said[1].endswith(
+        "and further rows that fail for the same reason are in rows.verdicts.jsonl.failed.jsonl"
+    )
+    # Nothing was judged: nothing is said about ties, programs, tokens and calls.
+    names = [line.split()[0] for line in run.stdout.splitlines()]
+    assert [name for name in names if name in ("ties", "programs", "tokens", "calls", "accuracy")] == []
+
+
+@pytest.mark.parametrize(
+    ("least", "code"), [("left=0.75", 0), ("left=0.76", 1), ("nobody=0", 1), ("left", 2)]
+)
+def test_a_least_win_rate_compares_the_point(
+    least: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
+) -> None:
+    """Three rows of four are won by the first column."""
+    rows = [{"prompt": f"p{n}", "left": "x", "right": "y"} for n in range(4)]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    endpoint.script = lambda body: chat(f"<preference>{'B' if 'p3' in str(body) else 'A'}</preference>")
+    words = ("--column", "responses=left,right", "--min-win-rate", least)
+    run = run_here(tmp_path, monkeypatch, *words, *through(endpoint))
+    assert run.exit_code == code, run.output
+    if code:
+        assert {"left=0.76": "is 75.0%", "nobody=0": "only of left, right", "left": "give NAME=SHARE"}[
+            least
+        ] in run.stderr

@@ -125,6 +125,14 @@ def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
     assert all("  longer: " in line and line.endswith(" <- print(response_a)") for line in lines)
 
 
+def test_the_line_of_a_row_has_the_check_and_the_counts_of_both_responses(tmp_path: Path) -> None:
+    """The program defines a check and prints a count for each letter, as those of the embedded judge do."""
+    path = tmp_path / "rows.verdicts.jsonl"
+    path.write_text((Path(__file__).parents[3] / "examples/instructions.verdicts.jsonl").read_text())
+    (line,) = [one for one in show(path).stdout.splitlines() if one.startswith("tides")]
+    assert "A 0 of 1 · B 1 of 1 <- [len(re.findall(" in line
+
+
 @pytest.mark.parametrize("arguments", [(), ("--limit", "3"), ("--json",)])
 def test_hostile_text_reaches_no_terminal(judged: Path, arguments: tuple[str, ...]) -> None:
     run = show(judged, *arguments)

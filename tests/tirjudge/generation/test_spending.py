@@ -141,3 +141,13 @@ def test_a_hosted_models_cached_price_is_known() -> None:
     price = known_price("gpt-4o-mini", "https://api.openai.com/v1")
     assert price is not None
     assert (price.prompt, price.cached) == pytest.approx((0.15, 0.075))
+
+
+def test_the_time_in_the_queue_is_no_time_of_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    with Spending(path) as spending:
+        spending.add(Usage(10, 5), 2.0, queued=30.0)
+        spending.add(Usage(10, 5), 4.0)
+    with Spending(path) as spending:
+        assert (spending.seconds, spending.queued, spending.calls) == (6.0, 30.0, 2)
+        assert spending.times == "3.0 s each after 15.0 s in the queue"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -188,6 +189,17 @@ async def test_a_row_that_does_not_fit_runs_alone(make: Make) -> None:
     for tokens, completion in zip(ids, found, strict=True):
         assert_exact(model, tokens, completion)
     assert generator._decoder._cache._slots <= 1
+
+
+async def test_a_row_says_how_long_it_waited_for_its_turn(make: Make) -> None:
+    generator = make(max_rows=1)
+    started = time.monotonic()
+    asked = [generator.generate(context(ids), sampling(0, 60)) for ids in prompts(50, 50)]
+    first, second = map(asyncio.ensure_future, asked)
+    waited = (await first).queued_seconds
+    half = time.monotonic() - started
+    # The second row waits while the first one runs, which takes most of the time until it is through.
+    assert waited < half / 2 < (await second).queued_seconds < time.monotonic() - started
 
 
 async def test_long_prompts_are_prefilled_in_several_passes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -39,6 +40,9 @@ class BatchRow:
     logprobs: list[float] = field(default_factory=list)
     finish: Finish | None = None
     cancelled: bool = False
+    submitted: float = field(default_factory=time.monotonic)
+    began: float | None = None
+    """The time at which the row first ran; None while it waits."""
 
     @property
     def pending(self) -> int:
@@ -91,6 +95,8 @@ class RowDecoder(ABC):
         ended = self._leave(lambda row: row.cancelled) + self._withdrawn()
         self._admit()
         if self._rows:
+            for row in self._rows:
+                row.began = row.began or time.monotonic()
             self._sample()
             ended += self._leave(lambda row: row.finish is not None)
         return ended
@@ -172,6 +178,7 @@ class BatchGenerator:
             token_ids=ids,
             logprobs=tuple(row.logprobs),
             usage=Usage(prompt_tokens=start, completion_tokens=len(ids)),
+            queued_seconds=(row.began or row.submitted) - row.submitted,
         )
 
     async def close(self) -> None:
