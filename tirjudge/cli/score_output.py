@@ -21,6 +21,7 @@ from tirjudge.evaluation.base import DECIDED, LEFT_OPEN, ProtocolCard, ScoringPr
 from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
 from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement, jury_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
+from tirjudge.evaluation.protocols.length_controlled import LENGTH_CONTROLLED
 from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE, WIN_RATE_OF
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
@@ -152,7 +153,8 @@ def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
 
 def headlines(score: Score, run: str) -> list[str]:
     """Return the lines to quote of a score: the first figure, but the win rate of each of several models."""
-    models = [figure for figure in score.estimates if figure.startswith(WIN_RATE_OF)]
+    rates = (WIN_RATE_OF, f"{LENGTH_CONTROLLED} of ")
+    models = [figure for figure in score.estimates if figure.startswith(rates)]
     return [headline(score, run, figure) for figure in models] if len(models) > 1 else [headline(score, run)]
 
 

@@ -25,6 +25,11 @@ DECISION = "decision"
 """Key of a row's extras: the candidates in first place of a recorded verdict; empty for none."""
 SOURCES, LENGTHS = "sources", "lengths"
 """Keys of a row's extras: the name of each response's source, and the number of its characters."""
+PREFERENCE, BASELINE, DIFFICULTY = "preference", "baseline", "difficulty"
+"""Keys of the extras of alpaca_eval's rows: a number from 1 (the baseline's output is preferred) to 2 (the
+model's), the baseline's name, and the difficulty of the instruction, a number, if that is known."""
+MODEL = "model"
+"""Name of the tag that says whose outputs are compared with the baseline's."""
 DECIDED = "decided"
 """Key of a row's extras: True if programs decided its verdict, False if not; absent if not known."""
 JURY = "jury"
@@ -70,6 +75,8 @@ class Vote:
     """Number of the sample that this vote belongs to, from 0."""
     stop: str = "verdict"
     """A `StopReason`: `verdict`, or how the first view without a verdict ended."""
+    strength: Index = 1
+    """How much better the candidate in first place is: 2 for `A>>B`, or else 1."""
 
     @property
     def choice(self) -> int | None:

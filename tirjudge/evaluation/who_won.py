@@ -66,7 +66,7 @@ class WhoWon:
     def of(cls, scored: Score) -> WhoWon | None:
         """Return who won by a score under the protocol `win-rate`; None for another score."""
         names, found = scored.units.names, scored.estimates
-        if not names:
+        if not names or scored.card.name != WIN_RATE.card.name:
             return None
         credits, lengths = scored.units.values[:, : len(names)], scored.units.values[:, -2:]
         votes, chances = scored.units.values[:, len(names) + 1 : len(names) + 3].T

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tirjudge.judged_pairs import figures, pair
-from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import cluster_count, score
@@ -155,7 +155,24 @@ def test_ties_formula(seed: int) -> None:
         for kind, prompts in (("ref", ref), ("tied", tied))
         for key, (right, wrong) in prompts.items()
     ]
-    assert figures("rewardbench2-ties", rows)["Ties score"] == pytest.approx(official_ties_score(ref, tied))
+    ties = official_ties_score(ref, tied)
+    assert figures("rewardbench2-ties", rows)["Ties score"] == pytest.approx(ties)
+    # The leaderboard's figure is the unweighted mean of the subsets, of which Ties is one.
+    others = [
+        JudgedRow(id="right", votes=(Vote(best=(0,)),), candidates=4, label=0, domain="Math"),
+        JudgedRow(id="wrong", votes=(Vote(best=(1,)),), candidates=4, label=0, domain="Math"),
+        JudgedRow(id="a tie of two", votes=(Vote(best=(0, 3)),), candidates=4, label=0, domain="Focus"),
+        JudgedRow(id="0", votes=(Vote(best=(0,)),), candidates=4, label=0, domain="Safety"),
+    ]
+    overall = figures("rewardbench2-overall", [*rows, *others])
+    assert overall["mean of subsets"] == pytest.approx((0.5 + 0.5 + 1 + ties) / 4)
+    assert (overall["Math"], overall["Ties"]) == (0.5, pytest.approx(ties))
+
+
+def test_rewardbench_2_overall_needs_ties_and_other_subsets() -> None:
+    row = JudgedRow(id="1", votes=(Vote(best=(0,)),), candidates=4, label=0, domain="Math")
+    with pytest.raises(Unscorable, match="Ties and of other subsets"):
+        figures("rewardbench2-overall", [row])
 
 
 def test_rewardbench_2_shares_ties_and_ranks_responses_without_a_score_last() -> None:

@@ -199,9 +199,10 @@ def annotations(count: int, seed: int, **fields: object) -> list[dict[str, Any]]
 
 
 def win_rates(tmp_path: Path, first: Path, second: Path) -> tuple[dict[str, Any], str]:
-    done = command("compare", first, second, "--full")
+    words = ("compare", first, second, "--protocol", "win-rate")
+    done = command(*words, "--full")
     assert done.exit_code == 0, done.output
-    (record,) = json.loads(command("compare", first, second, "--json").stdout)
+    (record,) = json.loads(command(*words, "--json").stdout)
     return record, done.stdout
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -303,6 +304,21 @@ ROWS: dict[str, list[JudgedRow]] = {
         for kind, count in (("ref", 1), ("tied", 2))
     ],
 }
+ROWS["rewardbench2-overall"] = [
+    *(replace(row, domain="Ties") for row in ROWS["rewardbench2-ties"]),
+    pair("1", RIGHT, domain="Math"),
+]
+ROWS["arena-hard"] = [
+    JudgedRow(id="1", votes=(Vote(best=RIGHT, order=(0, 1)),), extras={"sources": ("x", "y")})
+]
+ROWS["length-controlled"] = [
+    JudgedRow(
+        id=str(n),
+        votes=(),
+        extras={"preference": 1 + n % 2, "baseline": "b", "lengths": (9, 7 * n % 19)},
+    )
+    for n in range(40)
+]
 ROWS["rewardbench-strict"] = ROWS["rewardbench"]
 ROWS["rm-bench-tie-half"] = ROWS["rm-bench"]
 PLAIN = [
@@ -344,8 +360,15 @@ def test_every_printed_number_has_its_n(tmp_path: Path) -> None:
     done = command(*scored, "--full")
     assert done.exit_code == 0, done.output
     (record,) = json.loads(command(*scored, "--json").stdout)
-    assert {one["n"] for one in record["figures"].values()} == {999}
-    assert sum(line.split()[-1:] == ["999"] for line in done.stdout.splitlines()[1:]) == 4
+    sizes = {name: one["n"] for name, one in record["figures"].items()}
+    of_class = {"precision of tie": 107, "recall of tie": 105}
+    assert {name: sizes[name] for name in of_class} == of_class
+    of_verdicts = [sizes[f"precision of {name}"] for name in ("A", "B", "tie")]
+    of_labels = [sizes[f"recall of {name}"] for name in ("A", "B", "tie")]
+    assert sum(of_verdicts) == sum(of_labels) == 999
+    # Agreement, three macro means, and F1 of each class.
+    assert list(sizes.values()).count(999) == 7
+    assert sum(line.split()[-1:] == ["999"] for line in done.stdout.splitlines()[1:]) == 7
     assert "n = 999 (" in done.stdout.splitlines()[0]
     folder = "rm-r1/deepseek-distilled-qwen-32b"
     assert "not stated" in command("score", benchmark_file(f"{folder}/rm-bench.json")).stdout

@@ -324,5 +324,5 @@ def test_every_protocol_describes_its_credit_of_ties_and_failures() -> None:
         assert card.name == name
         assert all((card.about, card.ties, card.failures))
     assert all(one != other for one, other in combinations(protocol_names(), 2))
-    with pytest.raises(ValueError, match="no protocol 'accuracy'; there are both-orders"):
+    with pytest.raises(ValueError, match="no protocol 'accuracy'; there are arena-hard"):
         open_protocol("accuracy")

@@ -170,14 +170,12 @@ def test_means_are_those_of_their_sections() -> None:
         assert len(off) <= 0.1 * len(complete), (benchmark, off)
 
 
-def test_figures_have_a_protocol_of_this_package_or_one_of_eight_others() -> None:
+def test_figures_have_a_protocol_of_this_package_or_one_of_six_others() -> None:
     known = set(protocol_names())
     foreign = {one.protocol for one in published()} - known
     assert foreign == {
         "none",
-        "arena-hard",
         "best-of-n",
-        "rewardbench2 with Ties",
         "net-vote, mean of sections",
         "one-order, mean of sections",
         "rm-bench and one-order",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,7 +39,7 @@ REWARDBENCH2 = Benchmark(
         "chosen": "list of good responses, one but in Ties",
         "rejected": "list of bad ones",
     },
-    protocols=("rewardbench2", "rewardbench2-ties", "tir", "best-of-k"),
+    protocols=("rewardbench2", "rewardbench2-ties", "rewardbench2-overall", "tir", "best-of-k"),
     licence="ODC-BY",
     example={
         "id": "12",
@@ -53,6 +54,7 @@ REWARDBENCH2 = Benchmark(
 
 TIES = "Ties"
 """The subset with its own formula: protocol rewardbench2-ties."""
+TIES_SCORE = "Ties score"
 
 
 class RewardBench2:
@@ -72,14 +74,16 @@ class RewardBench2:
             if row.domain == TIES:
                 builder.counts["left out: Ties"] += 1
                 continue
-            best = best_known(drawn_vote(row))
-            if len(best) > 1:
-                builder.counts["tie"] += 1
-            if not best:
-                builder.counts["no verdict"] += 1
-            shared = best or tuple(range(row.candidates))
-            builder.add_row(row, (label in shared) / len(shared))
+            builder.add_row(row, self.credit(row, label, builder))
         return builder.build()
+
+    def credit(self, row: JudgedRow, label: int, builder: UnitsBuilder) -> float:
+        """Return the credit of a row, and count its tie or missing verdict."""
+        best = best_known(drawn_vote(row))
+        builder.counts["tie"] += len(best) > 1
+        builder.counts["no verdict"] += not best
+        shared = best or tuple(range(row.candidates))
+        return (label in shared) / len(shared)
 
     def figures(self, units: Units) -> Figures:
         sections = section_figures(units, units.values[:, 0])
@@ -120,6 +124,11 @@ class RewardBench2Ties:
 
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
+        self.add_prompts(rows, builder)
+        return builder.build()
+
+    def add_prompts(self, rows: Iterable[JudgedRow], builder: UnitsBuilder, section: str = "") -> None:
+        """Add a unit for each prompt of the rows."""
         found: dict[str, dict[str, Margins]] = {"ref": {}, "tied": {}}
         clusters: dict[str, str] = {}
         for row in rows:
@@ -131,12 +140,14 @@ class RewardBench2Ties:
             # The prompt of ref:K is not that of tied:K, but both belong to one unit.
             if kind == "tied" or prompt not in clusters:
                 clusters[prompt] = row.cluster
+        names = {prompt: f"{section}/{prompt}" if section else prompt for prompt in clusters}
         for prompt, (spread, margin) in found["tied"].items():
             ref = found["ref"].pop(prompt, (math.nan, math.nan))
-            builder.add(prompt, "", margin > 0, spread, margin, *ref, cluster=clusters[prompt])
+            measures = (float(margin > 0), spread, margin, *ref)
+            builder.add(names[prompt], section, *measures, cluster=clusters[prompt])
         for prompt, ref in found["ref"].items():
-            builder.add(prompt, "", math.nan, math.nan, math.nan, *ref, cluster=clusters[prompt])
-        return builder.build()
+            measures = (math.nan, math.nan, math.nan, *ref)
+            builder.add(names[prompt], section, *measures, cluster=clusters[prompt])
 
     def figures(self, units: Units) -> Figures:
         spread, margin = units.values[:, _TIED].T
@@ -156,7 +167,7 @@ class RewardBench2Ties:
         )
         rows = (~np.isnan(units.values[:, [_TIED.stop - 1, _REF.stop - 1]])).sum(axis=0)
         return {
-            "Ties score": overall,
+            TIES_SCORE: overall,
             "accuracy on tied": Statistic(tied_accuracy, int(rows[0])),
             "accuracy on ref": Statistic(ref_accuracy, int(rows[1])),
             "margin above spread": Statistic(preferred, len(margin)),
@@ -178,6 +189,50 @@ class RewardBench2Ties:
 
 
 REWARDBENCH2_TIES_PROTOCOL = RewardBench2Ties()
+
+
+class RewardBench2Overall:
+    """The mean of the subsets with one right response and of the Ties score: the leaderboard's figure.
+
+    A unit is a row, or a prompt of Ties with its two rows, whose measures follow the credit of the others.
+    """
+
+    card = ProtocolCard(
+        name="rewardbench2-overall",
+        about="the unweighted mean of the subsets, of which Ties is one",
+        ties="as in `rewardbench2` and `rewardbench2-ties`",
+        failures="as in both",
+        source="RewardBench 2, section 3.2 and its leaderboard",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        tied: list[JudgedRow] = []
+        for row in rows:
+            if row.domain == TIES:
+                tied.append(row)
+            elif row.label is None:
+                builder.counts["left out: no label"] += 1
+            else:
+                worth = REWARDBENCH2_PROTOCOL.credit(row, row.label, builder)
+                builder.add_row(row, worth, *[math.nan] * 4)
+        REWARDBENCH2_TIES_PROTOCOL.add_prompts(tied, builder, TIES)
+        units = builder.build()
+        if TIES not in units.sections or len(units.sections) < 2:
+            raise Unscorable(f"the rows are not those of {TIES} and of other subsets: judge them all")
+        return units
+
+    def figures(self, units: Units) -> Figures:
+        sections = section_figures(units, units.values[:, 0])
+        scores = {name: one.value for name, one in sections.items()}
+        if TIES in units.sections:
+            ties = replace(units, values=units.values[units.sections[TIES]])
+            scores[TIES] = float(REWARDBENCH2_TIES_PROTOCOL.figures(ties)[TIES_SCORE])  # type: ignore[arg-type]
+        mean = sum(scores.values()) / len(scores)
+        return {"mean of subsets": mean, **sections, TIES: scores.get(TIES, math.nan)}
+
+
+REWARDBENCH2_OVERALL_PROTOCOL = RewardBench2Overall()
 
 
 def _accuracy(margins: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:

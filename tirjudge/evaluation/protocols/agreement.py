@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.base import CLASSES, PASSES, Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.raters import alpha, chance_of_pi, scott_pi
 from tirjudge.evaluation.scoring import (
     UnitsBuilder,
@@ -53,11 +54,11 @@ class Classes:
             verdict = _TIE if vote.choice is None else vote.choice
             if verdict == _TIE and not self.gold_ties:
                 verdict = 0
-            builder.add_row(row, gold == verdict, gold, verdict)
+            builder.add_row(row, gold == verdict, gold, verdict, bool(row.extras.get(PASSES)))
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        agreed, gold, verdict = units.values.T
+        agreed, gold, verdict, passes = units.values.T
         table, codes = confusion(gold, verdict)
         f1 = f1_of_means if self.f1_of_means else lambda counts: macro(counts)[2]
         figures: dict[str, Mean | OfTable | Fitted] = {
@@ -66,6 +67,14 @@ class Classes:
             "recall": OfTable(lambda counts: macro(counts)[1], table, codes),
             "F1": OfTable(f1, table, codes),
         }
+        names = (*CLASSES, "tie") if passes.all() else ("A", "B", "tie")
+        lowest = int(min(gold.min(), verdict.min()))
+        for number in np.unique(np.concatenate([gold, verdict])).astype(int).tolist():
+            for measure, classes in (("precision", verdict), ("recall", gold)):
+                if len(places := np.flatnonzero(classes == number)):
+                    figures[f"{measure} of {names[number]}"] = Mean(agreed[places], places=places)
+            f1_of_class = partial(_f1_of_class, number=number - lowest)
+            figures[f"F1 of {names[number]}"] = OfTable(f1_of_class, table, codes)
         if len(units.sections) < 2:
             return figures
         figures |= section_figures(units, agreed)
@@ -87,6 +96,12 @@ def macro(pairs: Table) -> tuple[float, float, float]:
     recall = both / np.where(actual > 0, actual, 1)
     f1 = 2 * both / (predicted + actual)
     return float(precision.mean()), float(recall.mean()), float(f1.mean())
+
+
+def _f1_of_class(pairs: Table, number: int) -> float:
+    """Return F1 of one class; nan if neither labels nor verdicts have it."""
+    both = float(pairs[number].sum() + pairs[:, number].sum())
+    return 2 * float(pairs[number, number]) / both if both else float("nan")
 
 
 def f1_of_means(pairs: Table) -> float:
@@ -118,7 +133,7 @@ def confusion(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[Tab
 THREE_CLASS = Classes(
     ProtocolCard(
         name="three-class",
-        about="agreement over A, B and tie; macro precision, recall and F1",
+        about="agreement over A, B and tie; macro precision, recall and F1, and those of each class",
         ties="are a class of their own",
         failures="count as a verdict of tie",
         missing_ties=True,
@@ -128,7 +143,7 @@ THREE_CLASS = Classes(
 THREE_CLASS_F1_OF_MEANS = Classes(
     ProtocolCard(
         name="three-class-f1-of-means",
-        about="agreement over A, B and tie; macro precision and recall, and the harmonic mean of the two",
+        about="as `three-class`, and F1 is the harmonic mean of macro precision and recall",
         ties="are a class of their own",
         failures="count as a verdict of tie",
         missing_ties=True,
@@ -178,7 +193,7 @@ THREE_CLASS_BOTH_ORDERS = ClassesInBothOrders(
 TWO_CLASS = Classes(
     ProtocolCard(
         name="two-class",
-        about="agreement over A and B; macro precision, recall and F1",
+        about="agreement over A and B; macro precision, recall and F1, and those of each class",
         ties="gold ties are left out, a verdict of tie names the first response",
         failures="count as a verdict of tie",
         missing_ties=True,

@@ -16,6 +16,8 @@ from tirjudge.evaluation.base import (
     JUDGE,
     LEFT_OPEN,
     LENGTHS,
+    MODEL,
+    PREFERENCE,
     SOURCES,
     Figures,
     Ids,
@@ -41,12 +43,6 @@ _MOST_CREDITS = 50_000_000
 """Rows times sources, of which each has 8 bytes."""
 ONE_PLACE = "position unknown: every source always at the same place"
 """Counts rows that say nothing about the position, because each source was always shown at the same place."""
-
-
-PREFERENCE = "preference"
-"""Key of a row's extras: from 1 (the baseline's output is preferred) to 2 (the model's)."""
-MODEL = "model"
-"""Name of the tag that says whose outputs are compared with the baseline's."""
 
 
 class WinRate:
@@ -124,6 +120,57 @@ def _unit(id: str, model: str) -> str:
 WIN_RATE = WinRate()
 
 
+class ArenaHard:
+    """Who wins by games: every verdict on a pair is a game, and one of much better counts as three games."""
+
+    card = ProtocolCard(
+        name="arena-hard",
+        about="share of its games that a source wins; each order is a game, and `A>>B` counts as three",
+        ties="are worth 0.5",
+        failures="leave the row out, with its other order",
+        source="arena-hard-auto, show_result.py",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        numbers: dict[str, int] = {}
+        places, credits, unit = array("q"), array("d"), 0
+        for row in rows:
+            sources = tuple(row.extras.get(SOURCES, ()))
+            best = votes[0].best if (votes := row.votes) and all(vote.best for vote in votes) else ()
+            if (fault := _fault(row, sources, best)) or len(sources) != 2:
+                builder.counts[f"left out: {fault or 'no pair'}"] += 1
+                continue
+            builder.counts["tie"] += sum(vote.tie for vote in votes)
+            games = [_GAMES[vote.strength > 1 and not vote.tie] for vote in votes]
+            shares = [(0 in vote.best) / len(vote.best) for vote in votes]
+            first = sum(number * share for number, share in zip(games, shares, strict=True))
+            for index, credit in enumerate((first, sum(games) - first)):
+                places.extend((unit, numbers.setdefault(sources[index], len(numbers))))
+                credits.append(credit)
+            builder.add_row(row, sum(games))
+            unit += 1
+        units = builder.build()
+        order, won = by_source(unit, numbers, places, credits)
+        return replace(units, values=np.hstack([won, units.values]), names=tuple(order))
+
+    def figures(self, units: Units) -> Figures:
+        games, found, sections = units.values[:, -1], {}, {}
+        for name, credits in zip(units.names, units.values.T, strict=False):
+            known = ~np.isnan(credits)
+            found[f"{WIN_RATE_OF}{name}"] = Mean(credits[known], games[known], np.flatnonzero(known))
+            for section, own in units.sections.items() if len(units.sections) > 1 else ():
+                if len(places := own[known[own]]):
+                    figure = f"{name}, {section or 'no domain'}"
+                    sections[figure] = Mean(credits[places], games[places], places)
+        return dict(sorted(found.items(), key=lambda pair: -pair[1].value)) | sections
+
+
+ARENA_HARD = ArenaHard()
+_GAMES = (1, 3)
+"""Games that a verdict counts as: a tie or a better response, and a much better one."""
+
+
 def _sourced(rows: Iterable[JudgedRow]) -> Units:
     """Return a credit for each source, followed by the position and the lengths of winners and losers.
 
@@ -153,18 +200,28 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
         builder.add_row(row, first, len(decided), chance, _own(row, sources, best), *_lengths(row, best))
         unit += 1
     units = builder.build()
-    if unit * len(numbers) > _MOST_CREDITS:
-        raise Unscorable(f"{unit} rows name {len(numbers)} sources: names of rows instead of models?")
-    won = np.full((unit, len(numbers)), np.nan)
-    won[tuple(np.array(places, dtype=np.intp).reshape(-1, 2).T)] = credits
-    order = sorted(numbers)
-    won = won[:, [numbers[name] for name in order]]
+    order, won = by_source(unit, numbers, places, credits)
     places_of = {(names[index], place) for names, order in shown for place, index in enumerate(order)}
     if len(places_of) == len({source for source, _ in places_of}):
         units.counts[ONE_PLACE] = int((units.values[:, 1] > 0).sum())
         # Here the place of a response is its source, so the three measures of places say nothing.
         units = replace(units, values=units.values * [0, 0, 0, 1, 1, 1, 1])
     return replace(units, values=np.hstack([won, units.values]), names=tuple(order))
+
+
+def by_source(
+    rows: int, numbers: dict[str, int], places: array[int], credits: array[float]
+) -> tuple[list[str], Values]:
+    """Return the sources in order, and the credit of each in each row; nan where a row lacks the source.
+
+    `places` has row and number of the source of each credit. Raises Unscorable for too many sources.
+    """
+    if rows * len(numbers) > _MOST_CREDITS:
+        raise Unscorable(f"{rows} rows name {len(numbers)} sources: names of rows instead of models?")
+    found = np.full((rows, len(numbers)), np.nan)
+    found[tuple(np.array(places, dtype=np.intp).reshape(-1, 2).T)] = credits
+    order = sorted(numbers)
+    return order, found[:, [numbers[name] for name in order]]
 
 
 def _fault(row: JudgedRow, sources: tuple[str, ...], best: tuple[int, ...]) -> str:

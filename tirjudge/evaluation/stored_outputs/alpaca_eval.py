@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.base import BASELINE, DIFFICULTY, LENGTHS, MODEL, PREFERENCE, JudgedRow
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     Record,
     Scale,
     Unreadable,
+    need_number,
     need_text,
     prompt_of,
     shown,
@@ -24,7 +25,9 @@ _IDENTITY = ("instruction", "input", "dataset", "generator_1")
 _JSON = json.JSONEncoder(sort_keys=True)
 _SHOWN = 40
 """Characters of the instruction in a row's id."""
-_PREFERENCE = "preference"
+_OUTPUTS = ("output_1", "output_2")
+_DIFFICULTY = "instruction_difficulty"
+"""A column that alpaca_eval 2 adds for win rates at equal length."""
 
 
 def _fault(counts: Mapping[float, int]) -> str:
@@ -42,8 +45,8 @@ class AlpacaEval:
     name = "alpaca_eval"
     about = "tatsu-lab/alpaca_eval: annotations.json"
     benchmark = ""
-    protocols = ("win-rate",)
-    scales = (Scale(_PREFERENCE, lambda row: [row.get(_PREFERENCE)], _fault),)
+    protocols = ("win-rate", "length-controlled")
+    scales = (Scale(PREFERENCE, lambda row: [row.get(PREFERENCE)], _fault),)
 
     def recognises(self, row: Record) -> bool:
         return "preference" in row and "output_2" in row
@@ -53,8 +56,9 @@ class AlpacaEval:
             id=_id(row),
             votes=(),
             domain=str(row.get("dataset") or ""),
-            tags=(f"model={row['generator_2']}",) if row.get("generator_2") else (),
-            extras={"preference": _preference(row)},
+            tags=(f"{MODEL}={row['generator_2']}",) if row.get("generator_2") else (),
+            extras={PREFERENCE: _preference(row), BASELINE: str(row.get("generator_1") or "")}
+            | _lengths(row),
             cluster=prompt_of(row),
         )
 
@@ -69,9 +73,17 @@ def _id(row: Record) -> str:
     return f"{' '.join(need_text(row, 'instruction')[:_SHOWN].split())} #{digest}"
 
 
+def _lengths(row: Record) -> dict[str, object]:
+    """Return the lengths of both outputs and the difficulty of the instruction, if the row has them."""
+    outputs = [row.get(name) for name in _OUTPUTS]
+    texts = [len(one) for one in outputs if isinstance(one, str)]
+    found: dict[str, object] = {LENGTHS: tuple(texts)} if len(texts) == len(outputs) else {}
+    return found if row.get(_DIFFICULTY) is None else found | {DIFFICULTY: need_number(row, _DIFFICULTY)}
+
+
 def _preference(row: Record) -> float | None:
     """Return a preference from 1 to 2; None for an annotation that failed. Raises Unreadable for others."""
-    value = row[_PREFERENCE]
+    value = row[PREFERENCE]
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if not isinstance(value, bool) and isinstance(value, int | float):
@@ -80,6 +92,6 @@ def _preference(row: Record) -> float | None:
         if 1 <= value <= 2:
             return float(value)
     raise Unreadable(
-        f"{_PREFERENCE} is {shown(value)}, not a number from 1 (the baseline) to 2 (the model), and no draw "
+        f"{PREFERENCE} is {shown(value)}, not a number from 1 (the baseline) to 2 (the model), and no draw "
         "(0 or 1.5)"
     )

@@ -246,6 +246,13 @@ def read_choice(value: Any, candidates: int = 2, names: Mapping[str, str] | None
     )
 
 
+def read_strength(value: Any, names: Mapping[str, str] | None = None) -> int:
+    """Return 2 for a value that `read_choice` reads and that says much better, `A>>B`; 1 for others."""
+    text = str(value).strip()
+    meaning = text if names is None else names.get(text, names.get(text.removesuffix(".0"), ""))
+    return 2 if ">>" in meaning or "<<" in meaning else 1
+
+
 def pair_vote(first: float, second: float) -> tuple[int, ...]:
     """Return the candidates with the higher number; both for equal numbers, none if one is not finite."""
     if not (math.isfinite(first) and math.isfinite(second)):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.base import LENGTHS, SOURCES, JudgedRow, Vote
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     Record,
@@ -18,6 +19,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     as_number,
     pair_vote,
     read_choice,
+    read_strength,
     shown,
 )
 from tirjudge.evaluation.stored_outputs.files import KEYS, JoinedBy
@@ -29,7 +31,8 @@ _SCORES: tuple[tuple[str, ...], ...] = (("score_a", "score_b"), ("score_chosen",
 _OWN, _SWAPPED = (0, 1), (1, 0)
 _ORDERS = ("both-orders", "net-vote", "one-order", "position")
 _ONE = ("one-order", "tir", "three-class")
-_BEST_OF_K = ("rewardbench2", "rewardbench2-ties", "tir")
+_BEST_OF_K = ("rewardbench2", "rewardbench2-ties", "rewardbench2-overall", "tir")
+_WHO_WON = ("win-rate", "length-controlled")
 
 
 class VerdictColumns(ColumnPlaces):
@@ -40,6 +43,8 @@ class VerdictColumns(ColumnPlaces):
     has several samples of the row. A file that is one object of lists, one list for each column, has a row
     for each place of the lists.
     """
+
+    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"sources", "responses"})
 
     id: str = "id"
     prediction: str = "prediction"
@@ -59,6 +64,11 @@ class VerdictColumns(ColumnPlaces):
     """The judge's rating of one response; a list has several samples."""
     label: str = "label"
     domain: str = "domain"
+    sources: str = ""
+    """Names of the responses' sources, a list: `model_a,model_b`. Without them, the names of the columns
+    that hold one response each: `responses=gpt_answer,claude_answer`."""
+    responses: str = ""
+    """The responses, or the number of characters of each."""
     names: Mapping[str, str] | None = Field(default=None, exclude=True)
     """Meaning of the values of verdicts and labels: {"1": "A", "2": "B", "0": "tie"}."""
 
@@ -119,6 +129,24 @@ class VerdictColumns(ColumnPlaces):
             raise Unreadable(f"{self.correct} is {shown(found)}, and there are {candidates} responses", row)
         return int(found)
 
+    def behind(self, row: Record, candidates: int) -> dict[str, tuple[Any, ...]]:
+        """Return the extras about the sources of the responses, if any are named. Raises Unreadable."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for part in ("sources", "responses"):
+            value = self.value(row, part) if self.has(part) else None
+            if value is None:
+                continue
+            if not isinstance(value, list) or len(value) != candidates:
+                raise Unreadable(f"{getattr(self, part)} is {shown(value)}, not a list of {candidates}", row)
+            if part == "sources":
+                found[SOURCES] = tuple(map(str, value))
+            else:
+                found[LENGTHS] = tuple(_length(one, self.responses, row) for one in value)
+        columns = self.responses.split(",")
+        if LENGTHS in found and SOURCES not in found and len(columns) == candidates:
+            found[SOURCES] = tuple(one.strip() for one in columns)
+        return found
+
     def swap(self, row: Record, other: Record) -> Record:
         """Return a row with the verdict of `other`, the same row judged with the responses swapped.
 
@@ -173,9 +201,10 @@ class VerdictFile:
     @property
     def protocols(self) -> tuple[str, ...]:
         """Protocols of both orders, if there are verdicts in both, or else protocols of one order."""
+        won = _WHO_WON if self._columns.has("sources") or self._columns.has("responses") else ()
         if self._scores == _SEVERAL:
-            return _BEST_OF_K
-        return _ORDERS if len(self._verdicts) > 1 else _ONE
+            return (*won, *_BEST_OF_K)
+        return (*won, *(_ORDERS if len(self._verdicts) > 1 else _ONE))
 
     @property
     def scales(self) -> tuple[Scale, ...]:
@@ -221,6 +250,7 @@ class VerdictFile:
             tied=len(best) > 1 and correct is None,
             domain=domain,
             tags=() if correct is None else (f"correct={correct}",),
+            extras=self._columns.behind(row, candidates),
         )
 
     def _samples(self, row: Record) -> Iterator[Vote]:
@@ -252,7 +282,8 @@ class VerdictFile:
         choice = self._choice(row, part, value)
         order = _OWN if part == "prediction" else _SWAPPED
         best = tuple(sorted(order[place] for place in choice)) if part == "place_swapped" else choice
-        return Vote(best=best, order=order, stop="verdict" if best else "malformed")
+        strength = read_strength(value, self._columns.names)
+        return Vote(best=best, order=order, stop="verdict" if best else "malformed", strength=strength)
 
     def _label(self, row: Record, label: Record | None, candidates: int) -> tuple[int, ...]:
         if self._columns.has("score_chosen"):
@@ -305,6 +336,16 @@ class VerdictFile:
         return value if isinstance(value, list) else [value]
 
 
+def _length(response: Any, column: str, row: Record) -> float:
+    """Return the number of characters of a response, which may be that number itself. Raises Unreadable."""
+    if isinstance(response, bool) or not isinstance(response, int | float):
+        return len(response if isinstance(response, str) else json.dumps(response))
+    number = as_number(response, column, row)
+    if number < 0:
+        raise Unreadable(f"{column} is {shown(response)}, neither a text nor its length", row)
+    return number
+
+
 def _best_of(scores: list[float | None]) -> Vote:
     """Return the vote for the highest of several scores; without a verdict if one is missing."""
     known = {place: one for place, one in enumerate(scores) if one is not None}
@@ -322,7 +363,8 @@ class RatingFile:
     protocols = ("ratings",)
 
     def __init__(self, columns: VerdictColumns) -> None:
-        stray = [part for part in (*_VERDICTS, *sum(_SCORES, ())) if columns.has(part)]
+        others = (*_VERDICTS, *sum(_SCORES, ()), "sources", "responses")
+        stray = [part for part in others if columns.has(part)]
         if stray:
             raise ValueError(f"--column rating=PLACE is a rating of one response: leave out {stray[0]}")
         if columns.names is not None:
