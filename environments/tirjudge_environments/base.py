@@ -65,7 +65,7 @@ class Environment(Protocol):
         ...
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
-        """Return what the rollouts of one sample see; raises ValueError for a task of the wrong size."""
+        """Return one sample's views, one per rollout; raises ValueError for a task of the wrong size."""
         ...
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
@@ -94,11 +94,11 @@ class Environment(Protocol):
 
 @runtime_checkable
 class ToolEnvironment(Environment, Protocol):
-    """A judge format whose judge runs programs: its readings may be `RunCode`."""
+    """A judge format with programs: a reading may be `RunCode`."""
 
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:
-        """Return the text that is appended after a program ran or was refused.
+        """Return the text to append after a program ran or was refused.
 
-        It is never called with an execution whose sandbox failed.
+        Never called with an execution whose sandbox failed.
         """
         ...

@@ -30,11 +30,11 @@ class Verifier(Protocol):
 
 
 class Instruction(BaseModel, ABC):
-    """One of IFEval's 25 instructions (Zhou et al. 2023, Table 1); the fields are its arguments.
+    """One of IFEval's 25 instructions (Zhou et al. 2023, Table 1); the fields are the arguments.
 
-    The result equals that of the registry that the authors released, with two exceptions: what that registry
-    draws at random (see `LetterFrequency` and `detected_language`), and words of a row, which are plain text
-    here and not patterns.
+    Results equal the results of the authors' released registry, with two exceptions: random draws of the
+    registry (see `LetterFrequency` and `detected_language`), and words of a row, which are plain text here
+    and not patterns.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -495,8 +495,8 @@ def words_and_marks(text: str) -> list[str]:
 def detected_language(text: str) -> str | None:
     """Return the most likely language as an ISO 639-1 code; None for a text without informative letters.
 
-    The detector samples the letters that it looks at. A fixed seed and a fixed order of its profiles make the
-    result a function of the text. Raises MissingExtra.
+    The detector samples letters of the text. A fixed seed and a fixed order of profiles make the result a
+    function of the text. Raises MissingExtra.
     """
     factory, undetectable = _detectors()
     detector = factory.create()

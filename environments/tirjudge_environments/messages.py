@@ -19,7 +19,7 @@ from tirjudge_environments.types import Message, Response, ToolSpec
 LONGEST_SHOWN = 16_000
 """Characters of a transcript that a prompt shows."""
 _SHARE = 8
-"""The longest part of a transcript that is cut has one in so many of its characters."""
+"""The longest part of a cut transcript has 1 / `_SHARE` of all shown characters."""
 _PLAIN_NAME = re.compile(r"[\w.:/-]{1,64}", re.ASCII)
 _LONGEST_NAME = 64
 _is_heading = starts_with(["[message "])
@@ -177,7 +177,7 @@ def with_short_contents(response: Response, limit: int) -> Response:
 
 
 def _one_line(name: str) -> str:
-    """Return a name that cannot end its heading: as it is, or quoted, escaped and cut."""
+    """Return a name that cannot end its heading: unchanged, or quoted, escaped and cut."""
     return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name[:_LONGEST_NAME])
 
 

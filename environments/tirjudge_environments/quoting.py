@@ -17,7 +17,7 @@ from importlib import resources
 QUOTE = "> "
 """The mark of a quoted line, as in a reply by mail."""
 Reads = Callable[[str], bool]
-"""Returns True for a line that reads as one of ours; it gets the line as `visible` returns it."""
+"""Returns True for a line, as returned by `visible`, that reads as one of our lines."""
 
 # Control and format characters, and letters that are drawn as nothing: a line that hides a marker behind
 # them reads as the marker.
@@ -110,9 +110,9 @@ def starts_with(heads: Iterable[str]) -> Reads:
 def quote_control_tokens(text: str, tokens: frozenset[str] = frozenset()) -> str:
     """Return the text with a space in each control token of a known model family: `< |im_end|>`.
 
-    For text that another program encodes, which may read such tokens in it as the end of a message. `<think>`
-    ends none and stays. The families are those of `control_tokens.toml`. `tokens`: those of the model's
-    tokenizer, if it is known.
+    Another program that encodes the text may read a control token as the end of a message. `<think>` ends no
+    message and stays. `control_tokens.toml` lists the families. `tokens`: the tokens of the model's
+    tokenizer, if known.
     """
     text = _control_token().sub(_spaced, text)
     return _any_of(tokens).sub(_spaced, text) if tokens else text
@@ -138,9 +138,9 @@ def _any_of(tokens: frozenset[str]) -> re.Pattern[str]:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Return the text, or its first and last `limit` / 2 characters around a count of those left out.
+    """Return the text, or its first and last `limit` / 2 characters around a count of omitted ones.
 
-    In a text that is cut, a line that reads like this count is quoted: there is one real one.
+    In a cut text, a line that reads like the count is quoted: only one count is real.
     """
     if len(text) <= limit:
         return text

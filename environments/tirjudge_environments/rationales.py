@@ -19,9 +19,9 @@ START, END = "<RESULT_START>", "<RESULT_END>"
 
 
 def question(kind: str, text: str, read: Callable[[str], object]) -> Question:
-    """Build a question whose key is a hash of its text.
+    """Build a question with a hash of the text as key.
 
-    `read` parses an answer and returns Malformed if it cannot; then the question is asked again.
+    `read` parses an answer; if `read` returns Malformed, the question is asked again.
     """
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Question(
@@ -267,8 +267,8 @@ def matching_ask(checklist: Sequence[str], reasons: Sequence[str]) -> Question:
 def read_matching(answer: str, *, humans: int, reasons: int) -> Matching | Malformed:
     """Parse an answer and return its one-to-one matching.
 
-    Fig. 9 does not forbid that an answer assigns one judge reason to several human ones. The matching then
-    enforces the constraint (section 2.3).
+    Fig. 9 lets an answer assign one judge reason to several human reasons. The matching then enforces the
+    constraint (section 2.3).
     """
     scores = read_scores(answer, humans=humans, reasons=reasons)
     return scores if isinstance(scores, Malformed) else match(scores, reasons)

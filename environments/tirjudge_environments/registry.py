@@ -1,4 +1,4 @@
-"""Judge formats by name, those of other packages included."""
+"""Judge formats by name, including formats of other packages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def open_environment(name: str, /, **options: Any) -> Environment:
 
 
 def environment_options(name: str) -> frozenset[str]:
-    """Return the options that a format declares: the fields of its pydantic model, none for any other entry.
+    """Return the options that a format declares: the fields of a pydantic model; any other entry has none.
 
     Raises ValueError for an unknown name.
     """
@@ -96,9 +96,9 @@ def reward_options(environment: Environment) -> frozenset[str]:
 
 
 def with_options(environment: Environment, **options: Any) -> Environment:
-    """Return a copy of a format with other values for those of the options that it declares.
+    """Return a copy of a format with other values for declared options.
 
-    Options that the format does not declare are ignored. Raises ValueError, in one line, for a bad value.
+    Undeclared options are ignored. Raises ValueError, in one line, for a bad value.
     """
     if not isinstance(environment, BaseModel):
         return environment
@@ -128,7 +128,7 @@ def with_tools(environment: Environment, tools: Sequence[Tool]) -> Environment:
 
 
 def judge_cards(package: str = "") -> dict[str, JudgeCard]:
-    """Return the formats' cards by name, sorted; with `package`, only those of modules that begin with it."""
+    """Return the formats' cards by name, sorted; with `package`, only of modules with this prefix."""
     cards = {}
     for entry in ENVIRONMENTS.entries():
         if entry.value.startswith(package):

@@ -43,8 +43,8 @@ _ATTEMPTS = 2
 _FAILED_ANSWERS = 2
 """Answers in a row without anything whole and with an unknown end, after which the server is down."""
 _PAUSES = {True: 3, False: 16}
-"""Most pauses of a dialogue, at which the model goes on in the same turn, by whether it is text only. A
-server of texts reads the whole dialogue again after every pause."""
+"""Most pauses of a dialogue by whether the dialogue is text only; after a pause the model continues the turn.
+A server of texts rereads the whole dialogue after every pause."""
 QUESTION = (
     "Your answer does not contain the verdict in the form that was asked for. Write the verdict alone, in "
     "exactly that form, with its tag and without anything else."
@@ -115,7 +115,7 @@ class JudgeSession:
         self._stops = True
         """False once the model is asked to write its turns whole, without stop strings."""
         self._set_aside: Segment | None = None
-        """The turn that stopped at a fence, for a model that writes nothing when it is asked again."""
+        """The turn that stopped at a fence, kept in case the model writes nothing when asked again."""
         self._failed_answers = self._pauses = self._added = 0
         self._usage = Usage()
         self._started = time.monotonic()
@@ -271,7 +271,7 @@ class JudgeSession:
         return True
 
     def _pause(self, turn: Completion) -> None:
-        """Let the model go on in the same turn, unless it repeats itself or has paused too often."""
+        """Let the model continue the turn; end the dialogue after a repetition or too many pauses."""
         self._pauses += 1
         written, text_only = self._segments[-1], self._segments[-1].ids is None
         added = turn.text[len(turn.text) - self._added :].strip()

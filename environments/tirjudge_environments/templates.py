@@ -124,12 +124,12 @@ def _template_names() -> tuple[str, ...]:
 
 
 def question_text(task: JudgeTask, family: str = "") -> str:
-    """Return what the judge is asked: the judged conversation, tools, the reference answer and the criteria.
+    """Return the judge's question: the judged conversation, tools, reference answer and criteria.
 
-    All but a conversation without tools are framed by a tag that no text of the task contains, so that none
-    can end its part or forge another one. A task without them is its conversation alone. In a family of
-    prompts with files `{family}-criterion-positive.txt` and `-negative.txt`, criteria take the place of the
-    conversation and its tools, each in one line.
+    Every part except a conversation without tool calls is framed by a tag that no text of the task contains,
+    so no text can end its part or forge another part. Without other parts, the conversation stands alone. In
+    a family of prompts with files `{family}-criterion-positive.txt` and `-negative.txt`, criteria, one per
+    line, replace the conversation and the tools.
     """
     conversation, tools = conversation_text(task.prompt), tools_text(task.tools)
     shown = (conversation, task.reference, *chain.from_iterable(map(texts_of, task.candidates)))

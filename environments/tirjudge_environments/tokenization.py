@@ -38,8 +38,8 @@ class ChatEncoder:
         """`tokenizer` is a `PreTrainedTokenizerFast` with a chat template.
 
         `ends` are further ids that end a turn, such as those of a model's generation config.
-        `enable_thinking` turns the thinking on or off if the template has that switch, and has no effect
-        otherwise; None turns it on for a prompt whose prefill opens it, and off for any other.
+        `enable_thinking` turns thinking on or off if the template has that switch, else has no effect; None
+        turns thinking on for a prompt whose prefill opens the thinking, and off for any other prompt.
 
         Raises ValueError if there is no template, if the tokenizer does not keep text as text, and if the
         template opens or closes the thinking whatever `enable_thinking` says.
@@ -81,8 +81,7 @@ class ChatEncoder:
     def opening(self, prompt: Prompt) -> str:
         """Return the start of the judge's turn that the prompt's ids hold: the open thinking and the prefill.
 
-        It can be used as the prefill of the same prompt, whose ids stay the same. Raises ValueError as
-        `prompt` does.
+        With this start as the prefill, the prompt has the same ids. Raises ValueError as `prompt` does.
         """
         _, opened = self._pieces_for(prompt)
         if prompt.prefill.startswith(opened):

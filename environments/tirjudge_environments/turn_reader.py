@@ -156,7 +156,7 @@ class Turn:
         return tuple(found)
 
     def answer(self, name: str) -> str | None:
-        """Return the stripped content of the last `<name>` element; None if it is missing or not closed."""
+        """Return the stripped content of the last `<name>` element; None if missing or not closed."""
         tags = self.tags(name)
         if len(tags) < 2 or tags[-1].opens or not tags[-2].opens:
             return None

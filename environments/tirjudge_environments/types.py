@@ -20,9 +20,9 @@ class Later:
     """
 
     before: Any
-    """The value that behaves as all versions without the field did. The default may be another one."""
+    """The value that behaves like all versions without the field. The default may differ."""
     hashed: bool = False
-    """True for a field that hashes contain whatever its value is: they had it before the recorded runs."""
+    """True if hashes contain the field whatever the value, since hashes had it before the recorded runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class JudgeTask:
     prompt: tuple[Message, ...]
     candidates: tuple[Response, ...]
     label: int | None = None
-    """Index of the best one in `candidates`; None when it is not known."""
+    """Index of the best response in `candidates`; None when unknown."""
     domain: str = ""
     """`safety`, `helpfulness`, `math`, ...: some rewards and prompts depend on it. Empty when unknown."""
     gold: Mapping[str, Any] = field(default_factory=dict)
@@ -109,8 +109,8 @@ class JudgeTask:
     reference: str = ""
     """A reference answer that the judge is shown; empty without one."""
     criteria: tuple[Criterion, ...] = ()
-    """Criteria that the responses are judged by; without any, they are judged by the whole prompt. A prompt
-    shows all criteria, and the judge engine asks for each one in a dialogue of its own."""
+    """Criteria for judging the responses; without criteria, the whole prompt is the standard. A prompt shows
+    all criteria, and the judge engine by default asks about each criterion in a separate dialogue."""
     sources: tuple[str, ...] = ()
     """Name of the model or person behind each candidate, which no prompt shows; empty when unknown."""
     tools: tuple[ToolSpec, ...] = ()
@@ -169,7 +169,7 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    """Those tokens of the prompt that the provider had in its cache, which may cost less."""
+    """Prompt tokens that the provider had in its cache, which may cost less."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -222,12 +222,12 @@ class RunCode:
     end: int | None = None
     """Offset in the turn's text where the request ends; None if unknown. Any text after it is an overhang."""
     exchanged: Sequence[Mapping[str, Any]] = ()
-    """`bindings` with other responses, by default every one replaced by the next one of the view. The session
-    runs a program that ended well again with each of them in turn, until it prints something else."""
+    """`bindings` with other responses, by default each response replaced by the next response of the view.
+    The session reruns a successful program with each entry in turn, until the output changes."""
     tool: str = ""
     """Name of the tool; empty for a program."""
     fault: str = ""
-    """The reason why the call cannot be made, which is then its result; empty for a call that can be made."""
+    """The reason why the call cannot be made, which becomes the result of the call; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class Call:
     outcome: Execution | Refused
     """The answer of a tool has the form of an execution, see `tools.base.Tool`."""
     seed: int | None = None
-    """The seed that the program ran with; None if it was refused, or in a record without one."""
+    """The seed of the program's run; None for a refused program and for a record without a seed."""
     exchanged: Execution | None = None
     """The last run with variables of `RunCode.exchanged`; None if the program was not run again. A failure of
     the sandbox in it says nothing about the dialogue, which goes on."""
@@ -391,14 +391,14 @@ class Trajectory:
     segments: tuple[Segment, ...]
     """The segments after the prompt, by the model and the sandbox in turn."""
     calls: tuple[Call, ...]
-    """In the order of the requests, including refused ones and those whose sandbox failed."""
+    """Calls in order of request, including refused calls and calls whose sandbox failed."""
     stop: StopReason
     verdict: Verdict | None
     """None unless `stop` is VERDICT."""
     detail: str = ""
     """For any other stop than VERDICT, a description of the problem in one line."""
     usage: Usage = Usage()
-    """The tokens of all its requests together."""
+    """The tokens of all requests together."""
     seconds: float = 0.0
     """Wall-clock time from the first request to the end."""
 
@@ -429,7 +429,7 @@ class Reward:
     allowed either, a trainer may leave the verdict out of the loss, which does not change the expected
     gradient and removes noise from it. Otherwise the turn could have been another program."""
     core: float | None = None
-    """The total without the terms that a recipe adds to a format's own; None if it adds none."""
+    """The total without terms that a recipe adds to the format's terms; None without added terms."""
 
     def full(self, least: float) -> bool:
         """Return True if the verdict teaches and the format's own terms give at least this reward.

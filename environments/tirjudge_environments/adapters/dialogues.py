@@ -112,7 +112,7 @@ TASK_COLUMN = "task"
 """The column with a task as JSON, which may take the place of the columns of a judge's row: Parquet gives all
 rows of a column the same fields, and tasks have different ones."""
 VERL_MANAGER = "tirjudge_environments.adapters.verl_views.JudgeLoopManager"
-"""The manager of agent loops with which verl trains a judge whose views are linked."""
+"""verl's manager of agent loops for a judge with linked views."""
 _TASKS = TypeAdapter(JudgeTask)
 
 _WHO_CAN = (
@@ -254,7 +254,7 @@ class ChatDialogue:
         ]
 
     def step(self, text: str) -> Reply:
-        """Process a turn of the model and wait for its program; raises RuntimeError once it is done."""
+        """Process a turn and wait for its program; raises RuntimeError once the dialogue is done."""
         paused = text.endswith(self.stop) if self.stop else False
         completion = Completion(text=text, finish=Finish.STOP if paused else Finish.END)
         appended = self._thread.run(self._session.step(completion))
@@ -376,7 +376,7 @@ _TYPES: Mapping[str, type] = {
 def calling(spec: ToolSpec, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method `spec.name` that is `call(self, spec.name, arguments)`.
 
-    Frameworks that describe tools by methods read its signature and its docstring, which follow the schema.
+    The method's signature and docstring follow the schema, for frameworks that describe tools by methods.
     Raises ValueError, in one line, for a parameter whose name no method can have.
     """
 

@@ -48,8 +48,8 @@ class JudgeSettings(BaseModel):
     reply says so."""
     turns: int = Field(default=8, ge=1)
     tokens: int = Field(default=8192, ge=1)
-    """Maximum size of the response. In a framework that passes only text to its environments it is estimated
-    from the length of the text, so set the framework's own limit too."""
+    """Maximum size of the response. A framework that passes only text to environments needs its own limit
+    too, since the size is then estimated from the text's length."""
     cpu_seconds: float = Field(default=30.0, gt=0)
     """CPU time of a dialogue's programs together."""
     program_cpu_seconds: float = Field(default=10.0, gt=0)

@@ -1,4 +1,4 @@
-"""verifiers v1: a judge as a taskset whose tasks score themselves, and the sandbox as its toolset."""
+"""verifiers v1: a judge as a taskset of self-scoring tasks, and the sandbox as the toolset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verl's trainer with judges whose reward links the views of a task; it needs the package TransferQueue."""
+"""verl's trainer for judges with linked views of a task; needs the package TransferQueue."""
 
 from __future__ import annotations
 

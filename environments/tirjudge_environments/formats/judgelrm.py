@@ -75,7 +75,7 @@ Terms = Literal["paper", "relation-only", "modified", "changed"]
 FAILED = -2.0
 """The content of a format failure under the `released` rules."""
 NEAR = 2
-"""The largest sum of both scores' distances at which they count as near the gold scores."""
+"""The largest sum of distances from the gold scores at which both scores count as near."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Reading of a judge's turn without what the turn quotes from the judged texts.
+"""Reading of a judge's turn without quotations of the judged texts.
 
-A judge may repeat a response that has tags or fences of its own. The judged texts are known, so a span of the
-turn that repeats one of them is a quotation, whatever fences or marks are around it. Where a tag could be the
-judge's or a quotation, and the two would give different verdicts, there is no verdict.
+A judge may repeat a response that contains tags or fences. The judged texts are known, so a span of the turn
+that repeats a judged text is a quotation, whatever fences or marks surround the span. If a tag could be the
+judge's or quoted, and both readings give different verdicts, there is no verdict.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_SEEDS = 4
 _MOST_DELIMITED = 64
 """Lines of a judged text that is also looked for between two fence lines."""
 _MOST_LINES = 8
-"""Fence lines of a turn for which every one is tried as a quoted one."""
+"""Most fence lines of a turn that are each tried as quoted."""
 _MOST_DOUBTFUL = 16
 """Doubtful tags that are tried one by one."""
 
@@ -91,14 +91,14 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """A tag, or an element with its content, as one: it is quoted or not."""
+    """A tag, or an element with content, that is quoted or not as a whole."""
 
     key: tuple[str, str]
-    """Equal for the unit of a judged text that this one may repeat."""
+    """The unit may repeat a judged text's unit of equal key."""
     start: int
     end: int
     tokens: tuple[int, ...]
-    """Start of each of its tags."""
+    """Start offsets of the tags."""
 
 
 def judged_texts(task: JudgeTask) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ class _Turn:
         self.quoted = frozenset(unit for unit in self._doubtful if self._is_quoted(unit))
 
     def reading(self, lines: Collection[int], read: Read) -> _Reading:
-        """Read the turn, with these fence lines masked; AMBIGUOUS if doubtful tags decide what is read."""
+        """Read the turn with the fence lines `lines` masked; AMBIGUOUS if doubtful tags decide the result."""
         doubtful = [unit for unit in self._doubtful if unit not in self.quoted]
         closers = [unit for unit in doubtful if unit.key == ("/think", "")]
         doubtful = [unit for unit in doubtful if unit.key[0].lstrip("/") not in self._marks.tags]

@@ -157,9 +157,9 @@ class Rationale(TextPair):
 
 
 def reasons_ask(checklist: Sequence[str], reasons: Sequence[str], order: Sequence[int]) -> Question | None:
-    """Ask how well a judge's reasons, given on responses in this order, express the human ones.
+    """Ask how well a judge's reasons, on responses in this order, express the human reasons.
 
-    None if there are no reasons on one side, and so nothing to ask.
+    None if the judge or the humans gave no reasons.
     """
     if not checklist or not reasons:
         return None

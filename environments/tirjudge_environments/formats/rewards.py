@@ -146,7 +146,7 @@ class Rewarded(BaseModel):
 
 
 def together(views: Sequence[Scored | Unscored]) -> list[Scored | Unscored]:
-    """Link the views of an episode: they teach if all of them do, and none is scored if one is not."""
+    """Link the views of an episode: views teach only if all teach, and are scored only if all are."""
     for one in views:
         if isinstance(one, Unscored):
             return [one] * len(views)

@@ -30,7 +30,7 @@ class ChainOfRubrics:
 
     @property
     def answer_is_quoted(self) -> bool:
-        """True if that answer is inside a quotation; then it is a chatbot's and not the judge's."""
+        """True if the answer is inside a quotation, and so a chatbot's and not the judge's."""
         answer = self.answer
         quotations = (element for found in self._quotations.values() for element in found)
         return answer is not None and any(one.start < answer.start < one.end for one in quotations)

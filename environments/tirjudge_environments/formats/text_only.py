@@ -50,7 +50,7 @@ class Wording:
     system: str = ""
     """The system message, used without filling slots; empty: no system message."""
     prefill: str = ""
-    """The start of the answer, written for the model; it is part of the text that is read."""
+    """The start of the answer, written for the model; read with the answer."""
 
 
 class TextOnly(Rewarded, ABC):
@@ -61,10 +61,10 @@ class TextOnly(Rewarded, ABC):
     """
 
     marks: ClassVar[Marks] = Marks()
-    """The tokens from which `verdict` reads; those that the judge quotes from the judged texts are masked."""
+    """The tokens that `verdict` reads; tokens in quotations of the judged texts are masked."""
 
     def model_post_init(self, context: Any) -> None:
-        """Load the prompts now, so that a missing one fails before a run begins."""
+        """Load the prompts now, so that a missing prompt fails before a run."""
         self._messages()
 
     @property
@@ -165,7 +165,7 @@ class TextScore(TextOnly):
 
 
 def written(trajectory: Trajectory) -> str:
-    """Return the text of a dialogue as it was read: the prefill and what the model wrote after it."""
+    """Return the text of a dialogue as read: the prefill and all that the model wrote."""
     turns = [segment for segment in trajectory.segments if segment.by is By.MODEL]
     prefill = trajectory.prompt.prefill
     text = prefill + "".join(turn.text for turn in turns)

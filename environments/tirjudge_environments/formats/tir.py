@@ -103,7 +103,7 @@ class TirFormat(Rewarded, ABC):
     """Ask for one answer to each criterion of a task that has several. Our own option."""
 
     def model_post_init(self, context: Any) -> None:
-        """Load every prompt that may be needed, so that a missing one fails before a run begins."""
+        """Load every prompt that may be needed, so that a missing prompt fails before a run."""
         for with_tools in {self.tools, *self.tools_by_domain.values()}:
             self._template(with_tools)
 
@@ -116,7 +116,7 @@ class TirFormat(Rewarded, ABC):
 
     @abstractmethod
     def verdict(self, view: View, answer: str) -> Verdict | None:
-        """Parse the text inside the answer tag; None if it is not a valid answer for this view."""
+        """Parse the text inside the answer tag; None for an answer that is invalid for this view."""
 
     @property
     def own_terms(self) -> Mapping[str, Term]:

@@ -102,9 +102,9 @@ class TirPointwise(TirFormat):
 
 
 def other_responses(candidates: Sequence[Response], shown: int) -> tuple[Response, Response]:
-    """Return the responses with which the program on candidate `shown` is run again.
+    """Return the responses for running the program on candidate `shown` again.
 
-    They are an empty response, and the next candidate or, without one, an everyday text.
+    The first is empty; the second is the next candidate or, without any, an everyday text.
     """
     others = (*candidates[shown + 1 :], *candidates[:shown], _ANOTHER)
     return "", others[0]

@@ -22,9 +22,9 @@ _STOPPED = {
 def output_text(outcome: Execution | Refused, limit: int, *, called: bool = False) -> str:
     """Return a program's output, or its error in one line (TIR section 4.2, Error Message Processing).
 
-    Of a tool other than Python that was `called` it is the answer, or the whole error. A text of more than
-    `limit` characters is cut in the middle, with a count of those left out. Raises ValueError for an
-    execution whose sandbox failed, which is not an output of the program.
+    For a `called` tool other than Python, return the answer or the whole error. A text of more than `limit`
+    characters is cut in the middle, with a count of omitted characters. Raises ValueError for an execution
+    whose sandbox failed, which is not an output of the program.
     """
     if isinstance(outcome, Refused):
         return outcome.reason
@@ -60,8 +60,8 @@ def _signal_name(number: int | None) -> str:
 def most_counted(output: str, responses: int) -> int | None:
     """Return the position of the response for which a program printed the highest count.
 
-    None if several are the highest, or if there is not one count for each response, see `printed_counts`.
-    No reward depends on this reading of an output, which only describes runs.
+    None for equal highest counts, or without one count for each response, see `printed_counts`. This reading
+    of outputs only describes runs: no reward depends on the result.
     """
     counts = printed_counts(output, responses)
     if counts is None or counts.count(max(counts)) != 1:

@@ -9,7 +9,7 @@ from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 
 class RecordingSandbox:
-    """A sandbox that records the executions of another one, which its owner opens and closes."""
+    """A recorder of an inner sandbox's executions; the owner opens and closes the inner sandbox."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox

@@ -17,7 +17,7 @@ _AS_PYTHON = ("tolist", "to_list", "as_py")
 _MISSING_TYPES = ("NAType", "NaTType")
 """Types of the values with which pandas marks a missing text, number or time."""
 _NAMES = {"nan": "None", "NaN": "None", "null": "None", "true": "True", "false": "False"}
-"""Names in printed lists that are no Python literals, and what they mean."""
+"""Names in printed lists that are no Python literals, with Python's names."""
 _VALUES = (tokenize.STRING, tokenize.NUMBER, tokenize.NAME)
 _SPACES = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
@@ -71,7 +71,7 @@ def is_empty(value: Any) -> bool:
 
 
 def parsed(value: Any) -> Any:
-    """Return what a table's cell holds: JSON, or a list as Python or numpy print it; None for other texts."""
+    """Return the value in a table cell: JSON, or a list printed by Python or numpy; None for other texts."""
     if not isinstance(value, str):
         return value
     try:

@@ -81,8 +81,8 @@ class Columns(ColumnPlaces):
     rejected: str = "rejected"
     response: str = "response"
     label: str = "label"
-    """The better response, or what people think of a single response; or a list of columns, one for each
-    response and perhaps one for ties, of which one is 1: `winner_model_a,winner_model_b,winner_tie`."""
+    """The better response, or people's judgement of a single response; or a list of columns, for each
+    response and perhaps for ties, of which one is 1: `winner_model_a,winner_model_b,winner_tie`."""
     domain: str = "domain"
     """`safety`, `helpfulness`, `math`, ...: some rewards and prompts depend on it."""
     tags: str = "tags"

@@ -127,10 +127,10 @@ def _one_hot(flags: Sequence[bool], count: int) -> Label:
 
 
 def translated(value: Any, labels: Mapping[str, str] | None, *, tie: bool = True) -> str:
-    """Return the meaning that `labels` gives a value, empty for a value that is left out.
+    """Return the meaning of a value under `labels`; empty for a value that `labels` leaves out.
 
-    Without `labels` it is the value itself. Beside them, a missing value and, with `tie`, a tie stay as they
-    are, and so do all other values if `labels` only leaves values out. Raises RowError for any other value.
+    Without `labels`, return the value. A value outside `labels` is returned if missing, if a tie (with
+    `tie`), or if `labels` only leaves values out. Raises RowError for any other value.
     """
     text = text_of(value, "label").strip()
     if labels is None:
@@ -211,7 +211,7 @@ def _is_score(value: Any) -> bool:
 
 
 def highest(scores: Sequence[float]) -> int | None:
-    """Return the index of the unique highest score; None if several share it or there are none."""
+    """Return the index of the unique highest score; None for a shared highest score or no scores."""
     top = [index for index, score in enumerate(scores) if score == max(scores)]
     return top[0] if len(top) == 1 else None
 

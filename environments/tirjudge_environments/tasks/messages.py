@@ -81,7 +81,7 @@ def _call(value: Any, name: str) -> ToolCall:
 
 
 def _word(value: Mapping[str, Any], key: str, name: str) -> str:
-    """Return a text that may be absent; empty if it is."""
+    """Return the text under `key`; empty if absent."""
     found = value.get(key)
     return "" if found is None else text_of(found, f"{name}, {key}")
 

@@ -36,7 +36,7 @@ def unfolded(prompt: Any, responses: Sequence[Any]) -> tuple[Any, list[Any]]:
 
 
 def _in_cell(value: Any) -> Any:
-    """Return the list that a cell of a table holds as text; anything else as it is."""
+    """Parse a list that a table's cell holds as text; return any other value."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         found = parsed(value)
         return found if isinstance(found, list) else value

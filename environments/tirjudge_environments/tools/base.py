@@ -16,7 +16,7 @@ from tirjudge_sandbox import Execution, Limits, SandboxUnavailable, Status
 from tirjudge_sandbox.base import MIB
 
 CALLABLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The names under which a judge can call a tool: what a chat API accepts, and what fits into a fence."""
+"""Names under which a judge can call a tool: valid in a chat API and in a fence."""
 RESERVED = frozenset({"python", "output", "run_python", "run_tests"})
 """Names of tools that no server may give to its own."""
 TESTS = "tests"

@@ -1,7 +1,7 @@
-"""Tests of untrusted code: each case runs the code as a program of its own; and the tool `run_tests`.
+"""Tests of untrusted code, with a separate program for each case, and the tool `run_tests`.
 
-What a case expects never reaches the code's process, and no text that the code prints can end a line of the
-tool's answer: code that passes has computed what is expected, or guessed it from the inputs.
+A case's expected value never reaches the code's process, and no printed text can end a line of the tool's
+answer: passing code has computed the expected value, or guessed the value from the inputs.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def _tirjudge():
 
 _tirjudge()
 """
-"""Runs the code as `__main__`. All names are those of a function: the code finds none of ours, and what it
-defines changes nothing of this."""
+"""Runs the code as `__main__`. All names here are local to a function: the code cannot find them, nor change
+anything here."""
 _TAGGED = (
     "(lambda tagged: tagged(tagged, {call}))(lambda tagged, value: "
     "{{'tuple': [tagged(tagged, one) for one in value]}} if isinstance(value, tuple) else "
@@ -122,13 +122,13 @@ class CaseResult:
 async def run_tests(
     sandbox: Sandbox, code: str, cases: Sequence[Case], *, limits: Limits = _LIMITS, seed: int = 0
 ) -> tuple[CaseResult, ...]:
-    """Run Python code once for every case, one after the other, each in a process of its own.
+    """Run Python code once for every case, in order, each time in a separate process.
 
-    A case passes if the program ends by itself with exit code 0 and the value of the call equals what is
-    expected, or its output does: line by line without surrounding white space, where a line of numbers
-    equals a line with the same numbers (LiveCodeBench, `testing_util.py`). The times of `limits` apply to all
-    cases together, and its other bounds to each. Never raises for what the code does; raises ValueError for
-    files that cannot be written.
+    A case passes if the program ends by itself with exit code 0 and the call's value or the output is as
+    expected. Outputs are compared line by line without surrounding white space; a line of numbers equals a
+    line with the same numbers (LiveCodeBench, `testing_util.py`). Times of `limits` apply to all cases
+    together, other bounds to each case. Never raises for the code's behaviour; raises ValueError for files
+    that cannot be written.
     """
     results: list[CaseResult] = []
     cpu, wall = limits.cpu_seconds, limits.wall_seconds
@@ -369,7 +369,7 @@ def _refused(reason: str) -> Execution:
 
 
 def _table(name: str, results: Sequence[CaseResult]) -> str:
-    """Return what a judge is shown of a response's results."""
+    """Return the text that shows a judge a response's results."""
     lines = [
         f"response {name}: {sum(result.passed is True for result in results)} of {len(results)} cases passed"
     ]

@@ -30,7 +30,7 @@ CONNECTIONS = 4
 """Calls of one server at once; further calls wait, which does not count as their time."""
 _PROTOCOL = "2025-06-18"
 _START_SECONDS = 60.0
-"""Time in which a server must start and list its tools: a package runner may fetch it first."""
+"""Seconds for a server to start and list tools; a package runner may download the server first."""
 _END_SECONDS = 2.0
 _MOST_PAGES = 100
 _MOST_PARTS = 1000
@@ -356,7 +356,7 @@ def _encoded(message: Mapping[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:
-    """Return a message; empty for anything else, since programs may print what is none."""
+    """Return a message; empty for any other line, since programs may print anything."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
