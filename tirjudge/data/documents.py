@@ -20,7 +20,7 @@ def is_wrapped(start: str) -> bool:
 
 
 def concatenated(text: str) -> list[Any] | None:
-    """Return JSON objects that follow each other; None if anything else is among them."""
+    """Parse consecutive JSON objects; None if the text holds anything else."""
     decoder, objects, place = json.JSONDecoder(), [], 0
     text = text.strip()
     try:

@@ -23,14 +23,14 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Byte order marks, the longest ones first, and what they mean."""
+"""Byte order marks, the longest first, and the encodings."""
 _WITHOUT_MARK: dict[tuple[bool, ...], str] = {
     (False, True, False, True): "utf-16-le",
     (True, False, True, False): "utf-16-be",
 }
 """Encodings by which of the first bytes of two ASCII characters are zero."""
 _FEW_BYTES, _MOST_TIMES = 64 << 20, 200
-"""Bytes of content from which a compressed file may hold no more than so many times its own."""
+"""Bytes of content beyond which the ratio of content to compressed bytes is limited, and the limit."""
 _DECODED = 1 << 14
 """Characters that are decoded at once."""
 
@@ -46,9 +46,9 @@ def checked_encoding(name: str) -> str:
 
 
 def open_file(path: Path, name: str = "", encoding: str = "") -> io.BufferedReader:
-    """Open a file for reading: decompressed, and as UTF-8 if it or `encoding` says how it is encoded.
+    """Open a file for reading: decompressed, and as UTF-8 if the file or `encoding` names the encoding.
 
-    `name` is its name for messages. Raises OSError, and reading it raises ValueError if it is damaged.
+    `name` is the file's name for messages. Raises OSError; reading a damaged file raises ValueError.
     """
     return _opened(path, name or str(path), encoding)
 

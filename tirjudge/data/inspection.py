@@ -23,7 +23,7 @@ _SHOWN_COLUMNS = 20
 _MISSING_WORDS = frozenset({"nan", "none", "null", "<na>"})
 """Texts that libraries write in place of a missing value, in lower case."""
 _AMBIGUOUS_FROM = 21
-"""Labelled rows from which labels that can be counted from 0 and from 1 are asked about."""
+"""Fewest labelled rows for asking whether ambiguous labels count from 0 or from 1."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class _Kind:
 
 
 class RowInspection:
-    """Collects what is unusual in rows, so that it is reported once and not for every row."""
+    """Collects unusual properties of rows, to report each property once and not for every row."""
 
     def __init__(
         self, name: str, columns: Columns, labels: Mapping[str, str] | None, *, alike: bool = True
@@ -59,7 +59,7 @@ class RowInspection:
         self._unreadable = ""
         """The first row that cannot be read, and why."""
         self._lacking: Counter[str] = Counter()
-        """Rows by the part or the named column that they lack."""
+        """Number of rows by missing part or named column."""
         self._nested: Counter[str] = Counter()
         """Rows by the part that is an object or a list where a text is needed."""
         self._whole_labels: Counter[tuple[int, int]] = Counter()
@@ -108,7 +108,7 @@ class RowInspection:
                 self._note_error(row, str(error))
 
     def fault(self) -> str:
-        """Return why the rows cannot be meant as they are read, with the remedy; empty if they can."""
+        """Return why the rows cannot be meant as read, with the remedy; empty without such a fault."""
         if self._unreadable and not self._rows:
             return f"{self._unreadable}; no row can be read: JSON lines, JSON, CSV or Parquet is needed"
         if self._rows and self._lacking.total() == self._rows:
@@ -228,7 +228,7 @@ class RowInspection:
         )
 
     def _counted_from_either(self) -> bool:
-        """Return True for many labels of which none is 0, and none the number of responses."""
+        """Return True for many labels, none of which equals 0 or the number of responses."""
         labels = self._whole_labels
         if self._labels is not None or self._other_labels or labels.total() < _AMBIGUOUS_FROM:
             return False
@@ -245,7 +245,7 @@ _NOWHERE = "\0"
 
 @dataclass(slots=True)
 class InspectedRows:
-    """A source of rows whose start is inspected before it is judged; a pipe is inspected while it is read."""
+    """A source of rows whose start is inspected before judging; a pipe is inspected during reading."""
 
     source: RowSource
     columns: Columns
@@ -310,7 +310,7 @@ class InspectedRows:
         return self.labels if self._passing else self._inspection.meaning()
 
     def left(self) -> Iterator[str]:
-        """Yield what was found since the start was inspected."""
+        """Yield findings since the inspection of the start."""
         yield from (
             f"{self.name}: {note}" for note in getattr(self.source, "notes", ()) if note not in self._said
         )

@@ -54,7 +54,7 @@ class Row:
     where: str
     """File and line (for a JSON array, file and item), as messages name it."""
     default_id: str
-    """The id of a row that has none of its own: `line-7`, `item-7`."""
+    """The id for a row without an id: `line-7`, `item-7`."""
     fields: Mapping[str, Any]
 
 
@@ -116,9 +116,9 @@ class RowFile:
             yield from self._from_lines(stream) if self._format == "jsonl" else self._from_table(stream)
 
     def count(self) -> int | None:
-        """Return the number of rows, for which the file is read once.
+        """Return the number of rows, after reading the file once.
 
-        It is None for a pipe that has any, which can be read only once.
+        None for a pipe with rows, since a pipe can be read only once.
         """
         if self._items is not None:
             return len(self._items)
@@ -183,7 +183,7 @@ class RowFile:
             return next(lines, None) is not None and next(lines, None) is None
 
     def _objects(self, *, pretty: bool) -> list[Any] | None:
-        """Return the rows of a file of JSON objects that is not read line by line; None if it is."""
+        """Return the rows of a file of JSON objects; None for a file that is read line by line."""
         with self._open() as stream:
             content = stream.read()
         if self._pipe is not None:

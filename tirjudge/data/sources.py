@@ -35,7 +35,7 @@ class HubRows:
     def __init__(
         self, path: str, config: str | None = None, split: str | None = None, *, file: str | None = None
     ) -> None:
-        """`file` selects one of the dataset's files, for datasets whose files differ in their columns."""
+        """`file` selects a file of the dataset, for datasets whose files have different columns."""
         self._rows, split = _load(mirrored(path), config, split, file)
         part = ", ".join(name for name in (config, split, file) if name)
         self.name = f"{path}[{part}]"
@@ -121,18 +121,17 @@ def _only(splits: list[str], path: str) -> str:
 
 
 class ShardRows:
-    """The rows of the files that a pattern matches; a row without an id of its own is `FILE:line-7`.
+    """The rows of all files that match a pattern; a row without an id becomes `FILE:line-7`.
 
-    A file that cannot be read is one bad row, and the others are read. Result files, and the files next to
-    them, are left out, so that results may lie in the folder of the rows. Raises ValueError if no file
-    matches.
+    An unreadable file counts as one bad row; all other files are read. Result files and their companions are
+    left out, so that results may lie in the folder of the rows. Raises ValueError if no file matches.
     """
 
     def __init__(self, pattern: str, format: RowFormat | None = None, encoding: str = "") -> None:
         self.name = pattern
         self._format, self._encoding = format, encoding
         self.notes: list[str] = []
-        """Those of the files, each with the name of the first file that has it."""
+        """Notes on the files, each with the name of the first file concerned."""
         self._root = pattern_folder(pattern)
         paths = sorted(Path(found) for found in glob.glob(pattern, recursive=True))
         self._paths = [path for path in paths if path.is_file() and not _is_result(path)]
@@ -182,7 +181,7 @@ def pattern_folder(pattern: str) -> Path:
 
 
 def _is_result(path: Path) -> bool:
-    """Return True for a result file and its companions, whose names begin with its own."""
+    """Return True for a result file or a companion, whose name begins with the file's name."""
     name = path.name
     beginnings = [name[:end] for end, mark in enumerate(name) if mark == "."]
     return any(path.with_name(one + _SETTINGS).exists() for one in (*beginnings, name))
@@ -203,7 +202,7 @@ class RowSource(Protocol):
     def __iter__(self) -> Iterator[Row | BadRow]: ...
 
     def count(self) -> int | None:
-        """Return the number of rows; None if it is unknown."""
+        """Return the number of rows; None if unknown."""
         ...
 
     def is_at(self, path: Path) -> bool:

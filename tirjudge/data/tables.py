@@ -18,7 +18,7 @@ DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n')
 """The first line of a file for Excel that names the delimiter."""
 _SAMPLED = 50
-"""Rows by which the delimiter is chosen."""
+"""Number of rows for choosing the delimiter."""
 _LONGEST_CELL = LONGEST_LINE
 _MOST_COLUMNS = 10_000
 _LEAST_ALIKE = 0.5
@@ -106,7 +106,7 @@ class TableRow:
     """One row below the header, or a fault."""
 
     line: int
-    """The number of its first line, from 1."""
+    """Number of the row's first line, from 1."""
     fields: dict[str, str | None]
     """Cells by column; None for a cell that the row lacks at its end."""
     fault: str = ""

@@ -89,7 +89,7 @@ class Sampling(SamplingOptions):
     max_tokens: int = 4096
     """New tokens of this turn."""
     seed: int = 0
-    """One per row: the same seed and context give the same completion, whatever else is running."""
+    """Seed of one row: the same seed and context give the same completion, whatever else runs."""
 
     @classmethod
     def of(cls, options: SamplingOptions, *, max_tokens: int) -> Self:
@@ -125,8 +125,8 @@ class Withheld(GeneratorFailed):
 class Generator(Protocol):
     """A model that continues dialogues.
 
-    It is stateless for its caller; an implementation may keep the keys and values of a context and resume
-    them when a later context extends it.
+    A generator is stateless for callers, but may keep a context's keys and values for a later context that
+    extends the earlier context.
     """
 
     @property

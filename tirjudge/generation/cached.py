@@ -19,10 +19,10 @@ from tirjudge_environments import Completion, Context, Encoder, Finish, ToolCall
 CACHE_VARIABLE = "TIRJUDGE_CACHE"
 """Environment variable that names the cache file."""
 ASKED_SINCE = "0.1.0"
-"""The version since which generators ask in the same way for the same context and sampling. Completions of
-earlier versions are not reused, so that a user pays for them again: raise it only with such a change."""
+"""The version since which generators send the same request for the same context and sampling. Users pay again
+for completions of earlier versions: raise the version only if requests change."""
 _ENDED = "ended"
-"""Marks an entry that is known to be a whole answer of the model, or one that its limit of tokens cut."""
+"""Marks an entry whose end is known: a whole answer of the model, or an answer cut by the token limit."""
 _PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
 
@@ -88,14 +88,14 @@ class CompletionStore:
 
 
 class CachedGenerator:
-    """A generator that asks another one only for completions that `store` does not hold.
+    """A generator that asks an inner generator only for completions missing in `store`.
 
-    The key of a completion is everything it depends on: the model (`identity`), the conversation so far as
-    token ids or texts, the sampling, its seed unless it is greedy, and `ASKED_SINCE`. The id and position of
-    a row are not part of it, nor is a field that a later version added (`Later`) and that is not used.
+    The key of a completion holds everything that decides the completion: the model (`identity`), the
+    conversation so far as token ids or texts, the sampling (with the seed unless greedy) and `ASKED_SINCE`.
+    The key omits the row's id and position, and unused fields that a later version added (`Later`).
 
-    A completion whose end nobody knows is not kept. An entry of that kind is used once per run: a dialogue
-    that cannot read it asks again.
+    A completion with an unknown end is not stored. An entry with an unknown end is used once per run: a
+    dialogue that cannot read the entry repeats the request.
     """
 
     def __init__(self, inner: Generator, store: CompletionStore, identity: Mapping[str, Any]) -> None:
@@ -104,7 +104,7 @@ class CachedGenerator:
         self._identity = {"tirjudge": ASKED_SINCE, **identity}
         self.hits = 0
         self._doubted: set[bytes] = set()
-        """Keys of entries whose end is not known, and which were returned once."""
+        """Keys of entries with an unknown end that were returned once."""
 
     @property
     def model(self) -> str:

@@ -108,7 +108,7 @@ def tokenizer_of(path: str) -> str:
 
 
 def warn_of_other_base(folder: str, base: str) -> None:
-    """Warn if the base is not the one that the adapter was trained on: its numbers hold for that base."""
+    """Warn if the adapter was trained on another base: the adapter's numbers hold for that base."""
     trained_on = read_note(folder).base
     if trained_on is None:
         return

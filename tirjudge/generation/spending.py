@@ -46,7 +46,7 @@ class Price:
     source: str = ""
     """The origin of a price in US dollars that was looked up; empty for the user's own price."""
     cached: float | None = None
-    """The price of prompt tokens that the provider had in its cache; None if it is that of the others."""
+    """The price of prompt tokens from the provider's cache; None if equal to `prompt`."""
 
     def of(self, usage: Usage) -> float:
         """Return the cost of tokens."""
@@ -241,10 +241,10 @@ class Spending:
 
 
 class MeteredGenerator:
-    """A generator that books every call of another one in `spending`.
+    """A generator that books every call of `inner` in `spending`.
 
-    A call that fails or is cancelled counts only tokens that its endpoint reported. If the generator counts
-    no tokens, a call counts the most that it could have cost.
+    A call that fails or is cancelled counts only tokens that the endpoint reported. If the generator counts
+    no tokens, a call counts at its maximum cost.
     """
 
     def __init__(self, inner: Generator, spending: Spending, name: str = "") -> None:

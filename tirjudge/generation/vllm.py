@@ -184,9 +184,9 @@ class VllmGenerator:
     async def load_weights(self, folder: Path) -> None:
         """Replace the weights by those of a model folder of the same architecture, and drop the prefix cache.
 
-        From the first call on, the engine ends with this process, even if this process is killed.
-        Raises RuntimeError while rows are generated, and GeneratorFailed if loading fails: it is then unknown
-        which weights the engine holds, so that `generate` raises it too.
+        From the first call on, the engine ends with this process, even if this process is killed. Raises
+        RuntimeError while rows are generated, and GeneratorFailed if loading fails: the engine's weights are
+        then unknown, so `generate` raises GeneratorFailed too.
         """
         self._replace_weights()
         try:
@@ -255,8 +255,8 @@ class VllmGenerator:
     async def wake(self, part: Part) -> None:
         """Allocate the memory of a part again, unless it is awake; raises GeneratorFailed.
 
-        New weights need that of the weights only. The KV cache comes after them, since passing weights takes
-        memory of its own.
+        Before new weights are passed, wake the weights only, since passing takes extra memory; wake the KV
+        cache afterwards.
         """
         if part not in self._asleep:
             return

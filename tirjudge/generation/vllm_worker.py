@@ -1,7 +1,7 @@
 """The extension of vLLM's workers: it loads new weights and repacks weights that vLLM has transformed.
 
-vLLM imports it by name in each worker process, also on a server of its own (`--worker-extension-cls`), so it
-imports little of this package.
+Each worker process of vLLM, also on a separate server (`--worker-extension-cls`), imports the module by name,
+so the module imports little of this package.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class WeightReloader:
     def take_weight(self, name: str, shared: bytes) -> None:
         """Load one tensor, which another process of this machine shares, see `SharedTensor`.
 
-        vLLM keeps the tensors of a layer until it has all of them, so that at most one layer is there twice.
+        vLLM keeps a layer's tensors until the layer is complete, so that at most one layer is there twice.
         """
         tensor, opened = open_shared(shared)
         # A copy, since the sender puts the next tensor in the same place.
@@ -89,7 +89,7 @@ class WeightReloader:
 
 
 def open_shared(shared: bytes) -> tuple[Any, Any]:
-    """Return a tensor of another process, without copying it, and what has to be closed after its use."""
+    """Return a tensor of another process, not copied, and the memory to close after use, or None."""
     import torch
 
     kind, *rest = pickle.loads(shared)  # from the trainer, which started this engine

@@ -23,7 +23,7 @@ from tirjudge.console_text import one_line
 FORMING = 120.0
 """Seconds in which all workers must have connected and joined the group."""
 GREETING = 10.0
-"""Seconds in which a connection must say whose it is."""
+"""Seconds in which a new connection must identify itself."""
 _LONGEST_GREETING = 4096
 """The most bytes in which a connection says it."""
 _MOST_STRANGERS = 256
@@ -181,7 +181,7 @@ class WeightSender:
             peer.say(done=True)
 
     def _greeted(self, connection: socket.socket, line: bytes) -> tuple[Peer, Mapping[str, Any]] | None:
-        """Return a worker and what it says of itself, or None for a stranger, whose connection is closed."""
+        """Return a worker and its greeting, or None for a stranger, whose connection is closed."""
         answer = _message(line) or {}
         token = str(answer.get("token")).encode(errors="surrogatepass")
         # Every wrong token takes the same time, since any machine of the network may connect and try.
@@ -340,7 +340,7 @@ class WeightReceiver:
 
 
 class Group:
-    """A torch process group of its own, which leaves the default group of this process alone."""
+    """A separate torch process group, independent of the default group of this process."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
         """Join the group. Raises ConnectionError."""

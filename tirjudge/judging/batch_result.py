@@ -142,7 +142,7 @@ class _Outcomes:
         self._add(failure.where, failure)
 
     def stopped(self, work: Work, error: Exception) -> None:
-        """Keep what is there, and let rows that are being judged finish."""
+        """Record a Failure if the row lacks an outcome; running rows finish."""
         if work.where not in self.found:
             self._add(work.where, Failure(work.where, work.task.id, str(error)))
 

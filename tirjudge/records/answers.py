@@ -1,8 +1,8 @@
 """Answers: a judged row as people, agents and servers get it, with the response that each letter means.
 
-A judge may see the responses in another order than the row has them, and its reasoning and programs use the
-letters of the order that it saw. Its text is shown as it was written: a letter inside a program, an output or
-a quotation cannot be replaced safely. Instead every view says which response each letter means.
+A judge may see the responses in another order than the row's, and the judge's reasoning and programs use the
+letters of the seen order. The judge's text is shown unchanged: a letter in a program, an output or a
+quotation cannot be replaced safely. Instead every view says which response each letter means.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Dialogue:
         self._add({"event": "span_end", "id": span})
 
     def _turn(self, turn: list[RecordedPassage]) -> None:
-        """Log one turn of the judge, with the programs that it asked for."""
+        """Log one turn of the judge, with the requested programs."""
         calls = []
         for program in (part for part in turn if part.kind == "program"):
             self._programs += 1
@@ -189,7 +189,7 @@ class Dialogue:
 
 
 def _turns(passages: list[RecordedPassage]) -> Iterator[list[RecordedPassage] | RecordedPassage]:
-    """Yield the turns of the judge, and between them the outputs that it was shown."""
+    """Yield the judge's turns, and between turns the outputs shown to the judge."""
     turn: list[RecordedPassage] = []
     for passage in passages:
         if passage.kind not in ("output", "question"):

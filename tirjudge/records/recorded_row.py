@@ -97,9 +97,9 @@ class RecordedPassage(Recorded):
     """A part of a dialogue. All passages of a dialogue contain the whole of it except for fence lines."""
 
     kind: Literal["reasoning", "program", "output", "question"]
-    """`reasoning` is what the model wrote, `program` what it asked to run, or the arguments of a tool that it
-    called, with the whole outcome, `output` the part of the outcome that it was shown, and `question` the
-    turn that asked for the verdict alone (`ask_for_verdict`)."""
+    """`reasoning`: text of the model. `program`: the requested program, or the arguments of a called tool,
+    with the whole outcome. `output`: the part of the outcome shown to the model. `question`: the turn that
+    asked for the verdict alone (`ask_for_verdict`)."""
     text: Text
     hidden: bool = False
     """True for thinking that the endpoint returned separately."""
@@ -263,7 +263,7 @@ class RecordedRow(Recorded):
     jury: list[JurorVerdict] = Field(default_factory=list)
     """The verdict of each model that was asked; empty for a judge of one model."""
     decided: bool | None = None
-    """True if programs decided the verdict, False if it is the model's opinion, None if that is not known."""
+    """True if programs decided the verdict, False for an opinion of the model, None if unknown."""
     guess: Text = ""
     """The judge's own verdict, where the row is a tie because no program decided it."""
     views: list[RecordedView]
@@ -290,12 +290,12 @@ class RecordedRow(Recorded):
 
     @property
     def conversation(self) -> tuple[Message, ...]:
-        """The prompt, as tasks have it; empty if it is not in the file."""
+        """The prompt, as in tasks; empty if the file lacks the prompt."""
         return tuple(one.message for one in self.prompt or ())
 
     @property
     def shown_responses(self) -> tuple[Response, ...]:
-        """The responses, as tasks have them; empty if they are not in the file."""
+        """The responses, as in tasks; empty if the file lacks the responses."""
         return tuple(
             one if isinstance(one, str) else tuple(said.message for said in one)
             for one in self.responses or ()

@@ -78,7 +78,7 @@ def decided_text(row: RecordedRow) -> str:
 
 
 def deciding_lines(row: RecordedRow) -> tuple[str, str]:
-    """Return what the last program printed that tells the responses apart, and the line of code behind it.
+    """Return the last program's output that tells the responses apart, and the line of code behind it.
 
     Lines that begin with a letter have the letters of the row. Both texts are empty without a program.
     """
@@ -259,7 +259,7 @@ _HEADINGS = {"output": "shown to the judge", "question": "asked for the verdict 
 
 
 def view_passages(view: RecordedView) -> Iterator[tuple[RecordedPassage, str, str]]:
-    """Yield the passages of a dialogue, each with its heading and what the judge was shown of its output.
+    """Yield the passages of a dialogue, each with a heading and the output shown to the judge.
 
     The last part is empty for everything but programs.
     """
@@ -437,7 +437,7 @@ def _print_outcome(console: Console, program: RecordedPassage, shown: str) -> No
 
 
 def _print_passage(console: Console, heading: str, text: str) -> None:
-    """Print a text under a heading, indented, so that it cannot pass for one of our own lines."""
+    """Print a text under a heading, indented, so that no line of the text can pass for ours."""
     console.print(Text(f"  {heading}", "bold"))
     grid = Table.grid(expand=True)
     grid.add_column(width=4)

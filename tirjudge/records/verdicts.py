@@ -77,8 +77,8 @@ class JudgedCriterion(Recorded):
     ) -> JudgedCriterion:
         """Return the verdict on `count` responses.
 
-        `satisfied_from` is the lowest score that satisfies, of responses that were shown alone; None for
-        responses that were shown together, of which `best` satisfy. Without `best` there is no verdict.
+        `satisfied_from` is the lowest satisfying score of a response shown alone; None for responses shown
+        together, of which `best` satisfy. Without `best` there is no verdict.
         """
         satisfied: list[float | None] = [None] * count
         if satisfied_from is not None:

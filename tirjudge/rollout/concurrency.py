@@ -21,8 +21,8 @@ async def as_finished(
 ) -> AsyncGenerator[T]:
     """Run at most `concurrency` coroutines at once and yield their results as they finish.
 
-    The coroutines are taken from `works` one by one, as room is made. The first error is raised as it is;
-    it cancels what is running, and so does closing the generator.
+    The coroutines are taken from `works` one by one, as room is made. The first error is raised unchanged. An
+    error, or closing the generator, cancels running coroutines.
     """
     source = works if isinstance(works, AsyncGenerator) else _each(works)
     running: set[asyncio.Task[T]] = set()

@@ -118,9 +118,9 @@ class Rollout:
         return await all_or_none(self.episode(task, sample) for sample in range(size))
 
     async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
-        """Return the environment's scores of a group, after the questions that it needs are answered.
+        """Return the environment's scores of a group, after the questions of the scoring are answered.
 
-        Raises NotAnswered when the model that answers them stays down, and ValueError without such a model.
+        Raises NotAnswered when the answering model stays down, and ValueError without an answering model.
         """
         questions = self.environment.questions(group)
         if questions and self._reward_questions is None:

@@ -65,7 +65,7 @@ class JsonLines:
         self._end += len(block)
 
     def rename(self, path: Path) -> None:
-        """Give the file the name of another one, which it replaces, and keep its lock."""
+        """Rename the file to `path`, replacing any other file there, and keep the lock."""
         os.replace(self.path, path)
         self.path = path
         sync_folder(path.parent)

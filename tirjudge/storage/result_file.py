@@ -28,7 +28,7 @@ from tirjudge_environments.messages import is_transcript, message_data, response
 LABELS = ("label", "strength", "checklist", "rating")
 """Fields of a row that people gave, and no judge saw."""
 _LABEL_COLUMNS = ("label", "checklist", "gold_scores")
-"""Columns that hold them. A run goes on with others."""
+"""Columns with labels. A run resumes with other label columns."""
 _KEPT = 100
 """Rows that a ResultStream keeps in memory."""
 
@@ -100,16 +100,16 @@ class ResultFile:
         declared_by: type[BaseModel] = BaseModel,
         overwrite: bool = False,
     ) -> None:
-        """`declared_by` is the model whose fields the settings are, see `refuse_other_settings`.
+        """`declared_by` is the model that declares the settings, see `refuse_other_settings`.
 
-        A setting that no field declares is null where it changes nothing.
+        A setting without a field is null where the setting changes nothing.
         """
         self.path, self._declared_by = path, declared_by
         # Looked up before the file is opened, which creates it.
         self._fresh = not (path.exists() and path.stat().st_size)
         self._settings = settings
         self._replaces = overwrite and not self._fresh
-        """True as long as the rows in the file are those of an earlier run that this one replaces."""
+        """True until this run replaces the earlier run's rows in the file."""
         self._sidecar, self.failures_path = settings_path(path), failures_path(path)
         if not overwrite:
             refuse_foreign_file(self.path, self._sidecar, "judge")
@@ -136,7 +136,7 @@ class ResultFile:
         return iter(()) if self._replaces else read_lines(self.path)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Append a judged row (with its `id` and `digest`); it is on the disk when this returns."""
+        """Append a judged row (with `id` and `digest`); returns once the row is on the disk."""
         if self._replaces:
             # In this order: a kill in between leaves no rows, and never the old rows under the new settings.
             self._lines.append()
@@ -214,9 +214,9 @@ class ResultFile:
 class ResultStream:
     """Results that are written to standard output, one JSON line per row, and cannot be resumed.
 
-    `rows` and `failures` return only the last ones, by which a run without any verdict is explained. The
-    rows that name the sources of their responses, those with ratings and those of a jury are in the file
-    `path` as well, from which the end of the run is summarised; it is removed with the stream.
+    `rows` and `failures` return only the last entries, to explain a run without any verdict. Rows with
+    sources of responses, ratings or a jury are also in the file `path`, for the summary at the end of the
+    run; the file is removed with the stream.
     """
 
     failures_path = None
@@ -236,7 +236,7 @@ class ResultStream:
         return iter(tuple(self._failures))
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write a judged row; it has left this process when this returns."""
+        """Write a judged row; returns once the row has left this process."""
         line = encode_line(row)
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()

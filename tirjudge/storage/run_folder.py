@@ -39,7 +39,7 @@ class RunFolder:
             raise
 
     def append(self, name: str, *rows: Mapping[str, Any]) -> None:
-        """Append rows to the JSON lines file `name`; they are on the disk when this returns."""
+        """Append rows to the JSON lines file `name`; returns once the rows are on the disk."""
         if name not in self._files:
             self._files[name] = JsonLines(self.path / name)
         self._files[name].append(*rows)
@@ -82,7 +82,7 @@ class RunFolder:
 def complete_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file that appears under its name only when it is complete; an error leaves the old content.
 
-    The content is streamed, unlike that of `write_atomically`, which has to fit into memory.
+    The content is streamed, while content for `write_atomically` must fit into memory.
     """
     fresh = path.with_name(f".{path.name}.new")
     try:
@@ -100,8 +100,8 @@ def complete_file(path: Path) -> Iterator[BinaryIO]:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it holds the old content or the new one, whenever the machine stops.
 
-    For one writer at a time: hold the lock of the folder, or of the file that this one accompanies. Raises
-    OSError, naming the file, and leaves nothing behind if it cannot be written.
+    For one writer at a time: hold the lock of the folder, or of the file that the new file accompanies. If
+    writing fails, raises OSError that names the file, and leaves nothing behind.
     """
     try:
         with complete_file(path) as file:

@@ -81,8 +81,8 @@ def refuse_other_settings(
 ) -> None:
     """Raise OtherSettings unless the wanted settings are the recorded ones.
 
-    Both are JSON or TOML values. `declared_by` is the model whose fields they are. A key that is missing in
-    the recorded settings has the value of the field's `Later`; otherwise it is the same as null.
+    Both are JSON or TOML values of the fields of `declared_by`. A key that is missing in the recorded
+    settings has the value of the field's `Later`; any other missing key equals null.
     """
     found = list(_differences(_compared(declared_by, recorded), _compared(declared_by, wanted)))
     if found:

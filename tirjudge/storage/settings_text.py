@@ -11,7 +11,7 @@ from typing import Any
 MOST_BYTES = 16 << 20
 """Bytes of a file of settings; the largest ones are indices of sharded weights."""
 _MOST_PARTS = 200
-"""Parts of a dotted key, for which tomllib takes time and memory that grow with their square."""
+"""Most parts of a dotted key: tomllib's time and memory grow with the square of the parts."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
 _LONG_KEY = re.compile(rf"(?<![\w\-.]){_PART}(?:\.[ \t]*+{_PART}){{{_MOST_PARTS},}}+")
 

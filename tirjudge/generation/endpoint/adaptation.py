@@ -1,4 +1,4 @@
-"""Adaptation to an endpoint: what its refusals teach about the requests that it accepts."""
+"""Adaptation to an endpoint: refusals show which requests the endpoint accepts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Learnt:
     streams: bool = False
     """True for an endpoint that answers only as a stream."""
     thinking: str = ""
-    """The field in which the endpoint wants the thinking of every turn back; empty if it does not."""
+    """The field in which the endpoint wants every turn's thinking back; empty if not wanted."""
     unwanted: frozenset[str] = frozenset()
-    """Fields of its own turns that the endpoint refuses to read."""
+    """Fields of the endpoint's turns that the endpoint refuses in requests."""
     notes: tuple[str, ...] = ()
     """Lines that the user should know."""
 
@@ -49,7 +49,7 @@ class Learnt:
         }
 
     def adapted(self, refusal: Refused, sent: Mapping[str, Any]) -> Learnt | None:
-        """Return what is known after a refusal, if the next request may be accepted; None if not."""
+        """Return the updated knowledge after a refusal; None if a further request cannot be accepted."""
         return next(self._changes(refusal, sent), None)
 
     def joined(self, other: Learnt) -> Learnt:

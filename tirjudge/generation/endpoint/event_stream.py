@@ -1,4 +1,4 @@
-"""Answers that arrive as a stream of server-sent events, joined to the answer that they are parts of."""
+"""Answers that arrive as a stream of server-sent events, with the parts joined to one answer."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Ending(Enum):
     WITHHELD = "withheld"
     """A filter of the provider blocked the answer."""
     FAILED = "failed"
-    """The server failed or was interrupted: what it sent is no answer of the model."""
+    """The server failed or was interrupted, so the text is no answer of the model."""
     UNKNOWN = "unknown"
     """The word says nothing that is known."""
 
@@ -86,7 +86,7 @@ def restored(
 
 
 def _closing(turn: str, stops: Iterable[str]) -> str:
-    """Return the stop string that closes the fence in which the turn would otherwise end; empty if none."""
+    """Return the stop string that closes an unclosed fence at the end of the turn; empty if none."""
     # Models close their fences, so a text that ends inside one has lost its stop string.
     fences = find_fences(turn)
     if not fences or fences[-1].closed:

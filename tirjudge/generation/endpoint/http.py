@@ -67,7 +67,7 @@ DENIALS = {402, 403, 404}
 """Statuses about the account, the key's rights, the address or the model, which are then the same for every
 request; or, from some providers, about the content of one request."""
 PAID = {402, 403, 429}
-"""Statuses with which providers say that the account has no money or quota left."""
+"""Statuses that providers use for an account without money or quota left."""
 _WAIT = re.compile(
     r"(?:retryDelay\W+|(?:re)?try (?:again )?(?:in|after) (?:about )?)"
     r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?) ?(ms|s)?)?",
@@ -184,7 +184,7 @@ class JsonEndpoint:
                 raise GeneratorFailed(f"{self.url}/{path}: {error} ({times})") from None
 
     async def get(self, path: str) -> Any:
-        """Return the JSON of a path after one short attempt; None if there is no such answer."""
+        """Return the JSON of a path after one short attempt; None without a JSON answer."""
         import httpx
 
         try:
@@ -458,7 +458,7 @@ def _status_of(error: Mapping[str, Any]) -> int:
 
 
 def _what_came(response: httpx.Response) -> str:
-    """Return what a 200 contains in place of a JSON object; empty if it contains an object."""
+    """Describe the body of a 200 that is no JSON object; empty for a JSON object."""
     text = response.text.strip()
     if not text:
         return "the body is empty"

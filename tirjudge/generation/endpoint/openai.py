@@ -131,7 +131,7 @@ class OpenAIGenerator:
         return self._endpoint.denied
 
     async def card(self) -> Mapping[str, Any]:
-        """Return what the endpoint's list of models says about this model; empty if it lists none."""
+        """Return this model's entry in the endpoint's list of models; empty without an entry."""
         # Rows that start together would otherwise each ask for the list.
         async with self._listing:
             if self._card is None:
@@ -254,7 +254,7 @@ class OpenAIGenerator:
     async def _ask(
         self, path: str, body: Mapping[str, Any], answer: type[Answer], context: Context | None = None
     ) -> tuple[Answer, dict[str, Any]]:
-        """Return the answer, and the request as it was sent: without what the endpoint refuses."""
+        """Return the answer, and the request as sent: without fields that the endpoint refuses."""
         learnt = self._learnt
         # The loop ends: each adaptation changes a field for good, and few fields can change.
         while True:

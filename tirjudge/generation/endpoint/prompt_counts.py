@@ -1,7 +1,7 @@
-"""Prompts that a server cut: the tokens that it counted, beside the fewest that the prompt can have.
+"""Detection of cut prompts: the server's token count is compared with the fewest possible tokens.
 
-Ollama drops the front of a prompt that is longer than its context, and answers the rest. Only the number of
-tokens in its answer shows it.
+Ollama drops the front of a prompt that is longer than its context, and answers the rest. Only the token count
+in the answer shows the loss.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _SHORTEST = 1000
 _SMALLEST_CONTEXT = 500
 """Tokens; a lower count is not what is left of a cut prompt, but no count of the prompt at all."""
 _CERTAIN = 0.7
-"""Below this share of the fewest tokens, the prompt was cut; between it and 1, it is doubtful."""
+"""Below this share of the fewest tokens the prompt was cut; from here to 1 a cut is doubtful."""
 _BYTES = 5
 """Bytes of a token, more than in any estimate by which a server may count."""
 _REMEMBERED = 64
 
 
 class PromptCounts:
-    """Compares what a server says to have read with what it was sent."""
+    """Compares a server's token count with the text sent to the server."""
 
     def __init__(self) -> None:
         self._warned = False
         self._read: deque[str] = deque(maxlen=_REMEMBERED)
-        """Prompts that were read whole, whose beginning a server may have in its cache."""
+        """Prompts that were read whole; a server may have cached their beginnings."""
 
     def check(self, texts: Sequence[str], counts: Counts | None) -> None:
         """Raise PromptCut if the server cannot have read all texts; warn once if that is doubtful."""

@@ -1,7 +1,7 @@
-"""The refusals of an endpoint: what an error's body says, and which kind of refusal it is.
+"""The refusals of an endpoint: the content of an error's body, and the kind of refusal.
 
-Providers agree on few statuses and on no wording. A refusal is therefore classified by all words of its body,
-before the message is cut to a line and the key is taken out of it.
+Providers agree on few statuses and on no wording. A refusal is therefore classified by all words of the body,
+before the message is cut to a line and the key is removed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _ROW = re.compile(
 )
 _OF_ACCOUNT = re.compile(r"\b(account|organi[sz]ation|workspace|your (api )?key)\b", re.IGNORECASE)
 _ECHOED = {"input", "messages", "request", "body", "prompt", "ctx", "url", "doc_url"}
-"""Fields of an error in which a server repeats what it was sent, or where to read more."""
+"""Fields of an error in which a server repeats the request or links to explanations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Complaint:
     field: str = ""
     """The field of the request that is refused, if the body names it apart from the text."""
     words: str = ""
-    """All texts of the body, without what it repeats of the request."""
+    """All texts of the body, without repeated parts of the request."""
 
 
 class Refused(GeneratorFailed):
@@ -141,7 +141,7 @@ class Refused(GeneratorFailed):
 
     @property
     def answer_cut(self) -> bool:
-        """True if the model spent all requested tokens before the first one of its answer."""
+        """True if the model spent all requested tokens before the answer began."""
         return self.status == 400 and _ANSWER_CUT in self.complaint.message
 
     @property
@@ -156,13 +156,13 @@ class Refused(GeneratorFailed):
 
     @property
     def about_row(self) -> bool:
-        """True if the endpoint says that it refuses the content of this request."""
+        """True if the endpoint says that this request's content is refused."""
         said = self._said
         return bool(_ROW.search(said)) and not _OF_ACCOUNT.search(said) and not self.about_account
 
     @property
     def about_account(self) -> bool:
-        """True if the endpoint says that it refuses every request of this key, account, place or model."""
+        """True if the endpoint says that every request of this key, account, place or model is refused."""
         said = self._said
         if self.status == 401 or _BAD_KEY.search(said) or self.quota_spent:
             return True
@@ -233,7 +233,7 @@ def complaint(response: httpx.Response) -> Complaint:
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the texts in a JSON value, without those that repeat the request."""
+    """Yield the texts in a JSON value, without repeated parts of the request."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name not in _ECHOED and depth < 8:

@@ -1,4 +1,4 @@
-"""The fields of a request that the judge sets, those that it may leave out, and those that a user may add."""
+"""Request fields: set by the judge, dispensable, or added by the user."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ OWN_FIELDS = {
         "",
     ),
 }
-"""Fields that a request cannot be given, with the option that sets them, if there is one."""
+"""Fields that a user cannot add to requests, with the option that sets the field, or empty."""
 DISPENSABLE = ("seed", *reversed(SamplingOptions.model_fields), "stop")
 """Fields of the judge that are left out where an endpoint does not support them, or on request; of several
 that a refusal names, the first one."""
 HARMLESS = "Hello"
-"""A question that no filter refuses, by which one refused row is told from a refused key."""
+"""A question that no filter refuses, to tell a refused row from a refused key."""
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:

@@ -222,9 +222,9 @@ class BatchGenerator:
         return nullcontext()
 
     async def _drive(self) -> None:
-        """Step the batch until it is empty, and resolve the futures of rows that end.
+        """Step the batch until all rows end, and resolve the futures of ended rows.
 
-        Cancelling it cancels every row.
+        Cancelling `_drive` cancels every row.
         """
         loop = asyncio.get_running_loop()
         try:

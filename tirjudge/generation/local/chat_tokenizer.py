@@ -70,16 +70,16 @@ class ChatTokenizer:
 
 
 def _default(template: Any) -> str | None:
-    """Return the template of a config; of several with names, which are a list, the one called `default`."""
+    """Return the template of a config; from a list of named templates, the template called `default`."""
     if not isinstance(template, list):
         return None if template is None else str(template)
     return next((str(one["template"]) for one in template if one["name"] == "default"), None)
 
 
 def _generation_blocks() -> Any:
-    """Return an extension for the blocks in which templates mark what a model wrote, for training.
+    """Return a Jinja extension for blocks that mark the model's text in templates, for training.
 
-    Like those of transformers, they are rendered as what they contain.
+    As in transformers, a block is rendered as its content.
     """
     from jinja2 import nodes
     from jinja2.ext import Extension

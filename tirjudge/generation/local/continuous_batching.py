@@ -34,7 +34,7 @@ PASS_TOKENS = 8192
 SHARE = 0.8
 """The part of the free memory that keys and values may take."""
 MARGIN = 128
-"""Positions that a row must have room to grow by when it is admitted."""
+"""Free positions, for growth, that a row needs at admission."""
 
 
 class Decoder(RowDecoder):
@@ -112,7 +112,7 @@ class Decoder(RowDecoder):
         return max((row.fed for row in self._rows), default=0)
 
     def _fitting(self, rows: list[BatchRow]) -> int:
-        """Return how many rows, in order, fit into the cache beside those that run; one row always does."""
+        """Return how many rows, in order, fit into the cache beside running rows; a row alone always fits."""
         longest, running = self._longest, len(self._rows)
         for number, row in enumerate(rows):
             longest = max(longest, len(row.ids))
@@ -128,9 +128,9 @@ class Decoder(RowDecoder):
         self._waiting.insert(0, row)
 
     def _join(self, groups: list[list[BatchRow]]) -> None:
-        """Prefill the first row of each group of equal contexts, and copy it to the others of the group.
+        """Prefill the first row of each group of equal contexts, and copy it to the group's other rows.
 
-        A context that extends a parked row resumes it: only the tokens after it are fed.
+        A context that extends a parked row resumes the row: only new tokens are fed.
         """
         parked = {group[0]: self._parked.take(np.array(group[0].ids)) for group in groups}
         for row, found in parked.items():
@@ -214,7 +214,7 @@ class Decoder(RowDecoder):
 
 
 def _room(device: Any, held: int) -> int:
-    """Return the bytes that keys and values may take: a share of those held and the free ones of a device."""
+    """Return the bytes that keys and values may take: a share of the held and free bytes of a device."""
     import torch
 
     if device.type != "cuda":

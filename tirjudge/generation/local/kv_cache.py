@@ -22,7 +22,7 @@ Snapshot = tuple["Tensor", ...]
 
 @dataclass(slots=True)
 class Window:
-    """The slots that the next forward pass covers, and the positions that it writes."""
+    """The slots covered and the positions written by the next forward pass."""
 
     first: int
     last: int
@@ -175,7 +175,7 @@ class ParkedRow:
     ids: Ids
     snapshot: Snapshot
     prompt: bool
-    """True for a prompt, which all samples of its group resume; only its own trajectory resumes a turn."""
+    """True for a prompt, resumed by all samples of a group; a turn is resumed by one trajectory alone."""
 
     @property
     def nbytes(self) -> int:

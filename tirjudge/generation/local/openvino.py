@@ -51,7 +51,7 @@ class OpenvinoGenerator(BatchGenerator):
         cache_bytes: int = 256 << 20,
         enable_thinking: bool | None = None,
     ) -> Self:
-        """Load a model: a folder, which may hold a LoRA adapter, or what else `resolve_model` accepts.
+        """Load a model: a folder, also of a LoRA adapter, or any other name for `resolve_model`.
 
         Args:
             path: the model. The first call writes its graph into the cache, with the adapter merged.

@@ -31,7 +31,7 @@ class PagedCache:
         """The number of rows that hold a block, by block. A free block has no entry."""
         self._running: dict[BatchRow, list[int]] = {}
         self._parked: deque[tuple[list[int], list[int]]] = deque()
-        """Tokens whose keys and values are stored, and their blocks; those of the oldest row come first."""
+        """Tokens with stored keys and values, and the blocks of these tokens; the oldest row comes first."""
 
     @property
     def blocks(self) -> Mapping[BatchRow, Sequence[int]]:
@@ -43,7 +43,7 @@ class PagedCache:
         return any(common_start(row.ids, other.ids) - other.fed >= self.block for other in self._running)
 
     def admit(self, row: BatchRow) -> bool:
-        """Give a row its blocks and set what of it is stored; return False if other rows have too many."""
+        """Give blocks to a row and set the row's stored tokens; return False if too few blocks are free."""
         starts = [
             (min(common_start(row.ids, other.ids), other.fed), blocks)
             for other, blocks in self._running.items()
@@ -56,7 +56,7 @@ class PagedCache:
         return self._take(row, common, blocks) or self._take(row, common // self.block * self.block, blocks)
 
     def leave(self, row: BatchRow, *, park: bool) -> None:
-        """Free the blocks of a row, or keep what it has stored for rows with a common start."""
+        """Free the blocks of a row, or park the stored tokens for rows with a common start."""
         blocks = self._running.pop(row)
         kept = -(-row.fed // self.block) if park else 0
         self._release(blocks[kept:])

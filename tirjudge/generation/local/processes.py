@@ -94,7 +94,7 @@ class ProcessesGenerator:
     """Samples from copies of a transformers model, one in each of several processes.
 
     All turns of a dialogue, and all samples of a group, run in one process, which keeps their keys and
-    values. Otherwise it does what `TransformersGenerator` does. Belongs to one event loop.
+    values. Otherwise works like `TransformersGenerator`. Belongs to one event loop.
     """
 
     def __init__(self, path: str, *, processes: int, max_rows: int, **options: Any) -> None:
@@ -120,7 +120,7 @@ class ProcessesGenerator:
         self._end()
 
     def _home(self, prompt: tuple[Message, ...]) -> _Worker:
-        """Return the worker of a dialogue: that of its earlier turns, or the one with the fewest rows."""
+        """Return the worker of a dialogue: the worker of earlier turns, or the worker with fewest rows."""
         home = self._homes.pop(prompt, None)
         if home is None or home.lost:
             # One that was lost has no rows, and would get all new ones. If all were, each explains it.

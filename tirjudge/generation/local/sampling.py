@@ -50,7 +50,7 @@ def draw(
 
 
 def _invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
-    """Return the first token whose cumulative probability exceeds the draw: never one of probability 0."""
+    """Return the first token whose cumulative probability exceeds the draw; its probability is never 0."""
     import torch
 
     # A GPU sums in parallel, in another order for each element, so in float32 the sums could decrease.
