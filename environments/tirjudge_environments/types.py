@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
+from tirjudge_environments.files import NO_FILES, Folder
 from tirjudge_sandbox import Execution
 
 
@@ -115,6 +116,14 @@ class JudgeTask:
     """Name of the model or person behind each candidate, which no prompt shows; empty when unknown."""
     tools: tuple[ToolSpec, ...] = ()
     """The tools that were offered to whoever responded; empty when unknown."""
+    files: tuple[Folder, ...] = ()
+    """The files that each candidate left behind; empty if no candidate has files."""
+    prompt_files: Folder = NO_FILES
+    """The files that whoever responded was given."""
+
+    def __post_init__(self) -> None:
+        if self.files and len(self.files) != len(self.candidates):
+            raise ValueError(f"{len(self.files)} folders of files for {len(self.candidates)} candidates")
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,8 @@ class Program:
     stdin: str = ""
     """Text of its standard input."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Files written to the working folder before the start: relative path to content."""
+    """Files written to the working folder before the start: relative path to content. A path that ends with a
+    slash, without content, is an empty folder."""
     fetch: tuple[str, ...] = ()
     """Relative paths read back from the working folder after the end; missing files are left out."""
     seed: int = 0
@@ -220,7 +221,8 @@ def validate(program: Program, limits: Limits) -> None:
             raise InvalidProgram(
                 f"limits.{limit.name}", f"Limits.{limit.name} must be a whole number, not {value}"
             )
-    for name, paths in (("files", program.files), ("fetch", program.fetch)):
+    files = [path if content else path.removesuffix("/") for path, content in program.files.items()]
+    for name, paths in (("files", files), ("fetch", program.fetch)):
         if problem := next(filter(None, map(_problem_of_path, paths)), ""):
             raise InvalidProgram(name, problem)
     if program.files and (problem := _problem_of_files(program.files, limits)):
@@ -266,9 +268,11 @@ def _problem_of_path(path: str) -> str:
 
 def _problem_of_files(files: Mapping[str, bytes], limits: Limits) -> str:
     """Return why these files cannot be written to one working folder; empty if they can."""
-    paths = {PurePosixPath(path) for path in files}
+    given = [path for path in files if not path.endswith("/")]
+    paths = {PurePosixPath(path) for path in given}
     folders = {folder for path in paths for folder in path.parents}
-    if len(paths) < len(files) or not paths.isdisjoint(folders):
+    folders |= {PurePosixPath(path) for path in files if path.endswith("/")}
+    if len(paths) < len(given) or not paths.isdisjoint(folders):
         return "the program's files clash: a path is given twice, or as a file and as a folder"
     if len(paths) + len(folders) > INODES:
         return (

@@ -82,7 +82,11 @@ class AttackedRows:
                 continue
             try:
                 task = read_task(
-                    row.fields, default_id=row.default_id, columns=self.columns, labels=self.labels
+                    row.fields,
+                    default_id=row.default_id,
+                    columns=self.columns,
+                    labels=self.labels,
+                    beside=row.beside,
                 )
                 if len(task.candidates) < _FEWEST:
                     raise RowError("an attack needs two responses or more, this row has one")
@@ -130,6 +134,7 @@ class AttackedRows:
         return replace(
             task,
             candidates=tuple(task.candidates[index] for index in order),
+            files=tuple(task.files[index] for index in order if task.files),
             label=None if task.label is None else order.index(task.label),
         )
 

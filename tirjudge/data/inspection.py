@@ -88,7 +88,10 @@ class RowInspection:
         self._places = self._places or list(places_of(row.fields))
         try:
             task = read_task(
-                {**row.fields, _NOWHERE: None}, default_id=row.default_id, columns=self._unlabelled
+                {**row.fields, _NOWHERE: None},
+                default_id=row.default_id,
+                columns=self._unlabelled,
+                beside=row.beside,
             )
         except RowError as error:
             self._note_error(row, str(error))
@@ -96,10 +99,18 @@ class RowInspection:
         texts = [whole_text(response).strip() for response in task.candidates]
         self._note("empty", row, any(not text for text in texts))
         self._note("words", row, any(text.lower() in _MISSING_WORDS for text in texts))
-        self._note("identical", row, self._alike and len(set(texts)) < len(texts) and any(texts))
+        # A response is its files as well.
+        whole = list(zip(texts, task.files, strict=True)) if task.files else texts
+        self._note("identical", row, self._alike and len(set(whole)) < len(whole) and any(texts))
         self._note_label(row, len(texts))
         try:
-            read_task(row.fields, default_id=row.default_id, columns=self._columns, labels=self._labels)
+            read_task(
+                row.fields,
+                default_id=row.default_id,
+                columns=self._columns,
+                labels=self._labels,
+                beside=row.beside,
+            )
         except RowError as error:
             if str(error).startswith("label "):
                 self._unread.add(row.where)

@@ -56,6 +56,8 @@ class Row:
     default_id: str
     """The id for a row without an id: `line-7`, `item-7`."""
     fields: Mapping[str, Any]
+    beside: Path | None = None
+    """The folder that names of files in the row are relative to; None if they may name nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class RowFile:
             raise ValueError(f"unknown input format {format!r}: use one of {', '.join(get_args(RowFormat))}")
         self.name = name or ("standard input" if path == STANDARD_INPUT else path)
         self._path = path
+        self._beside = None if path == STANDARD_INPUT else Path(path).absolute().parent
         self._encoding = checked_encoding(encoding) if encoding else ""
         self._pipe = opened_pipe(path, self.name, self._encoding)
         self.notes: list[str] = []
@@ -226,7 +229,7 @@ class RowFile:
 
     def _from_array(self, items: list[Any]) -> Iterator[Row | BadRow]:
         for number, item in enumerate(items, 1):
-            yield _row(item, f"{self.name}, item {number}", f"item-{number}")
+            yield _row(item, f"{self.name}, item {number}", f"item-{number}", self._beside)
 
     def _from_lines(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
         for number, line in enumerate(bounded_lines(stream, self.name), 1):
@@ -244,7 +247,7 @@ class RowFile:
             except (ValueError, RecursionError) as error:
                 yield BadRow(where, f"not JSON: {error}")
             else:
-                yield _row(item, where, f"line-{number}")
+                yield _row(item, where, f"line-{number}", self._beside)
 
     def _from_parquet(self) -> Iterator[Row | BadRow]:
         number = 0
@@ -255,7 +258,7 @@ class RowFile:
                 if fields is None:
                     yield BadRow(where, "a text that is not UTF-8")
                 else:
-                    yield Row(where, f"item-{number}", fields)
+                    yield Row(where, f"item-{number}", fields, self._beside)
 
     def _parquet(self) -> Any:
         try:
@@ -287,7 +290,7 @@ class RowFile:
                     except UnicodeDecodeError:
                         yield BadRow(where, self._no_text())
                     else:
-                        yield Row(where, f"line-{row.line}", fields)
+                        yield Row(where, f"line-{row.line}", fields, self._beside)
             except BadHeader as error:
                 raise ValueError(f"{self.name}:{error.line}: {error}") from None
 
@@ -330,7 +333,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _row(item: Any, where: str, default_id: str) -> Row | BadRow:
+def _row(item: Any, where: str, default_id: str, beside: Path | None) -> Row | BadRow:
     if not isinstance(item, dict):
         return BadRow(where, "not a JSON object")
-    return Row(where, default_id, item)
+    return Row(where, default_id, item, beside)

@@ -200,7 +200,9 @@ class BatchRunner(Generic[T]):
             return Failure(row.where, None, row.reason)
         plan, id = self.plan, None
         try:
-            task = read_question(row.fields, plan.columns, plan.labels, default_id=row.default_id)
+            task = read_question(
+                row.fields, plan.columns, plan.labels, default_id=row.default_id, beside=row.beside
+            )
             id = task.id
             shown = truncated(task, plan.truncate)
             kind = kind_of(task, plan.kind)
@@ -336,6 +338,9 @@ class ResultSink:
         return False
 
     def judged(self, work: Work, result: Mapping[str, Any]) -> None:
+        if result.get("files"):
+            # Before the row, which refers to them.
+            self.results.keep((*work.task.files, work.task.prompt_files))
         self.results.append(result)
         if self.watcher is not None:
             self.watcher.judged(result)

@@ -8,7 +8,13 @@ from itertools import zip_longest
 from typing import Any
 
 from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, judged_programs, judged_views
-from tirjudge.records.recorded_row import RecordedMessage, RecordedRow, RecordedView, failed
+from tirjudge.records.recorded_row import (
+    RecordedMessage,
+    RecordedRow,
+    RecordedView,
+    failed,
+    file_records,
+)
 from tirjudge.records.verdicts import (
     JudgedConfidence,
     JudgedCriterion,
@@ -171,6 +177,8 @@ class Judgment:
             "prompt": [RecordedMessage(**message_data(message)) for message in task.prompt] if texts else [],
             "responses": list(map(response_data, task.candidates)) if texts else [],
             "tools": list(map(tool_data, task.tools)) if texts else [],
+            "files": list(map(file_records, task.files)) if texts else [],
+            "prompt_files": file_records(task.prompt_files) if texts else {},
             "sources": list(task.sources) if len(task.sources) == len(task.candidates) else [],
             "reference": task.reference if texts else "",
             "criteria": [one if texts else one.without_text() for one in self.criteria],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from tirjudge_environments import Criterion, JudgeTask
@@ -62,21 +63,23 @@ def read_question(
     labels: Mapping[str, str] | None = None,
     *,
     default_id: str = "",
+    beside: Path | None = None,
 ) -> JudgeTask:
-    """Return the task of a row; raises RowError.
+    """Return the task of a row; raises RowError. `beside`: see `read_task`.
 
     The order shown and every draw depend on the id. A row without an id gets `default_id`, or else one from
     its text, so that the same question gets the same answer, alone and in a batch.
     """
     if not isinstance(row, Mapping):
         raise RowError(f"a row is a mapping with a prompt and responses, not {type(row).__name__}")
-    task = read_task(row, default_id=default_id, columns=columns, labels=labels)
+    task = read_task(row, default_id=default_id, columns=columns, labels=labels, beside=beside)
     if task.id:
         return task
     prompt = columns.find(row, "prompt")
     # A prompt that is no chat is a text, or a number that stands for its text.
     asked = [dict(message) for message in prompt] if isinstance(prompt, list) else str(prompt)
-    return replace(task, id=f"{derive_seed(repr(asked), *map(whole_text, task.candidates)):08x}")
+    files = [folder.digest for folder in (*task.files, task.prompt_files)] if task.files else []
+    return replace(task, id=f"{derive_seed(repr(asked), *map(whole_text, task.candidates), *files):08x}")
 
 
 def kind_for(task: JudgeTask) -> Kind:

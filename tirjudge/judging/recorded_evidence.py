@@ -19,7 +19,8 @@ from tirjudge.records.recorded_row import (
 )
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge_environments.formats.tir_pointwise import other_responses
+from tirjudge_environments.files import Folder, placed
+from tirjudge_environments.formats.tir_pointwise import other_folders, other_responses
 from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import environment_names, environment_options
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
@@ -93,7 +94,8 @@ async def _exchanged(
     again = None
     try:
         for bindings in _bindings(row, view, program) if program.seed is not None else ():
-            source = Program(source=program.text, bindings=bindings, seed=program.seed or 0)
+            variables, files = placed(bindings)
+            source = Program(source=program.text, bindings=variables, files=files, seed=program.seed or 0)
             again = await run_foreign(source, sandbox, limits, weak)
             if again.status is Status.OK and again.stdout != program.stdout:
                 break
@@ -110,9 +112,18 @@ def _bindings(row: RecordedRow, view: RecordedView, program: RecordedPassage) ->
         following = dict(zip(order, (*order[1:], order[0]), strict=True))
         moved = {name: _moved(reference, following) for name, reference in references.items()}
         return [row.variables(program.model_copy(update={"bindings": moved}))]
+    others = other_responses(row.shown_responses, order[0])
+    folders = other_folders([row.folder(index) for index in range(len(row.files))], order[0])
     return [
-        {name: other if isinstance(references[name], int) else value for name, value in variables.items()}
-        for other in other_responses(row.shown_responses, order[0])
+        {
+            name: other
+            if isinstance(references[name], int)
+            else left[0]
+            if isinstance(value, Folder) and references[name] != "prompt_files"
+            else value
+            for name, value in variables.items()
+        }
+        for other, left in zip(others, folders, strict=True)
     ]
 
 
@@ -120,4 +131,6 @@ def _moved(reference: Any, following: Mapping[int, int]) -> Any:
     """Return the reference with each index of a response replaced as `following` says."""
     if isinstance(reference, list):
         return [_moved(one, following) for one in reference]
+    if isinstance(reference, Mapping) and "files" in reference:
+        return {"files": _moved(reference["files"], following)}
     return following.get(reference, reference) if isinstance(reference, int) else reference

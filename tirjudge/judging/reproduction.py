@@ -20,6 +20,7 @@ from tirjudge.records.recorded_row import (
     read_result_rows,
 )
 from tirjudge.rollout.concurrency import as_finished
+from tirjudge_environments.files import placed
 from tirjudge_environments.programs.outputs import output_text, quote_fences
 from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.tools.base import called
@@ -162,7 +163,9 @@ async def _again(
     """Run a program again, or the tests of a call; raises ValueError if the file lacks a part of it."""
     text, bindings = recorded.program.text, recorded.row.variables(recorded.program)
     if not recorded.program.tool:
-        return await run_foreign(Program(source=text, bindings=bindings, seed=seed), sandbox, limits, weak)
+        variables, files = placed(bindings)
+        program = Program(source=text, bindings=variables, files=files, seed=seed)
+        return await run_foreign(program, sandbox, limits, weak)
     execution = await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed)
     if execution.status is Status.OK:
         _require_isolation(execution, weak)

@@ -172,7 +172,17 @@ def _task(row: RecordedRow) -> JudgeTask:
         domain=row.domain,
         gold={} if row.rating is None else {"rating": row.rating},
         criteria=tuple(one.criterion for one in row.criteria),
+        **_folders(row, count),
     )
+
+
+def _folders(row: RecordedRow, count: int) -> dict[str, Any]:
+    """Return the files of the row as fields of a task; none if their contents are not there."""
+    try:
+        files = tuple(row.folder(index) for index in range(len(row.files)))
+        return {"files": files, "prompt_files": row.folder(None)} if len(files) == count else {}
+    except ValueError:
+        return {}
 
 
 def _response(recorded: str | list[RecordedMessage]) -> Response:

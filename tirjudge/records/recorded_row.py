@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from tirjudge.records.verdicts import (
     Count,
@@ -27,6 +27,7 @@ from tirjudge.records.verdicts import (
     verdict_record,
 )
 from tirjudge.storage.json_lines import JsonObject, read_lines
+from tirjudge.storage.kept_files import KeptFiles
 from tirjudge_environments import (
     By,
     Call,
@@ -39,6 +40,7 @@ from tirjudge_environments import (
     ToolCall,
     Trajectory,
 )
+from tirjudge_environments.files import Folder
 from tirjudge_environments.messages import conversation_data, response_data, tool_data
 from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import first_fault
@@ -48,6 +50,8 @@ from tirjudge_sandbox import Execution, Status
 
 _PROMPT, _REFERENCE, _TOOLS = "prompt", "reference", "tools"
 """In a program's variables, the row's prompt, its reference answer and its tools."""
+_PROMPT_FILES, _FILES = "prompt_files", "files"
+"""In a program's variables, the files that were given, and the key of the index of a response's files."""
 _EXECUTION = TypeAdapter(Execution)
 _OUTCOME = {"status", "exit_code", "signal", "stdout", "stderr", "truncated", "wall_seconds", "cpu_seconds"}
 """Fields of an execution that a record has, in the order of `Execution`."""
@@ -91,6 +95,13 @@ class RecordedTool(Recorded):
 
     type: Literal["function"] = "function"
     function: dict[Text, Any]
+
+
+class RecordedFile(Recorded):
+    """A file that a response left behind; its content is in the folder of `KeptFiles`."""
+
+    sha256: Text
+    bytes: Count
 
 
 class RecordedPassage(Recorded):
@@ -256,6 +267,9 @@ class RecordedRow(Recorded):
     tools: list[RecordedTool] = Field(default_factory=list)
     sources: list[Text] = Field(default_factory=list)
     """Name of the source of each response; empty if nobody named them."""
+    files: list[dict[Text, RecordedFile]] = Field(default_factory=list)
+    """The files of each response by their paths; empty without any."""
+    prompt_files: dict[Text, RecordedFile] = Field(default_factory=dict)
     reference: Text = ""
     criteria: list[JudgedCriterion] = Field(default_factory=list)
     confidence: JudgedConfidence | None = None
@@ -278,6 +292,8 @@ class RecordedRow(Recorded):
     where: Text = ""
     cut: bool = False
     digest: Text = ""
+    _kept: KeptFiles | None = PrivateAttr(default=None)
+    _folders: dict[int, Folder] = PrivateAttr(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         """Return the row as JSON values, without the fields that are not set."""
@@ -321,6 +337,22 @@ class RecordedRow(Recorded):
                 chosen.setdefault(place, set()).add(view.verdict.best)
         return any(len(verdicts) > 1 for verdicts in chosen.values())
 
+    def folder(self, index: int | None) -> Folder:
+        """Return the files of a response, or with None those of the prompt.
+
+        Raises ValueError, in one line, if their contents are not beside the result file.
+        """
+        place = -1 if index is None else index
+        if not -1 <= place < len(self.files):
+            raise ValueError("one of its variables refers to files that the row does not have")
+        if place not in self._folders:
+            if self._kept is None:
+                raise ValueError("the contents of its files are not beside a result file")
+            recorded = self.prompt_files if index is None else self.files[index]
+            digests = {path: file.sha256 for path, file in recorded.items()}
+            self._folders[place] = self._kept.folder(digests)
+        return self._folders[place]
+
     def variables(self, program: RecordedPassage) -> dict[str, Any]:
         """Return the variables of a program. Raises ValueError if the row lacks a variable."""
         if program.bindings is None:
@@ -336,13 +368,20 @@ class RecordedRow(Recorded):
             if not self.reference:
                 raise ValueError("the reference is not in the file")
             return self.reference
+        if reference == _PROMPT_FILES:
+            return self.folder(None)
+        if isinstance(reference, Mapping):
+            return self.folder(_index_of_files(reference))
         if reference == _PROMPT:
             return conversation_data(self.conversation)
         if reference == _TOOLS:
             return [tool.model_dump() for tool in self.tools]
         shown = self.shown_responses
         if isinstance(reference, list):
-            return [self._response(one, shown) for one in reference]
+            return [
+                self._value(one) if isinstance(one, Mapping) else self._response(one, shown)
+                for one in reference
+            ]
         return self._response(reference, shown)
 
     @staticmethod
@@ -372,8 +411,11 @@ def read_result_rows(path: Path) -> Iterator[tuple[RecordedRow, Mapping[str, Any
     """
     # Raises OSError for a missing file, which `read_lines` takes for an empty one.
     path.stat()
+    kept = KeptFiles(path)
     for number, fields in enumerate(read_lines(path), 1):
-        yield read_result_row(fields, f"{path}:{number}"), fields
+        row = read_result_row(fields, f"{path}:{number}")
+        row._kept = kept
+        yield row, fields
 
 
 def is_truncated(path: Path) -> bool:
@@ -387,8 +429,9 @@ def is_truncated(path: Path) -> bool:
 def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) -> dict[str, Any] | None:
     """Return a program's variables, with references in place of the row's texts.
 
-    A reference is `"prompt"`, `"reference"`, `"tools"`, the index of a response, or a list of indices; any
-    other value is `{"value": ...}`. None if there are such values and `texts` are left out.
+    A reference is `"prompt"`, `"reference"`, `"tools"`, the index of a response, `"prompt_files"`,
+    `{"files": INDEX}` for the files of a response, or a list of these; any other value is `{"value": ...}`.
+    None if there are such values and `texts` are left out.
     """
     prompt, tools = conversation_data(task.prompt), list(map(tool_data, task.tools))
     responses = list(map(response_data, task.candidates))
@@ -396,9 +439,16 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
     def place(value: Any) -> int:
         return max(index for index, response in enumerate(responses) if response == value)
 
+    def files(folder: Folder) -> Any:
+        return _PROMPT_FILES if folder is task.prompt_files else {_FILES: task.files.index(folder)}
+
     references: dict[str, Any] = {}
     for name, value in bindings.items():
-        if value in responses:
+        if isinstance(value, Folder):
+            references[name] = files(value)
+        elif isinstance(value, list) and value and all(isinstance(one, Folder) for one in value):
+            references[name] = list(map(files, value))
+        elif value in responses:
             references[name] = place(value)
         elif value == prompt:
             references[name] = _PROMPT
@@ -413,6 +463,21 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
         else:
             return None
     return references
+
+
+def _index_of_files(reference: Mapping[str, Any]) -> int:
+    index = reference.get(_FILES)
+    if not isinstance(index, int) or index < 0:
+        raise ValueError("one of its variables refers to files that the row does not have")
+    return index
+
+
+def file_records(folder: Folder) -> dict[str, RecordedFile]:
+    """Return the records of a folder's files, by their paths."""
+    return {
+        path: RecordedFile(sha256=digest, bytes=len(folder.files[path]))
+        for path, digest in folder.digests.items()
+    }
 
 
 def call_record(call: Call) -> JsonObject:

@@ -18,6 +18,7 @@ from tirjudge.console_text import printable, printable_text
 from tirjudge.records.recorded_row import Dialogue, RecordedPassage, RecordedRow, RecordedView, model_of
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict
 from tirjudge_environments import Response
+from tirjudge_environments.files import listing
 from tirjudge_environments.messages import is_transcript, response_text, transcript_parts
 from tirjudge_environments.orders import letter, letters
 
@@ -375,7 +376,10 @@ def _print_question(console: Console, row: RecordedRow) -> None:
         console.print(Text(printable_text(text)))
     console.print()
     headings = [response_heading(row, index) for index in range(len(row.responses))]
-    texts = [_response(one) for one in row.shown_responses]
+    texts = [
+        Text("\n\n").join(filter(None, (_response(one), Text(printable_text(files_text(row, index))))))
+        for index, one in enumerate(row.shown_responses)
+    ]
     for pair in _side_by_side(headings, texts, console.width // _NARROWEST):
         console.print(pair)
     if row.cut:
@@ -383,6 +387,21 @@ def _print_question(console: Console, row: RecordedRow) -> None:
     if row.reference:
         console.print("\nreference:", style="bold")
         console.print(Text(printable_text(row.reference)))
+
+
+def files_text(row: RecordedRow, index: int) -> str:
+    """Return the files of a response as a judge is shown them; empty without any.
+
+    Their names and sizes alone are in the result file itself.
+    """
+    if index >= len(row.files):
+        return ""
+    of = f"response {letter(index)}" if len(row.files) > 1 else "this response"
+    try:
+        return listing(row.folder(index), of, row.folder(None))
+    except ValueError as error:
+        names = (f"{path}, {file.bytes:,} bytes" for path, file in sorted(row.files[index].items()))
+        return "\n".join([f"[files of {of}; {error}]", *names])
 
 
 def _response(response: Response) -> Text:

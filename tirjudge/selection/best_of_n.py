@@ -262,6 +262,7 @@ class Judgments:
             question.task,
             id=f"{question.task.id}#{'-'.join(map(str, candidates))}",
             candidates=tuple(question.task.candidates[index] for index in candidates),
+            files=tuple(question.task.files[index] for index in candidates if question.task.files),
             sources=tuple(question.task.sources[index] for index in candidates if question.task.sources),
         )
         task_digest, known = digest(task), self._kept.get(task.id)

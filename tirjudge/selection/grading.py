@@ -149,7 +149,7 @@ def _question(
     row: Row, check: CheckName, columns: Columns, labels: Mapping[str, str] | None, most: int | None
 ) -> CandidateSet:
     fields = unpacked(row.fields)
-    task = read_task(fields, default_id=row.default_id, columns=columns, labels=labels)
+    task = read_task(fields, default_id=row.default_id, columns=columns, labels=labels, beside=row.beside)
     name = _check_of(row.fields, fields, task.label) if check == "auto" else check
     missing = task.label is None if name == "label" else _evidence(name, fields) is None
     if missing and name != UNGRADED:
@@ -158,7 +158,9 @@ def _question(
     gold = {} if name == UNGRADED else _gold(name, fields, len(task.candidates), task.label)
     if "solved" in gold:
         gold["solved"] = gold["solved"][:most]
-    kept = replace(task, candidates=task.candidates[:most], sources=task.sources[:most])
+    kept = replace(
+        task, candidates=task.candidates[:most], files=task.files[:most], sources=task.sources[:most]
+    )
     return CandidateSet(replace(kept, gold={"check": name, **gold}, label=None), row.where)
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from itertools import islice
@@ -19,10 +19,12 @@ from typing import Any, Self
 from pydantic import BaseModel
 
 from tirjudge.storage.json_lines import JsonLines, JsonObject, encode_line, read_lines
+from tirjudge.storage.kept_files import KeptFiles
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge.storage.run_settings import refuse_foreign_file, refuse_other_settings
 from tirjudge.storage.settings_text import json_file
 from tirjudge_environments import JudgeTask
+from tirjudge_environments.files import Folder
 from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
 
 LABELS = ("label", "strength", "checklist", "rating")
@@ -135,6 +137,10 @@ class ResultFile:
         """Read all rows judged so far, earlier runs included."""
         return iter(()) if self._replaces else read_lines(self.path)
 
+    def keep(self, folders: Iterable[Folder]) -> None:
+        """Write the contents of files beside the result file. Raises OSError."""
+        KeptFiles(self.path).keep(folders)
+
     def append(self, row: Mapping[str, Any]) -> None:
         """Append a judged row (with `id` and `digest`); returns once the row is on the disk."""
         if self._replaces:
@@ -235,6 +241,9 @@ class ResultStream:
     def failures(self) -> Iterator[JsonObject]:
         return iter(tuple(self._failures))
 
+    def keep(self, folders: Iterable[Folder]) -> None:
+        """Do nothing: no folder lies beside standard output."""
+
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a judged row; returns once the row has left this process."""
         line = encode_line(row)
@@ -280,5 +289,7 @@ def digest(task: JudgeTask) -> str:
     further: list[Any] = [task.reference, criteria] if task.reference or criteria else []
     if task.tools:
         further.append(list(map(tool_data, task.tools)))
+    if task.files:
+        further.append([folder.digest for folder in (*task.files, task.prompt_files)])
     text = json.dumps([turns, list(map(response_data, task.candidates)), task.label, *further])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -106,6 +106,7 @@ def judged_texts(task: JudgeTask) -> tuple[str, ...]:
     shown = [text for candidate in task.candidates for text in texts_of(candidate)]
     shown += [text for message in task.prompt for text in texts_of((message,))]
     shown += [*texts_of(task.reference), *(criterion.text for criterion in task.criteria)]
+    shown += [text for folder in (*task.files, task.prompt_files) for text in folder.texts]
     return tuple(dict.fromkeys(filter(None, shown)))
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from tirjudge_environments.files import listing, unlisted
 from tirjudge_environments.formats.quotations import Marks, mask_quotations, read_own
 from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS, Rewarded, Term, correct, tools_in_order
 from tirjudge_environments.messages import (
@@ -58,6 +59,8 @@ _ISOLATED = "tir-isolated"
 """The prompt file that ends the prompt under the option `isolated`."""
 _TRANSCRIPTS = "tir-transcripts"
 """The prompt file that says how programs find transcripts."""
+_FILES = "tir-files"
+"""The prompt file that says how programs find the files of responses."""
 _CRITERIA = "tir-criteria"
 """The prompt file that asks for an answer to each of several criteria."""
 _TOOLS = "tir-tools"
@@ -133,10 +136,15 @@ class TirFormat(Rewarded, ABC):
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         with_tools = self.uses_tools(task)
-        responses = [self._excerpt(response) for response in _shown(task, view)]
+        responses = [
+            self._with_files(self._excerpt(response), task, index, position, len(view.order))
+            for position, (index, response) in enumerate(zip(view.order, _shown(task, view), strict=True))
+        ]
         asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
         text = self._template(with_tools).fill(asked, responses)
         notes = [_TRANSCRIPTS] if with_tools and self._binds_transcripts(task) else []
+        if with_tools and task.files and self.bindings and not self.exact:
+            notes.append(_FILES)
         for note in [*notes, *([_ISOLATED] if with_tools and self.isolated else [])]:
             text = f"{text}\n{load_template(note).text}"
         if (count := self._answers(task)) > 1:
@@ -241,6 +249,14 @@ class TirFormat(Rewarded, ABC):
         # Only the sandbox opens outputs, and endpoints show those in the same role as the prompt.
         return quote_lines(response_text(response, self.shown_chars), opens_an_output)
 
+    def _with_files(self, text: str, task: JudgeTask, index: int, position: int, count: int) -> str:
+        """Return a response followed by the listing of its files, if the task has files."""
+        if not task.files:
+            return text
+        of = "this response" if count == 1 else f"response {letter(position)}"
+        shown = quote_lines(listing(task.files[index], of, task.prompt_files), opens_an_output)
+        return f"{unlisted(text)}\n\n{shown}" if text.strip() else shown
+
     def _binds_transcripts(self, task: JudgeTask) -> bool:
         transcripts = any(not isinstance(response, str) for response in task.candidates)
         return self.bindings and not self.exact and (transcripts or is_transcript(task.prompt))
@@ -254,6 +270,14 @@ class TirFormat(Rewarded, ABC):
             bound["reference"] = task.reference
         if task.tools:
             bound["tools"] = list(map(tool_data, task.tools))
+        folders = [task.files[index] for index in view.order] if task.files else []
+        if folders or task.prompt_files.files:
+            bound["prompt_files"] = task.prompt_files
+        if len(folders) == 1:
+            bound["files"] = folders[0]
+        elif folders:
+            bound |= {f"files_{letter(i).lower()}": folder for i, folder in enumerate(folders)}
+            bound["files"] = folders
         if len(responses) == 1:
             return bound | {"response": responses[0]}
         named = {f"response_{letter(i).lower()}": response for i, response in enumerate(responses)}

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.files import Folder
 from tirjudge_environments.formats.rewards import (
     Scored,
     failed,
@@ -84,9 +85,12 @@ class TirPointwise(TirFormat):
     def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
         if self.evidence == "off":
             return ()
+        alone, shown = replace(view, order=(0,)), view.order[0]
+        responses = other_responses(task.candidates, shown)
+        folders = other_folders(task.files, shown)
         return tuple(
-            self._bindings(replace(task, candidates=(other,)), replace(view, order=(0,)))
-            for other in other_responses(task.candidates, view.order[0])
+            self._bindings(replace(task, candidates=(other,), files=files), alone)
+            for other, files in zip(responses, folders, strict=True)
         )
 
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
@@ -108,3 +112,11 @@ def other_responses(candidates: Sequence[Response], shown: int) -> tuple[Respons
     """
     others = (*candidates[shown + 1 :], *candidates[:shown], _ANOTHER)
     return "", others[0]
+
+
+def other_folders(folders: Sequence[Folder], shown: int) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
+    """Return the files that go with `other_responses`: no files, and those of the next candidate."""
+    if not folders:
+        return (), ()
+    others = (*folders[shown + 1 :], *folders[:shown], Folder())
+    return (Folder(),), (others[0],)

@@ -68,7 +68,9 @@ class Columns(ColumnPlaces):
     that the row has, or the column that was named.
     """
 
-    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"reference", "criteria", "sources", "tools"})
+    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset(
+        {"reference", "criteria", "sources", "tools", "files", "prompt_files"}
+    )
 
     id: str = "id"
     """The row's name in results; without it, rows are numbered."""
@@ -101,6 +103,10 @@ class Columns(ColumnPlaces):
     that hold one response each: `responses=gpt_answer,claude_answer`."""
     tools: str = "tools"
     """Tools that were offered for the responses, a list in OpenAI's form, which the judge is shown."""
+    files: str = "files"
+    """What each response left behind, a list of mappings from path to content, or of names of folders."""
+    prompt_files: str = "prompt_files"
+    """The files that whoever responded was given, in the same form."""
 
 
 DEFAULT_COLUMNS = Columns()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from tirjudge_environments.files import NO_FILES, BadFolder, Folder, read_folder
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks.cells import RowError, is_empty, is_nan, parsed, text_of
 from tirjudge_environments.tasks.columns import DEFAULT_COLUMNS, Columns, column_named
@@ -28,6 +30,7 @@ def read_task(
     default_id: str,
     columns: Columns = DEFAULT_COLUMNS,
     labels: Mapping[str, str] | None = None,
+    beside: Path | None = None,
 ) -> JudgeTask:
     """Convert a row to a task; raises RowError.
 
@@ -47,6 +50,9 @@ def read_task(
     NaN, with which tables mark a missing value, is an error in a prompt and in a response, and counts as
     absent elsewhere. Gold scores become `gold["scores"]`; without a label, the response with the unique
     highest gold score is the label. Sources are named by their column, or by the columns of the responses.
+
+    Names of folders and archives in `files` and `prompt_files` are relative to the folder `beside`, see
+    `files.read_folder`; without it, a name is an error.
     """
     given, part = _given_responses(row, columns)
     prompt, responses = unfolded(columns.find(row, "prompt"), given)
@@ -66,6 +72,7 @@ def read_task(
         "scores": scores or None,
     }
     domain = _optional(row, columns, "domain")
+    before, folders = _folders(row, columns, len(candidates), beside)
     return JudgeTask(
         id=_id(_optional(row, columns, "id"), default_id),
         prompt=_prompt(prompt),
@@ -78,6 +85,39 @@ def read_task(
         criteria=_criteria(_optional(row, columns, "criteria")),
         sources=sources,
         tools=read_tools(_optional(row, columns, "tools")),
+        files=folders,
+        prompt_files=before,
+    )
+
+
+def _folders(
+    row: Mapping[str, Any], columns: Columns, count: int, beside: Path | None
+) -> tuple[Folder, tuple[Folder, ...]]:
+    """Return the files of the prompt, and those of each response; none if no response has files."""
+
+    def given(value: Any) -> Any:
+        """Return the value of a cell: a name, or what JSON in it says."""
+        is_name = isinstance(value, str) and not value.lstrip().startswith(("[", "{"))
+        return value if is_name else parsed(value)
+
+    def read(value: Any, of: str, before: Folder = NO_FILES) -> Folder:
+        try:
+            return read_folder(None if is_empty(value) else given(value), beside, before)
+        except BadFolder as error:
+            raise RowError(f"{of}: {error}") from None
+
+    before = read(_optional(row, columns, "prompt_files"), "prompt_files")
+    folders = given(_optional(row, columns, "files"))
+    if is_empty(folders):
+        return before, ()
+    if isinstance(folders, Mapping | str) and count == 1:
+        folders = [folders]
+    if not isinstance(folders, list) or len(folders) != count:
+        raise RowError(
+            f"files must be a list of {count} folders, one for each response; --column files= ignores it"
+        )
+    return before, tuple(
+        read(value, f"files of response {letter(position)}", before) for position, value in enumerate(folders)
     )
 
 

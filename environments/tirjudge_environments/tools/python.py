@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tirjudge_environments.files import placed
 from tirjudge_environments.types import ToolSpec
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, run_with_isolated
 
@@ -31,5 +32,6 @@ class PythonTool:
     async def call(
         self, arguments: Mapping[str, Any], *, bindings: Mapping[str, Any] | None = None, seed: int = 0
     ) -> Execution:
-        program = Program(source=arguments["code"], bindings=bindings or {}, seed=seed)
+        variables, files = placed(bindings or {})
+        program = Program(source=arguments["code"], bindings=variables, files=files, seed=seed)
         return await run_with_isolated(self._sandbox, program, self.limits)

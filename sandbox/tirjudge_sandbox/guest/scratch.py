@@ -20,8 +20,9 @@ def lay(files: Mapping[str, bytes]) -> None:
         for end in (index for index, mark in enumerate(path) if mark == "/"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path[:end])
-        with open(path, "wb") as file:
-            file.write(content)
+        if not path.endswith("/"):
+            with open(path, "wb") as file:
+                file.write(content)
 
 
 def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:

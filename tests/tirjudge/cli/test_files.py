@@ -1,0 +1,163 @@
+"""Responses with files: judged with programs that read them, recorded once, and run again elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import shutil
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
+
+PROGRAM = """
+import csv
+def total(folder):
+    with open(f"{folder}/out/sums.csv") as file:
+        return sum(int(row["n"]) for row in csv.DictReader(file))
+with open(f"{prompt_files}/wanted.txt") as file:
+    wanted = int(file.read())
+for name, folder in zip("AB", files):
+    print(name, int(total(folder) == wanted), "of 1")
+"""
+RIGHT, WRONG = "n\n3\n4\n", "n\n3\n5\n"
+
+
+def reading(body: dict[str, Any]) -> dict[str, Any]:
+    """Play a judge whose program adds up the numbers in the files of both responses."""
+    last = body["messages"][-1]["content"]
+    if len(body["messages"]) == 1:
+        return chat(f"I add them up.\n```python{PROGRAM}```\n")
+    return chat(f"<preference>{'A' if 'A 1 of 1' in last else 'B'}</preference>")
+
+
+def archived(folder: Path, name: str, files: dict[str, str]) -> str:
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            for path, text in files.items():
+                archive.writestr(path, text)
+    else:
+        with tarfile.open(folder / name, "w:gz") as archive:
+            for path, text in files.items():
+                entry = tarfile.TarInfo(path)
+                entry.size = len(text)
+                archive.addfile(entry, io.BytesIO(text.encode()))
+    return name
+
+
+@pytest.fixture
+def rows(tmp_path: Path, endpoint: EndpointServer) -> list[dict[str, Any]]:
+    """Four rows with files in every form; in two of them the second response has the right sums."""
+    endpoint.script = reading
+    data = tmp_path / "data"
+    (data / "left/out").mkdir(parents=True)
+    (data / "left/out/sums.csv").write_text(RIGHT)
+    given = [
+        ["left", archived(data, "right.zip", {"out/sums.csv": WRONG})],
+        [archived(data, "a.tar.gz", {"out/sums.csv": WRONG}), {"out/sums.csv": {"text": RIGHT}}],
+        [{"out/sums.csv": {"base64": base64.b64encode(RIGHT.encode()).decode()}}, "right.zip"],
+        [
+            {"out/sums.csv": {"diff": "@@ -2,2 +2,2 @@\n 3\n-0\n+5\n"}},
+            {"out/sums.csv": {"diff": "@@ -2,2 +2,2 @@\n 3\n-0\n+4\n"}},
+        ],
+    ]
+    before = {"wanted.txt": {"text": "7"}, "out/sums.csv": {"text": "n\n3\n0\n"}}
+    made = [
+        {
+            "id": f"r{number}",
+            "prompt": "Add up.",
+            "responses": ["done", "done"],
+            "label": number % 2,
+            "files": files,
+            "prompt_files": before,
+        }
+        for number, files in enumerate(given)
+    ]
+    write_rows(data / "rows.jsonl", made)
+    return made
+
+
+def test_programs_find_the_files_and_decide(
+    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
+) -> None:
+    run = judge(tmp_path, "data/rows.jsonl", "--order", "both", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    assert "accuracy  100.0%" in run.stdout
+    assert "decided by a program 4 of 4 rows" in run.stdout
+    asked = endpoint.bodies[0]["messages"][0]["content"]
+    assert "[files of response A: 1 file, 6 bytes]" in asked
+    assert "out/sums.csv, 6 bytes, changed" in asked
+    assert "wanted.txt, deleted" in asked
+
+
+def test_contents_are_kept_once_and_programs_run_again_elsewhere(
+    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
+) -> None:
+    judge(tmp_path, "data/rows.jsonl", "--output", "data/rows.verdicts.jsonl", *through(endpoint))
+    kept = tmp_path / "data/rows.verdicts.jsonl.files"
+    assert len(list(kept.iterdir())) == 4, "right, wrong, and the two that were given"
+    row = results(tmp_path / "data/rows.verdicts.jsonl")[0]
+    assert row["files"][0]["out/sums.csv"]["bytes"] == len(RIGHT)
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    shutil.move(tmp_path / "data/rows.verdicts.jsonl", other)
+    shutil.move(kept, other)
+    shutil.rmtree(tmp_path / "data")
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=other)
+    assert again.returncode == 0, again.stderr + again.stdout
+    assert re.search(r"same +4\n", again.stdout), again.stdout
+    shown = invoke("show", "rows.verdicts.jsonl", "r0", folder=other).stdout
+    assert "out/sums.csv, 6 bytes" in shown
+    shutil.rmtree(other / "rows.verdicts.jsonl.files")
+    lost = invoke("reproduce", "rows.verdicts.jsonl", folder=other)
+    assert lost.returncode == 1
+    assert "the contents of its files are not in" in lost.stdout + lost.stderr
+
+
+def test_a_changed_file_is_another_row(
+    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
+) -> None:
+    judge(tmp_path, "data/rows.jsonl", *through(endpoint))
+    (tmp_path / "data/left/out/sums.csv").write_text(WRONG)
+    run = judge(tmp_path, "data/rows.jsonl", *through(endpoint))
+    assert "it was judged with another prompt or responses" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (["gone", "left"], "gone: No such file or directory"),
+        (["../data/left", "left"], "no path below the folder"),
+        (["link", "left"], "link is behind a link"),
+        (["/etc", "left"], "no path below the folder"),
+        ([{"../x": {"text": ""}}, "left"], "no path below the folder"),
+        ([{"x": "text"}, "left"], 'write {"text": ...}'),
+        (["left"], "files must be a list of 2 folders"),
+        ([{"out/sums.csv": {"diff": "@@ -9,1 +9,1 @@\n-9\n+8\n"}}, "left"], "does not fit"),
+        ([{"a": {"text": ""}, "A": {"text": ""}}, "left"], "differ in case alone"),
+    ],
+)
+def test_bad_files_are_one_line(
+    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer, files: Any, reason: str
+) -> None:
+    (tmp_path / "data/link").symlink_to(tmp_path / "data/left")
+    write_rows(tmp_path / "data/rows.jsonl", [rows[0] | {"files": files}, rows[1]])
+    run = judge(tmp_path, "data/rows.jsonl", *through(endpoint))
+    assert reason in run.stderr, run.stderr
+    assert "Traceback" not in run.stderr
+    assert [row["id"] for row in results(tmp_path / "rows.verdicts.jsonl")] == ["r1"]
+
+
+def test_standard_input_may_name_nothing(
+    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
+) -> None:
+    stdin = "".join(json.dumps(row) + "\n" for row in rows[:1])
+    run = judge(tmp_path / "data", "-", "--output", "out.jsonl", *through(endpoint), stdin=stdin)
+    assert "only rows of a file may name one" in run.stderr

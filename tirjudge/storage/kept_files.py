@@ -1,0 +1,63 @@
+"""The contents of the files that responses left behind, each once, in a folder beside a result file.
+
+A content has its sha256 as its name, so that a row refers to contents, and a copy of the result file and the
+folder is all that another machine needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tirjudge.storage.run_folder import write_atomically
+from tirjudge_environments.files import MOST_BYTES, MOST_FILES, BadFolder, Folder, folder_of
+
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class KeptFiles:
+    """The folder `NAME.files` of the result file NAME."""
+
+    def __init__(self, results: Path) -> None:
+        self.path = results.with_name(f"{results.name}.files")
+
+    def keep(self, folders: Iterable[Folder]) -> None:
+        """Write contents that are not there yet; each appears whole. Raises OSError."""
+        for folder in folders:
+            for path, digest in folder.digests.items():
+                kept = self.path / digest
+                if not kept.is_file():
+                    self.path.mkdir(exist_ok=True)
+                    write_atomically(kept, folder.files[path])
+
+    def folder(self, digests: Mapping[str, str]) -> Folder:
+        """Return a folder by the sha256 of its files. Raises ValueError, in one line."""
+        if len(digests) > MOST_FILES:
+            raise ValueError(f"a folder of {len(digests)} files")
+        files: dict[str, bytes] = {}
+        left = MOST_BYTES
+        for path, digest in digests.items():
+            content = self._content(digest, left)
+            left -= len(content)
+            files[path] = content
+        try:
+            # The paths in a stranger's result file are as hostile as those in rows.
+            return folder_of(files)
+        except BadFolder as error:
+            raise ValueError(str(error)) from None
+
+    def _content(self, digest: str, most: int) -> bytes:
+        if not _SHA256.fullmatch(digest):
+            raise ValueError("a file without the sha256 of its content")
+        place = self.path / digest
+        try:
+            if place.is_symlink() or place.stat().st_size > most:
+                raise ValueError(f"{place.name} in {self.path} is a link, or too large")
+            content = place.read_bytes()
+        except OSError:
+            raise ValueError(f"the contents of its files are not in {self.path}") from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise ValueError(f"{place.name} in {self.path} has been changed")
+        return content
