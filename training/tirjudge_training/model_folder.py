@@ -80,11 +80,11 @@ def load_trainable(
     kernels: Kernels = PLAIN,
     processes: Processes = ALONE,
 ) -> Any:
-    """Load the model that a stage trains; with unmerged `lora`, an adapter in the folder `start` goes on.
+    """Load the model for training; with unmerged `lora`, training continues the adapter in folder `start`.
 
-    Returns a PEFT model in that case, to which no further adapter must be added, else a plain model.
-    If the trainer will shard the weights (FSDP), only the first of `processes` loads them, so that host
-    memory holds one copy; the trainer sends them to the others when it shards the model.
+    Returns a PEFT model if an adapter is continued (add no further adapter), else a plain model. If the
+    trainer will shard the weights (FSDP), only the first of `processes` loads the weights, so that host
+    memory holds one copy; the trainer sends the weights to the others while sharding.
     """
     base = base_of(Path(start))
     sent = processes.share_weights and processes.rank > 0
@@ -114,12 +114,12 @@ def base_name(start: str | Path) -> str:
 
 
 def network(model: Any) -> Any:
-    """Return the causal LM itself; an adapter that PEFT added stays inside of it."""
+    """Return the causal LM itself, with any adapter that PEFT added inside."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def load_tokenizer(path: str | Path) -> Any:
-    """Load the tokenizer of a model; an adapter folder without one has that of its base model."""
+    """Load the tokenizer of a model; an adapter folder without one uses the base model's."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(tokenizer_of(resolve_model(str(path))))

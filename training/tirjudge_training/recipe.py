@@ -93,8 +93,8 @@ class ModelConfig(BaseModel):
     base: str
     """A model folder, that of an adapter included, a GGUF file, a hub id or a short name."""
     enable_thinking: bool | None = None
-    """Turn the thinking on or off if the chat template has that switch; the trained model's folder records
-    it. None turns it on for judges whose turn begins with `<think>`, and off for any other."""
+    """Turn thinking on or off if the chat template has that switch; the trained model's folder records the
+    choice. None turns thinking on for judges whose turn begins with `<think>`, else off."""
     lora: LoraConfig | None = None
     """Train a LoRA adapter in every stage; None trains all weights."""
     dtype: Literal["auto", "float32", "bfloat16"] | None = None
@@ -146,14 +146,14 @@ class IterateConfig(BaseModel):
 
 
 class Recipe(BaseModel):
-    """One run: its model, its data, its method and the settings of every stage."""
+    """One run: model, data, method and the settings of every stage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: Annotated[str, MOVABLE] = ""
     """The line about the recipe in `tirjudge train --list`."""
     run: Annotated[Literal["never"] | None, MOVABLE] = None
-    """`never` marks a recipe that nobody has run; its values are those of a paper."""
+    """`never` marks a recipe with a paper's values that nobody has run."""
     method: Annotated[str, AfterValidator(_known_method)] = "rl"
     """`rl` is RL alone, `iterative` TIR-Judge-Zero, `distill` TIR-Judge-Distill; without any RL, `answers` is
     SFT on the right answers, `demonstrations` SFT on `data.demonstrations`, and `rejection` SFT on the

@@ -30,7 +30,7 @@ Config = TypeVar("Config", bound=BaseModel)
 CONFIG = "config.toml"
 """The file of a run folder with its resolved configuration."""
 EXTENDS, ARMS = "extends", "arms"
-"""Keys that a recipe file may have in addition to those of its model."""
+"""Keys of a recipe file beyond the fields of the model."""
 ABLATIONS = "ablations"
 """A table of shipped recipes: `[ablations.NAME]` overrides keys, and `ablations/NAME` is a recipe too."""
 RECIPES, MIXTURES = "recipes", "corpora/mixtures"
@@ -100,8 +100,8 @@ def quoted(value: Any) -> str:
 def claim_folder(folder: RunFolder, config: BaseModel) -> None:
     """Store the configuration in a new folder, or compare it with the stored one.
 
-    Its fields say which of them may change when a run is resumed, see `refuse_other_settings`, which raises
-    OtherSettings. TOML has no null: a `Later` of a field that may be None has to be None.
+    The configuration's fields say which values may change when a run resumes, see `refuse_other_settings`,
+    which raises OtherSettings. TOML has no null: `Later` of a field that may be None must be None.
     """
     path, text = folder.path / CONFIG, to_toml(config)
     if path.exists():
@@ -114,7 +114,7 @@ def claim_folder(folder: RunFolder, config: BaseModel) -> None:
 def _arms(
     kind: type[Config], recipe: str, assignments: Sequence[str], home: str
 ) -> Iterator[tuple[str, Config]]:
-    """Yield the recipe itself under the name "", and then its arms."""
+    """Yield the recipe itself under the name "", and then all arms."""
     path, values, arms = _values(recipe, assignments, home)
     for name, over in {"": {}, **arms}.items():
         where = f"{path}: {ARMS}.{name}" if name else str(path)
@@ -130,7 +130,7 @@ def _arms(
 def _values(
     recipe: str, assignments: Sequence[str], home: str
 ) -> tuple[Path, dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the path of a recipe, its values with the assignments, and what each arm overrides of them."""
+    """Return the path of a recipe, the values after assignments, and the overrides of each arm."""
     path = shipped(home).get(recipe, Path(recipe))
     values = _read(recipe, path, (), home)
     for assignment in assignments:
@@ -151,7 +151,7 @@ def _sets(values: Any, key: str) -> bool:
 
 
 def _read(name: str, path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
-    """Return the values of a recipe and its file, merged over those of the recipe that it extends."""
+    """Return the values of a recipe's file, merged over the values of the extended recipe."""
     if not path.is_file():
         # Without a cutoff there always is a nearest name, which the message needs.
         near = difflib.get_close_matches(str(path), list(shipped(home)), n=1, cutoff=0.0)

@@ -33,7 +33,7 @@ class SourceCard:
     domain: str
     """The domain of the rows. In `safety` and `helpfulness` a judge should run no program."""
     about: str
-    """One line: what is taken from the dataset, and by which rule."""
+    """One line: rows taken from the dataset, and the selection rule."""
     licence: str
     """The licence that the dataset states; empty if it states none."""
     needs: frozenset[Need] = frozenset()
@@ -63,11 +63,11 @@ class SourceItem:
     good: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
-    """JSON data from which `fill` can tell good answers from bad ones."""
+    """JSON data by which `fill` tells good from bad answers."""
     domain: str = ""
-    """Overrides the card's domain if it is not empty."""
+    """Unless empty, overrides the card's domain."""
     row: Mapping[str, Any] | None = None
-    """The other columns of a finished row, as `read_task` reads them; they are passed through unchanged."""
+    """The other columns of a finished row, in `read_task`'s form; passed through unchanged."""
     origin: str = ""
     """The row's place in the dataset; set by the reader, not by the source."""
 

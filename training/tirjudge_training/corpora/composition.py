@@ -86,7 +86,7 @@ class QuestionSample:
 
 
 def distinct(question: SourceItem | Skipped) -> SourceItem | Skipped:
-    """Return the question without bad answers that are good ones too, or why it is left out without them."""
+    """Return the question without bad answers that are also good, or Skipped if no bad answer is left."""
     if isinstance(question, Skipped):
         return question
     bad = tuple(answer for answer in question.bad if answer not in question.good)
@@ -104,8 +104,8 @@ SINGLES: tuple[Kind, ...] = ("pointwise", "pairwise")
 class Composer:
     """Assigns each question to one format.
 
-    The paper does not specify the assignment. This one makes lists of the first questions that have enough
-    wrong answers, and fills the other formats evenly.
+    The paper does not specify the assignment. Here the first questions with enough wrong answers become
+    lists, and the other formats are filled evenly.
     """
 
     source: str
@@ -113,7 +113,7 @@ class Composer:
     wanted: Mapping[Kind, int | None]
     """Rows by format; None means all."""
     judges: Mapping[Kind, str]
-    """The judge that a format's rows name; a format without one leaves it open."""
+    """The judge named in rows of a format; formats without an entry name none."""
     seed: int
     repeats: bool = False
     """Allow several questions with the same prompt."""
@@ -125,7 +125,7 @@ class Composer:
         return not any(self._open(kind) for kind in KINDS)
 
     def row(self, question: SourceItem) -> JsonObject | None:
-        """Return the question as a row of its format; None if no format that it fits needs another row."""
+        """Return the question as a row of a format; None if no suitable format needs another row."""
         kind = self._kind(question)
         if kind is None:
             return None

@@ -72,8 +72,8 @@ class CleaningConfig(_Frozen):
     words: int = Field(default=WORDS, gt=1)
     """The length, in words, of a run that a prompt must not share with a benchmark."""
     common: int | None = Field(default=None, gt=0)
-    """Ignore runs of words that occur in more prompts of one benchmark than this: they belong to its
-    template, not its content (ours). None drops rows for them too."""
+    """Ignore runs of words that occur in more prompts of a benchmark than this: such runs are template, not
+    content (ours). None ignores no runs."""
 
 
 class CorpusConfig(_Frozen):
@@ -85,7 +85,7 @@ class CorpusConfig(_Frozen):
     """Multiplies every count: 0.01 makes a small corpus of the same mixture."""
     sources: Mapping[str, WantedRows] = Field(min_length=1)
     judges: Mapping[Kind, str] = Field(default_factory=dict)
-    """The judge that a format's rows name in the column `environment`; it is left empty for other formats."""
+    """The judge in the column `environment` of a format's rows; the column is empty for other formats."""
     generators: Mapping[str, AskedModel] = Field(default_factory=dict)
     """Models that answer the prompts of sources without answers, by a name of your choice."""
     sampling: SamplingConfig = SamplingConfig()

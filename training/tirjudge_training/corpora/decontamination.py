@@ -48,7 +48,7 @@ class Overlap:
     id: str
     """The id of the benchmark's row."""
     words: str
-    """The first shared words, in the form in which they are compared: lower case, without punctuation."""
+    """The first shared words in the compared form: lower case, without punctuation."""
 
 
 def words(text: str) -> list[str]:
@@ -165,7 +165,7 @@ BEST_OF_N = {
 
 
 class BenchmarkUnavailable(RuntimeError):
-    """A benchmark whose prompts cannot be read; one line that says which, why, and what to do."""
+    """A benchmark with unreadable prompts; the message is one line: benchmark, reason, remedy."""
 
 
 class BadRows(ValueError):
@@ -184,10 +184,10 @@ class Tally:
 def decontaminate(
     rows: RowSource, index: OverlapIndex, output: Path, *, column: str, say: Callable[[str], None]
 ) -> Tally:
-    """Write the clean rows to `output` as JSON lines, and the others, with the reason, to a file next to it.
+    """Write clean rows to `output` as JSON lines, and other rows, with the reason, to a file beside `output`.
 
-    Both files appear when they are complete. Raises BadRows for a row that cannot be read, has no prompt in
-    `column`, or holds what JSON cannot; OSError.
+    Both files appear when complete. Raises BadRows for a row that cannot be read, has no prompt in `column`,
+    or holds values unknown to JSON; OSError.
     """
     tally, progress = Tally(), ProgressReporter(say, "decontaminating", total=rows.count())
     with ExitStack() as stack:

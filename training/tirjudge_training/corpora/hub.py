@@ -17,11 +17,11 @@ SHOWN = 12
 
 
 class SourceUnavailable(RuntimeError):
-    """A dataset, or a part of it, that cannot be read; one line that says which and why."""
+    """A dataset, or a part of a dataset, that cannot be read; one line: name and reason."""
 
 
 class SchemaChanged(RuntimeError):
-    """A row that lacks a column of its source; one line with row, column and fault."""
+    """A row without a column of the source; one line with row, column and fault."""
 
 
 def hub_rows(

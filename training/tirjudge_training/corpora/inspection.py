@@ -17,7 +17,7 @@ NO_LABEL = "none"
 
 @dataclass
 class Inspection:
-    """Counts of rows that `tirjudge judge` can read; the others are counted by fault."""
+    """Counts of rows that `tirjudge judge` can read; unreadable rows are counted by fault."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Rows by source and format, or the number of responses if the row names no format."""

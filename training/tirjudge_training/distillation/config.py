@@ -47,8 +47,8 @@ class TeacherModel(BaseModel):
 class CorrectorConfig(TeacherModel):
     """A second teacher that rewrites wrong judgments, given the right answer (RM-R1, App. B).
 
-    Without a base URL it uses the first teacher's endpoint and key; at another address it uses its own key or
-    none, so that the first teacher's key is never sent there.
+    Without a base URL, the corrector uses the first teacher's endpoint and key. At another address the
+    corrector uses its own key or none; the first teacher's key is never sent there.
     """
 
     model: str = Field(min_length=1)

@@ -55,7 +55,7 @@ The right answer is Response {answer}. Write the whole judgment anew, from its f
 asked for above, with sound reasoning that leads there. Run the programs that it needs: outputs of the \
 earlier judgment do not count. Write as one who was not told the answer: mention neither that you know it \
 nor the earlier judgment."""
-"""Our prompt: the paper says what the second teacher is given, but prints none."""
+"""Our prompt: the paper describes the second teacher's input, but prints no prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class TrajectoryFilter:
         """Dialogues with the full reward that the corrector wrote."""
 
     async def add(self, formatted: FormattedTask, trajectory: Trajectory) -> None:
-        """Add a dialogue; it is scored once its sample has all views, since some rewards link them."""
+        """Add a dialogue. A sample is scored once complete, since some rewards link views."""
         converted = await self._convert(formatted, trajectory)
         samples = self._converted.setdefault((formatted.format, formatted.task.id), {})
         views = samples.setdefault(trajectory.sample, {})
@@ -135,7 +135,7 @@ class TrajectoryFilter:
             self._right.setdefault((formatted.format, formatted.task.id, name), []).append(views[name])
 
     async def correct(self, formatted: FormattedTask, trajectory: Trajectory) -> None:
-        """Add a corrected dialogue, which is scored in place of the dialogue that it corrects."""
+        """Add a corrected dialogue, which is scored in place of the original dialogue."""
         converted = await self._convert(formatted, trajectory)
         before = self._converted[formatted.format, formatted.task.id][trajectory.sample]
         name = trajectory.view.name
@@ -144,7 +144,7 @@ class TrajectoryFilter:
             self.corrected += 1
 
     def wrong(self, formatted: FormattedTask, view: View) -> Trajectory | None:
-        """Return a prompt's first dialogue to correct; None if one has the full reward or all are empty."""
+        """Return a prompt's first dialogue to correct; None if any has the full reward or all are empty."""
         if self._right.get((formatted.format, formatted.task.id, view.name)):
             return None
         samples = sorted(self._converted.get((formatted.format, formatted.task.id), {}).items())

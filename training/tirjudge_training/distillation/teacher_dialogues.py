@@ -36,7 +36,7 @@ from tirjudge_sandbox import Execution, Sandbox
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 SHOWN_FAILURES = 5
-"""Failed dialogues that are reported one by one."""
+"""Most failed dialogues to report separately."""
 DOWN = (StopReason.GENERATOR_DOWN, StopReason.SANDBOX_DOWN)
 """Stop reasons that say nothing about the teacher's judgment."""
 
@@ -49,7 +49,7 @@ class TeacherUnavailable(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class TeacherTask:
-    """One dialogue to collect: a view of a task, with the environment in which the teacher judges it."""
+    """One dialogue to collect: a view of a task, with the environment for the teacher."""
 
     formatted: FormattedTask
     view: View
@@ -223,7 +223,7 @@ async def convert_dialogue(trajectory: Trajectory, environment: Environment, tas
 
 
 def _turns(trajectory: Trajectory) -> Iterator[str]:
-    """Yield what the model wrote in each turn, with one turn per program."""
+    """Yield the model's text of each turn, with one turn per program."""
     calls = deque(trajectory.calls)
     for segment in trajectory.segments:
         if segment.by is By.SANDBOX:

@@ -23,11 +23,11 @@ else:
     Trainer = object
 
 APART = "interrupted"
-"""The subfolder for the checkpoint of an interrupted training, which is not one of the schedule."""
+"""The subfolder for the checkpoint of an interrupted training, outside the schedule."""
 MARK = "complete"
 """The file that marks a complete checkpoint; it contains how the optimizer state was sharded."""
 ADAPTER, WRAPPED = ".lora_", ".base_layer."
-"""Parts of PEFT's parameter names: of an adapter's own weights, and of the weights that it modifies."""
+"""Parts of PEFT's parameter names: of an adapter's weights, and of the weights under the adapter."""
 REFERENCE = ".ref."
 """Part of the names of TRL's copy of the adapter that RL goes on with, for the KL term."""
 PEFT = "base_model.model."
@@ -43,7 +43,7 @@ class IncompatibleCheckpoint(RuntimeError):
 
 
 def mark(checkpoint: Path) -> None:
-    """Mark a checkpoint, whose files are all written, as complete; the first process does it."""
+    """Mark a fully written checkpoint as complete; called by the first process."""
     write_atomically(checkpoint / MARK, str(Sharding.launched()))
 
 
@@ -81,7 +81,7 @@ def latest(folder: Path) -> Path | None:
 
 
 def record_resumption(run: RunFolder, step: int, repeated: str) -> None:
-    """Write to a stage's events that it resumes after `step`; `repeated` says which steps are done again."""
+    """Write to a stage's events that training resumes after `step`; `repeated` names repeated steps."""
     run.append(EVENTS, {"step": step, "event": "resumed", "about": f"resumed at step {step + 1}{repeated}"})
 
 
@@ -185,7 +185,7 @@ class CheckpointWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
     def begin(self, folder: Path) -> None:
-        """Wait for the checkpoint before, and delete what a killed run left of this one."""
+        """Wait for the previous checkpoint, and delete any remains of a killed run in `folder`."""
         self.wait()
         self.processes.first(lambda: shutil.rmtree(folder, ignore_errors=True))
 
@@ -224,7 +224,7 @@ class CheckpointWriter:
         self._completion = self._thread.submit(finish)
 
     def wait(self) -> None:
-        """Wait until the checkpoint in progress is complete; raises the error that it failed with."""
+        """Wait until the checkpoint in progress is complete; raises the error of a failed checkpoint."""
         pending, completion = self._pending, self._completion
         self._pending, self._completion = [], None
         for part in pending:

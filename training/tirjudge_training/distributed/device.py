@@ -21,7 +21,7 @@ MACHINE = "machine.json"
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of a model under training; a sampler of its own has others."""
+    """The kernels of a model under training; a separate sampler has other kernels."""
 
     attention: Attention = "sdpa"
     liger: bool = False

@@ -48,9 +48,9 @@ def each_batch_reduced(processes: Processes) -> dict[str, Any]:
 
 @contextmanager
 def whole_weights() -> Iterator[None]:
-    """Let every process load the weights of the models that it loads here, also in a launch that shards them.
+    """Let every process load the weights of all models loaded here, also in a launch that shards models.
 
-    Otherwise a model that is not sharded afterwards would stay without weights in all processes but one.
+    Without `whole_weights`, a model that stays unsharded would lack weights in all processes but one.
     """
     former = os.environ.get(EFFICIENT)
     if former is None:
@@ -90,12 +90,12 @@ def whole_copy(model: Any, device: str) -> Any:
 
 
 def sharded_reference(model: Any, accelerator: Any, prepare: Callable[[Any], None]) -> Any:
-    """Return a frozen copy of a model that is not sharded yet, in the units in which accelerate shards it.
+    """Return a frozen copy of an unsharded model, sharded in the units of accelerate.
 
     TRL would load the reference of the KL divergence in every process and shard it as one unit, so that each
-    forward pass gathers all of it. Where products are computed in bfloat16, the copy is kept in bfloat16:
-    FSDP rounds gathered weights in any case. `prepare` is called with the copy before it is sharded. Every
-    process must make this call; the weights are those of the first.
+    forward pass gathers the whole model. Where products are computed in bfloat16, the copy is kept in
+    bfloat16: FSDP rounds gathered weights in any case. `prepare` is called with the copy before sharding.
+    Every process must make this call; the weights come from the first process.
     """
     import torch
     from accelerate.utils.fsdp_utils import fsdp2_prepare_model

@@ -57,12 +57,12 @@ def checkpoint_callback(
 ) -> Any:
     """Return a callback of a transformers trainer that marks checkpoints and ends an interrupted training.
 
-    The last `keep` checkpoints stay; older ones are deleted only when a new one, which `writer` may still be
-    writing, is complete.
+    The last `keep` checkpoints stay. Older checkpoints are deleted only when a new checkpoint, which `writer`
+    may still be writing, is complete.
 
-    The checkpoint of an interrupted training is kept apart from those of the schedule until the next one of
-    them is complete, so that a resumed training leaves the same checkpoints as an uninterrupted one. Such a
-    checkpoint is written only after a multiple of `unit` optimizer steps.
+    An interrupted training's checkpoint is kept apart from the schedule until the next scheduled checkpoint
+    is complete, so that a resumed training leaves the same checkpoints as an uninterrupted training. An
+    interrupted training writes a checkpoint only after a multiple of `unit` optimizer steps.
     """
     from transformers import TrainerCallback
 

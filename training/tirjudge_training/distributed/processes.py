@@ -23,7 +23,7 @@ PATIENCE = timedelta(days=7)
 
 
 class FirstFailed(RuntimeError):
-    """Work of the first process failed; that process reports the reason itself."""
+    """Work of the first process failed, and that process reports the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Processes:
     """The run's processes, seen from one process. All processes make the same calls in the same order."""
 
     rank: int = 0
-    """0 is the first process, which writes all files but the rows and shards of the others."""
+    """0 is the first process, which writes all files but other processes' rows and shards."""
     world: int = 1
     group: Any = None
     """The process group of exchanges; None is the default group."""
@@ -115,9 +115,9 @@ def launched_processes() -> int:
 
 
 def _leave_groups() -> None:
-    """Close all process groups, whose threads could else abort a process that has finished its work.
+    """Close all process groups, whose threads could else abort a process after its work.
 
-    Such a thread of Gloo may still hold a tensor of the last exchange, and needs the interpreter to drop it
+    A thread of Gloo may still hold a tensor of the last exchange, and needs the interpreter to drop it
     (https://github.com/pytorch/pytorch/pull/179291).
     """
     import torch
@@ -174,10 +174,10 @@ class Sharding(StrEnum):
 
 
 class SharedRows:
-    """The rows of a stage whose items are divided among the processes; a row's `index` is that of its item.
+    """The rows of a stage whose items are divided among the processes; `index` in a row is the item's index.
 
-    The first process appends to the file itself, the others to `NAME.1.jsonl`, ..., so that no process waits
-    for another and a killed run loses no row. A resumed run may have another number of processes.
+    The first process appends to the file itself, other processes to `NAME.1.jsonl`, ..., so that no process
+    waits and a killed run loses no row. A resumed run may have another number of processes.
     """
 
     def __init__(self, folder: RunFolder, name: str, processes: Processes = ALONE) -> None:
@@ -195,7 +195,7 @@ class SharedRows:
             yield from read_lines(path)
 
     def append(self, row: JsonObject) -> None:
-        """Append a row; it is on the disk when this returns."""
+        """Append a row; returns once the row is on the disk."""
         if self._processes.rank == 0:
             self._folder.append(self._name, row)
             return
@@ -204,7 +204,7 @@ class SharedRows:
         self._own.append(row)
 
     def merge(self) -> None:
-        """Put all rows into the one file, in the order of their items. Every process must make this call."""
+        """Put all rows into one file, in the order of items. Every process must make this call."""
         if self._own is not None:
             self._own.close()
             self._own = None

@@ -99,10 +99,10 @@ def memory_in_use() -> dict[str, float]:
 
 
 def return_free_memory() -> None:
-    """Return memory that glibc keeps after freeing to the system, which else grows with every batch.
+    """Return freed memory that glibc keeps to the system; else memory grows with every batch.
 
-    Batches differ in their shapes, and the generator's thread has an allocation arena of its own, so that
-    large tensors rarely fit where others were freed.
+    Batches differ in shape, and the generator's thread has a separate allocation arena, so large tensors
+    rarely fit where other tensors were freed.
     """
     with suppress(OSError, AttributeError):  # another C library has no such function
         ctypes.CDLL(None).malloc_trim(0)
@@ -116,9 +116,9 @@ def _resident() -> int:
 
 
 def release() -> None:
-    """Release memory that is no longer used, since the next engine measures what is free on a GPU.
+    """Release unused memory, since the next engine measures the free memory of a GPU.
 
-    Trainer and model refer to each other, so only the garbage collector frees them, and torch and glibc keep
+    Trainer and model refer to each other, so only the garbage collector frees both, and torch and glibc keep
     freed memory.
     """
     gc.collect()
@@ -127,7 +127,7 @@ def release() -> None:
 
 
 def return_gpu_cache() -> None:
-    """Return the GPU memory that torch keeps for later tensors, which an engine such as vLLM cannot use."""
+    """Return GPU memory that torch keeps for later tensors and an engine such as vLLM cannot use."""
     import torch
 
     if torch.cuda.is_available():

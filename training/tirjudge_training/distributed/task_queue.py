@@ -1,4 +1,4 @@
-"""Work that the processes of a run take from one queue until all of it is done."""
+"""Work in one queue, from which all processes of a run take pieces until none is left."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class SharedQueue:
-    """The numbers from 0 to `size` - 1, each of which one process takes.
+    """The numbers from 0 to `size` - 1; one process takes each number.
 
-    The next number is a counter in the store of torch.distributed, which answers at once, whatever the other
-    processes are doing. Each of several `processes` must create the queue at the same point of the program.
+    The next number is a counter in the store of torch.distributed, which answers at once, whatever other
+    processes do. Each of several `processes` must create the queue at the same point of the program.
     """
 
     def __init__(self, size: int, processes: Processes = ALONE) -> None:
@@ -45,7 +45,7 @@ class Outcome(Generic[T]):
     seconds: float
     """Wall seconds of the round."""
     waited: float
-    """Mean seconds for which a started piece that was done waited for the end of the round."""
+    """Mean seconds from the end of a started piece to the end of the round."""
     idle: float
     """Mean seconds of a process between the end of its last piece and the end of the round."""
 
@@ -61,10 +61,10 @@ async def take_turns(
 ) -> Outcome[T]:
     """Do numbered pieces of work in all processes together, and return the results of all.
 
-    `work` is called with a number and with a function that it calls at the end of each of its `parts`. A
-    process takes the next piece from the queue while fewer than `at_once` parts run in it, and at first no
-    more pieces than an equal share, so that none is left without work. The first
-    error cancels the rest and is raised. `progress` gets the number of pieces that this process has done.
+    `work` gets a number, and a function to call at the end of each of `parts` parts. A process takes the next
+    piece from the queue while fewer than `at_once` of its parts and fewer than an equal share of all pieces
+    run, so no process is left without work. The first error cancels the rest and is raised. `progress` gets
+    the number of pieces that this process has done.
     """
     queue = SharedQueue(pieces, processes)
     share = -(-pieces // processes.world)
@@ -141,7 +141,7 @@ class _Share(Generic[T]):
 
 @cache
 def _store() -> Any:
-    """Return a connection of this process to the store of its default process group."""
+    """Return this process's connection to the store of the default process group."""
     from torch.distributed import distributed_c10d
 
     # torch's type stubs lack `clone`.

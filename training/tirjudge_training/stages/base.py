@@ -20,9 +20,9 @@ from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig
 
 MODEL = "model"
-"""The subfolder of a stage that holds the model it made."""
+"""The subfolder with the model that a stage made."""
 DONE = "done.json"
-"""The file of a stage's folder that holds its result; it is written last and marks a finished stage."""
+"""The file with a stage's result in the stage's folder; written last, so it marks a finished stage."""
 SAMPLES = "samples.jsonl"
 """The file of a stage's folder with its samples for supervised training, one row per prompt.
 
@@ -96,7 +96,7 @@ class Disk:
     """The large files that a stage writes."""
 
     checkpoints: int = 0
-    """Training checkpoints that it keeps."""
+    """Number of kept training checkpoints."""
     models: int = 0
     """Model folders."""
     snapshots: int = 0
@@ -104,22 +104,22 @@ class Disk:
 
 
 class Stage(BaseModel, ABC):
-    """One step of a run. Its result depends on nothing but its fields, its folder and the data of the run."""
+    """One step of a run. The result depends only on the stage's fields and folder and the run's data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    """The name of its folder, unique within the run."""
+    """Name of the stage's folder, unique within the run."""
     seed: int = 0
     """Every random choice of the stage is a function of this seed."""
     start: str | None = None
-    """The earlier stage whose model it starts from; None is the base model of the run."""
+    """The earlier stage that made the initial model; None is the base model of the run."""
     distributed: ClassVar[bool] = False
     """True if all processes of a run take part; else the first does the work while the others wait."""
     measures: ClassVar[bool] = False
     """True if the result holds the reported accuracy of the model of `start`."""
     asks_teacher: ClassVar[bool] = False
-    """True if it pays for dialogues with a teacher."""
+    """True if the stage pays for teacher dialogues."""
 
     @abstractmethod
     def work(self, folder: RunFolder, run: Run) -> JsonObject:

@@ -67,7 +67,7 @@ OF = re.compile(r"^[A-Z]+ \d+ of (\d+)$", re.MULTILINE)
 LEFT_OUT, DETAIL = "left_out", "detail"
 """The keys of a sample's `Fault` and of the words about it."""
 SCORE = "score"
-"""The tag of a judge that sees one response alone; others name a letter."""
+"""Tag of a judge that sees one response alone; other judges name a letter."""
 GOOD, BAD = 8, 3
 """Scores of the labelled and of another response where nothing is counted."""
 
@@ -131,7 +131,7 @@ class Demonstrations(Stage):
         return Size(f"{trajectories(data, self._tasks(data)):,} demonstrated dialogues")
 
     def check(self, data: Data) -> None:
-        """Raise ValueError if there are no rows, or a judge whose dialogues cannot be written."""
+        """Raise ValueError for missing rows, or for a judge whose dialogues cannot be written."""
         tasks = self._tasks(data)
         if not tasks:
             raise ValueError("data.demonstrations: no rows are left to learn from")

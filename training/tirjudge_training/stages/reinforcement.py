@@ -35,9 +35,9 @@ class Reinforcement(Stage):
     lora: LoraConfig | None = None
     """None trains all weights."""
     validation: ValidationConfig | None = None
-    """The validation of its steps, from which the best is selected; None if no selection follows."""
+    """Validation of the stage's steps, to select the best step; None if no selection follows."""
     answers: RolloutConfig | None = None
-    """The limits of the answers to validation tasks; None are those of training."""
+    """Limits of answers to validation tasks; None means the limits of training."""
     screen: str | None = None
     """The earlier stage that screened the rows; None trains on all rows."""
     distributed = True
@@ -94,7 +94,7 @@ class Reinforcement(Stage):
         }
 
     def chosen(self, run: Run) -> frozenset[str] | None:
-        """Return the ids of the rows that the screening left, once it is done; None without a screening."""
+        """Return the ids of rows left by the finished screening; None without a screening."""
         if self.screen is None or self.config.screen is None:
             return None
         return teaching_rows(run.path / self.screen, self.config.screen, self.seed)

@@ -37,10 +37,10 @@ class RejectionConfig(BaseModel):
     samples: int = Field(default=4, gt=0)
     """Rollouts per task, the paper's G."""
     rounds: int = Field(default=1, gt=0)
-    """Rounds of the method `rejection`, each of which samples with the model of the round before and trains
-    it further (RAFT, arXiv 2304.06767)."""
+    """Rounds of the method `rejection`. Each round samples with the previous round's model and trains that
+    model further (RAFT, arXiv 2304.06767)."""
     keep: Keep = "shortest"
-    """The rollout that is kept of those with the full reward: by tokens of the model, or by calls first."""
+    """The kept rollout among rollouts with the full reward: by tokens of the model, or by calls first."""
     reward: float = 1.0
     """The full reward, which every view must reach with a right verdict, without the terms of `reward_terms`:
     R = 1 is right, well formed and without an error."""
@@ -97,7 +97,7 @@ class Rejection(Stage):
 
 
 def row(index: int, rollouts: ScoredRollouts, config: RejectionConfig) -> JsonObject:
-    """Return the row of `samples.jsonl` for a prompt: the rewards of its rollouts, and the one kept."""
+    """Return a prompt's row of `samples.jsonl`: the rewards of all rollouts, and the kept rollout."""
     # Stored even if nothing is kept, so that a resumed stage does not sample the prompt again.
     best = chosen(rollouts, config)
     kept = [] if best is None else [Sample.of(t) for t in rollouts.episodes[best].trajectories]

@@ -23,7 +23,7 @@ class Selection(Stage):
     stage: str
     """The name of the RL stage."""
     candidates: int
-    """Number of steps that it validates, at most."""
+    """Maximum number of validated steps."""
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         """Copy the snapshot of the best step, or the last weights if there are no validation tasks."""

@@ -28,16 +28,16 @@ from tirjudge_training.stages.base import MODEL, SAMPLES, Disk, Run, Size, Stage
 
 
 class FineTuning(Stage):
-    """Trains the model of one stage on the samples of others; the sandbox's outputs are masked."""
+    """Trains a stage's model on samples of other stages; outputs of the sandbox are masked."""
 
     samples: tuple[str, ...]
-    """Names of the stages whose samples it trains on."""
+    """Names of the stages with the training samples."""
     prompts: int | None
     """Number of prompts that each stage processed; None is every training row."""
     drawn: int
-    """The seed with which they drew these prompts."""
+    """Seed with which those stages drew the prompts."""
     demonstrated: bool = False
-    """True if the prompts are those of `data.demonstrations`, and not those of RL."""
+    """True for prompts of `data.demonstrations`, False for prompts of RL."""
     families: tuple[str, ...] = ()
     """The only constraint families of demonstrated prompts; empty means all."""
     config: SftConfig

@@ -48,7 +48,7 @@ class TeacherSampling(Stage):
 class DialogueRendering(Stage):
     """Renders a teacher's best dialogues in the student's format and token ids.
 
-    Its seed is that of the TeacherSampling stage, so that both choose the same tasks.
+    The seed equals the TeacherSampling stage's seed, so both stages choose the same tasks.
     """
 
     teacher: str

@@ -79,7 +79,7 @@ class WeightFolder:
     def written(self) -> Iterator[Path]:
         """Write the current weights and yield the folder; delete them once every process has left the block.
 
-        Otherwise a killed run would leave them in memory.
+        A killed run would else leave weights in memory.
         """
         # Collective: with sharded weights every process takes part in gathering them.
         weights = on_the_first(self._model, self._processes)
@@ -102,8 +102,8 @@ class WeightFolder:
 def can_stream(model: Any, engine: Mapping[str, Any]) -> bool:
     """Return True if an engine with these arguments can take the model's tensors one by one.
 
-    It cannot if it spans several GPUs, which do not share the trainer's memory, or if transformers stores the
-    weights in another form than model files do, as it does for mixtures of experts.
+    Impossible for an engine on several GPUs, which do not share the trainer's memory, or if transformers
+    stores weights in another form than model files do, as for mixtures of experts.
     """
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightConverter

@@ -11,7 +11,7 @@ from tirjudge_training.distributed.fsdp import whole_copy
 
 
 class OwnPolicy:
-    """The trainer's model itself, so that no weights have to be copied."""
+    """The trainer's model itself, so no weights are copied."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str, *, enable_thinking: bool | None = None) -> None:
         self.generator = TransformersGenerator(

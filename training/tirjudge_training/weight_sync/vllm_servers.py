@@ -33,9 +33,9 @@ PATIENCE = httpx.Timeout(1800.0, connect=20.0)
 LONGEST = 300
 """The most characters of a server's answer that a message quotes."""
 INCOMPLETE = "incomplete"
-"""The name of a server's weights while it receives new ones, and after it did not receive all weights."""
+"""The name of a server's weights during a transfer, and after an incomplete transfer."""
 REPORT = 5.0
-"""Seconds in which a server that has ended a sync says why."""
+"""Seconds in which a server must explain an ended sync."""
 
 
 class WeightServer:
@@ -45,11 +45,11 @@ class WeightServer:
         """`url` may end in `/v1`. Raises ValueError for an invalid address."""
         self.url = str(api_root(url)).removesuffix("/v1")
         self.precision = "unknown"
-        """The type of its matrix products, once `check` has read it."""
+        """Type of the matrix products, after `check` has read it."""
         self._client: httpx.AsyncClient | None = None
 
     def check(self) -> None:
-        """Verify that the server accepts weights and returns the logprobs of its sampling distribution."""
+        """Verify that the server accepts weights and returns logprobs of the sampling distribution."""
         info = self._ask("GET", "/server_info?config_format=json")
         try:
             config = info["vllm_config"]
@@ -80,7 +80,7 @@ class WeightServer:
         self.resume(name)
 
     def pause(self) -> None:
-        """Have the server abort what it generates, and generate nothing until `resume`."""
+        """Have the server abort all generation, and generate nothing until `resume`."""
         self._ask("POST", "/pause?mode=abort")
         self._ask("POST", "/update_weight_version", {"new_version": INCOMPLETE})
 
@@ -92,12 +92,12 @@ class WeightServer:
             raise GeneratorFailed(f"{self.url} does not report its number of workers") from None
 
     def receive(self, sender: WeightSender) -> None:
-        """Have every worker receive the weights of `sender`; returns when they have, or fails."""
+        """Have every worker receive the weights of `sender`; returns when all have, or fails."""
         arguments = [own_address(self.url), sender.port, sender.token]
         self._ask("POST", "/collective_rpc", {"method": "receive_weights", "args": arguments})
 
     def resume(self, name: str) -> None:
-        """Generate again, with weights that have this name from now on and without cached ones of others."""
+        """Generate again, with the weights now called `name` and without cache entries of other weights."""
         if not self._ask("POST", "/reset_prefix_cache").get("success"):
             raise GeneratorFailed(f"{self.url}: the keys and values of the old weights are still cached")
         # Named last: until then the server does not claim to hold these weights.
@@ -204,7 +204,7 @@ def _raise_failed(calls: Iterable[Future[None]]) -> None:
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:
-    """Return the body as an object; an empty one if it is anything else."""
+    """Return the body as an object; an empty object for any other body."""
     try:
         value = answer.json()
     except ValueError:
@@ -225,9 +225,9 @@ class VllmServerConfig(BaseModel):
     urls: tuple[str, ...] = Field(min_length=1)
     """One server or several, `http://host:port`; the processes of a run are distributed over them."""
     weights: Path | None = None
-    """An existing folder that trainer and servers see under the same path, through which weights pass, for
-    servers that cannot reach the trainer. None streams them, and passes mixtures of experts through this
-    machine's memory."""
+    """An existing folder for passing weights, under the same path for trainer and servers, for servers that
+    cannot reach the trainer. None streams weights, and passes mixtures of experts through this machine's
+    memory."""
     concurrency: int = Field(default=256, gt=0)
     """Concurrent requests per process; vLLM queues the requests that it cannot run yet."""
 
@@ -240,7 +240,7 @@ class VllmServerConfig(BaseModel):
 
 
 class ServedGenerator:
-    """Samples from a vLLM server and verifies that it still holds the weights it was given."""
+    """Samples from a vLLM server and verifies that the server still holds the given weights."""
 
     def __init__(
         self,

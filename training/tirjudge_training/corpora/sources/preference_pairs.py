@@ -163,7 +163,7 @@ class SafeRlhfRow(BaseModel):
 
 
 class SafeRlhf(Source[SafeRlhfRow]):
-    """Takes pairs in which exactly one response is safe and is also rated the safer one (ours)."""
+    """Takes pairs with exactly one safe response, which is also rated as safer (ours)."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="PKU-Alignment/PKU-SafeRLHF",
