@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ _CHARTS: Mapping[str, tuple[str, ...]] = {
     "Learning rate": ("learning_rate",),
 }
 """Charts of a stage by title, with their metrics; `*` is any ending."""
+_MOST_SERIES, _LONGEST_NAME = 40, 200
+"""Curves of a chart under one `*`, and characters of a metric's name; further ones are left out."""
 _WATCHED = ("model.base", "method", "seed", "rl.steps", "rl.groups", "rl.samples", "rl.loss", "description")
 """Settings that are shown first."""
 
@@ -137,7 +140,9 @@ def _stage(stage: Path, run: Path) -> dict[str, Any]:
 
 def _charts(rows: Sequence[Mapping[str, Any]], offset: int) -> list[dict[str, Any]]:
     """Return the curves that at least one row has; a metric that a row lacks is null."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = [
+        name for name in dict.fromkeys(name for row in rows for name in row) if len(name) <= _LONGEST_NAME
+    ]
     charts = []
     for title, wanted in _CHARTS.items():
         found = {name: [_number(row.get(name)) for row in rows] for name in _matching(names, wanted)}
@@ -148,14 +153,12 @@ def _charts(rows: Sequence[Mapping[str, Any]], offset: int) -> list[dict[str, An
     return charts
 
 
-def _matching(names: Iterable[str], wanted: Sequence[str]) -> list[str]:
-    found = []
-    for name in names:
-        for one in wanted:
-            if name == one or (one.endswith("*") and name.startswith(one[:-1])):
-                found.append(name)
-                break
-    return found
+def _matching(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return the names that are wanted; those that are wanted by their whole name come first."""
+    starts = tuple(one[:-1] for one in wanted if one.endswith("*"))
+    whole = [name for name in names if name in wanted]
+    others = (name for name in names if starts and name.startswith(starts) and name not in wanted)
+    return [*whole, *islice(others, _MOST_SERIES)]
 
 
 def _events(stage: Path) -> list[dict[str, Any]]:
@@ -231,6 +234,10 @@ def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
 
 def _number(value: Any) -> float | None:
     """Return a finite number; None for everything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # JSON has integers of any size
+        return None
+    return number if math.isfinite(number) else None

@@ -18,6 +18,7 @@ from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.runs import training_run
 from tirjudge.cli import app
 from tirjudge.report.judgments import joined, read_run
+from tirjudge.report.page import training_page
 from tirjudge.report.training import read_training_run
 
 
@@ -111,6 +112,26 @@ def test_a_training_run_is_read(tmp_path: Path) -> None:
     tables = found.summary["measured"]["tables"]
     assert tables["format"]["tir-pairwise"]["base"]["value"] == 0.8
     assert tables["family"]["contains, tir-pairwise"]["base"]["n"] == 20
+
+
+def test_hostile_metrics_make_a_page_of_a_bounded_size(tmp_path: Path) -> None:
+    """Metrics come from people's folders: integers of any size, and a name for every number."""
+    run = training_run(tmp_path / "run")
+    rows = [
+        {"step": step, "reward/huge": 10**400} | {f"reward/{step}-{n}": n for n in range(300)}
+        for step in range(300)
+    ]
+    rows[0] |= {"reward/" + "x" * 1_000_000: 1, "reward": 0.5}
+    (run / "rl" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (run / "heldout-base" / "done.json").write_text(
+        json.dumps({"tir-pairwise": {"accuracy": {"n": 10**400, "rate": 0.5, "low": 0.1, "high": 0.9}}})
+    )
+    found = read_training_run(run)
+    (chart,) = found.charts["stages"][0]["charts"]
+    assert chart["series"]["reward"][0] == 0.5
+    assert "reward/huge" not in chart["series"]
+    assert found.summary["measured"]["tables"]["format"]["tir-pairwise"]["base"]["value"] is None
+    assert len(training_page(found).html) < 1_000_000
 
 
 def test_a_torn_last_row_is_left_out_and_said(judged: Path, tmp_path: Path) -> None:

@@ -183,6 +183,37 @@ def test_rmb_pairs_the_best_response_with_every_loser(tmp_path: Path) -> None:
     assert {(task.domain, task.tags[0]) for task in asked} == {("BoN Harmlessness", "group=bon-3294")}
 
 
+@pytest.mark.parametrize("column", ["chosen", "reject"])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        "answers",
+        [{"role": "user", "content": "q"}],
+        [{"role": "user", "content": "q"}, {"role": "tool_call", "content": "[" * 5000}],
+    ],
+    ids=str,
+)
+def test_a_row_without_a_trajectory_is_no_row_of_plan_rewardbench(
+    messages: Any, column: str, tmp_path: Path
+) -> None:
+    """With one trajectory alone it would be judged as a single response."""
+    benchmark = open_benchmark("plan-rewardbench")
+    file = write(tmp_path / "rows.jsonl", {**benchmark.example, column: {"messages": messages}})
+    (bad,) = BenchmarkRows(benchmark, ["safety_refusal"], {"safety_refusal": file})
+    assert isinstance(bad, BadRow)
+    assert bad.reason.startswith(f"{column}: ")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_call_may_have_an_escape_sequence_that_python_does_not_have(tmp_path: Path) -> None:
+    example = open_benchmark("plan-rewardbench").example
+    call = {"role": "tool_call", "content": "{'name': 'find', 'arguments': '\\d+'}"}
+    row = {**example, "chosen": {"messages": [*example["chosen"]["messages"][:1], call]}}
+    (task,) = tasks("plan-rewardbench", tmp_path, row, part="planning_multi_hard")
+    assert "\\d+" in str(task.candidates[0])
+
+
 def test_trajectories_of_plan_rewardbench_become_transcripts(tmp_path: Path) -> None:
     user = {"role": "user", "content": "Weather and hotels in Rome?"}
     calls = [

@@ -257,6 +257,23 @@ def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: 
         assert serious(page) == []
 
 
+def test_hostile_names_of_a_training_run_stay_names(chromium: Any, tmp_path: Path) -> None:
+    run = training_run(tmp_path / "run")
+    kinds = ("constructor", "__proto__", "<img src=x onerror=document.title=1>")
+    events = [{"step": 2, "event": kind, "about": kind} for kind in kinds]
+    (run / "rl" / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    metrics = run / "rl" / "metrics.jsonl"
+    rows = [
+        json.loads(line) | {f"reward/{kind}": 0.5 for kind in kinds}
+        for line in metrics.read_text().splitlines()
+    ]
+    metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with opened(chromium, written(tmp_path, run)) as page:
+        assert page.locator(".chart canvas").count() == page.locator(".chart").count() > 0
+        assert page.locator("img").count() == 0
+        assert "constructor, __proto__, <img" in page.locator("#curves .note").inner_text()
+
+
 WON = (
     # Rows that gpt won, tied and lost; the words of the page; Wilson's interval by statsmodels.
     ((9, 0, 1), "gpt wins: its interval lies above 50 %.", "gpt wins 90.0 %, 95 % interval 59.6 to 98.2"),

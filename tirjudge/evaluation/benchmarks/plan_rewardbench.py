@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -40,7 +41,10 @@ def _transcript(row: PublishedRow, name: str) -> list[dict[str, Any]]:
     transcript: list[dict[str, Any]] = []
     waiting: list[str] = []
     count = 0
-    for message in row.within(name, "messages")[1:]:
+    messages = row.within(name, "messages")
+    if not isinstance(messages, list) or len(messages) < 2:
+        raise RowError(f"{name}: messages must be a list of the user's message and at least one more")
+    for message in messages[1:]:
         said = dict(message) if isinstance(message, Mapping) else {}
         if said.get("role") == "tool_call":
             if not transcript or transcript[-1]["role"] != "assistant":
@@ -59,7 +63,8 @@ def _transcript(row: PublishedRow, name: str) -> list[dict[str, Any]]:
 
 def _call(text: Any, name: str) -> dict[str, Any]:
     try:
-        call = ast.literal_eval(text)
+        with warnings.catch_warnings(action="ignore"):  # of an escape sequence that Python does not have
+            call = ast.literal_eval(text)
         return {"name": call["name"], "arguments": call["arguments"]}
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
         raise RowError(f"{name}: a tool_call must be a Python dict with a name and arguments") from None

@@ -8,7 +8,8 @@ const palette = () => {
 };
 const shown = (value) => value === null || value === undefined ? "–" : Number(value.toPrecision(4)).toString();
 const wholeSteps = [1, 10, 100, 1e3, 1e4, 1e5].flatMap((ten) => [ten, 2 * ten, 5 * ten]);
-const dashes = { checkpoint: [2, 5], resumed: [7, 4], stopped: [] };
+// Without a prototype, whose names events could have.
+const dashes = { __proto__: null, checkpoint: [2, 5], resumed: [7, 4], stopped: [] };
 
 // Lines for checkpoints, restarts and stops behind the curves.
 function drawMarks(plot, marks, colours) {
@@ -61,7 +62,7 @@ function drawCharts() {
   const sections = stages.map((stage) => {
     const kinds = [...new Set(stage.marks.map((mark) => mark.kind))];
     const about = kinds.length ? make("p", { class: "note" }, `Lines across the charts: ${kinds.map((kind) => ({
-      checkpoint: "dotted at checkpoints", resumed: "dashed where the run resumed", stopped: "solid where a health check stopped it" })[kind] ?? kind).join(", ")}.`) : "";
+      __proto__: null, checkpoint: "dotted at checkpoints", resumed: "dashed where the run resumed", stopped: "solid where a health check stopped it" })[kind] ?? kind).join(", ")}.`) : "";
     const figures = stage.charts.map((chart) => {
       const holder = make("div", { class: "canvas", role: "img", "aria-label": `${chart.title}, by step; the table below has the numbers.` });
       const details = make("details", {}, make("summary", {}, "Numbers"));
