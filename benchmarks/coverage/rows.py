@@ -10,20 +10,38 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.coverage.simulation import MOST, Case, Interval, Values, beta_clusters, repeated
+from benchmarks.coverage.shapes import (
+    LEVEL,
+    PEOPLE,
+    WIN,
+    Codes,
+    accuracy,
+    advantage,
+    alike,
+    area,
+    at_equal_length,
+    correlations,
+    first_shown,
+    lengths,
+    nominal,
+    ranked,
+    rated,
+    rates,
+    true_area,
+    true_strength,
+    won,
+)
+from benchmarks.coverage.simulation import MOST, Case, Interval, Values
 from tirjudge.evaluation.alternative_annotators import PASSES
-from tirjudge.evaluation.calibration import LEAST_SCORED, CalibratedRow, aurc, curve
+from tirjudge.evaluation.calibration import LEAST_SCORED
 from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols.agreement import by_chance, cohen_kappa, confusion, macro
-from tirjudge.evaluation.protocols.win_rate import bradley_terry
-from tirjudge.evaluation.raters import ORDINAL, alpha, chance_of_pi, correlation, scott_pi
+from tirjudge.evaluation.raters import chance_of_pi, scott_pi
 from tirjudge.evaluation.significance import below, clustered_mcnemar, false_discoveries, holm, mcnemar
 from tirjudge.statistics import (
     Estimator,
-    Fitted,
     Mean,
     OfTable,
-    Proportion,
     SectionMean,
     difference_interval,
     paired_difference,
@@ -77,17 +95,15 @@ def clusters() -> Iterator[Case]:
     for groups, size in ((200, 4), (40, 10), (50, 10), (30, 3)):
         codes = np.repeat(np.arange(groups), size)
         total = groups * size
-        for rate, alike in product((0.7, 0.9, 0.95, 0.98), (0.05, 0.3, 0.8)):
+        for rate, icc in product((0.7, 0.9, 0.95, 0.98), (0.05, 0.3, 0.8)):
             yield Case(
-                f"accuracy {rate:g}, {groups} prompts of {size} rows, correlation {alike:g}",
+                f"accuracy {rate:g}, {groups} prompts of {size} rows, correlation {icc:g}",
                 rate,
-                lambda draw, groups=groups, size=size, rate=rate, codes=codes, alike=alike: Mean(
-                    beta_clusters(draw, groups, size, rate, alike)
-                ).interval(len(codes), codes),
+                partial(accuracy, codes=codes, rate=rate, icc=icc),
             )
 
-        def both(draw: np.random.Generator, groups: int = groups, size: int = size) -> tuple[Values, Values]:
-            one, other = (beta_clusters(draw, groups, size, 0.7, 0.3) for _ in range(2))
+        def both(draw: np.random.Generator, codes: Codes = codes) -> tuple[Values, Values]:
+            one, other = ((draw.random(len(codes)) < rates(draw, codes, 0.7, 0.3)) * 1.0 for _ in range(2))
             return one, other
 
         yield Case(
@@ -230,14 +246,6 @@ def of_table(function: Callable[[Values], float], gold: NDArray[np.intp], said: 
     return OfTable(function, table, codes, chances[function](table) if function in chances else 0.0)
 
 
-PEOPLE = {
-    "as PandaLM": np.array([[0.33, 0.05, 0.04], [0.10, 0.35, 0.02], [0.05, 0.04, 0.02]]),
-    "a rare loss": np.array([[0.80, 0.06, 0.02], [0.04, 0.06, 0.00], [0.01, 0.00, 0.01]]),
-}
-"""Joint shares of people's and the judge's classes: the first response, the second, a tie."""
-WIN = np.array([1.0, 0.0, 0.5])
-
-
 def against_people() -> Iterator[Case]:
     for kind, shares in PEOPLE.items():
         for labels in (30, 100, 500):
@@ -247,8 +255,7 @@ def against_people() -> Iterator[Case]:
                     draw: np.random.Generator, labels: int = labels, size: int = size, shares: Values = shares
                 ) -> Interval:
                     groups = (labels + 1000) // size
-                    people, said = np.divmod(repeated(draw, shares, groups, size), 3)
-                    codes = np.arange(groups).repeat(size)
+                    people, said = np.divmod(alike(draw, shares, codes := np.arange(groups).repeat(size)), 3)
                     mixed = draw.permutation(len(people)) if size > 1 else np.arange(len(people))
                     people, said, codes = people[mixed], said[mixed], codes[mixed]
                     return prediction_powered(
@@ -272,15 +279,9 @@ def against_people() -> Iterator[Case]:
                 0,
                 p_value=lambda draw, n=n, size=size, codes=codes: _replaced(draw, n, size, codes),
             )
-
-            def rho(
-                draw: np.random.Generator, n: int = n, size: int = size, codes: Values = codes
-            ) -> Interval:
-                agreed = draw.random((3, n * size)) < (0.7 + 0.2 * draw.random(n)).repeat(size)
-                influence = (agreed - agreed.mean(axis=1)[:, None]).mean(axis=0) / (n * size)
-                return Proportion.of_influence(float(agreed.mean()), influence, codes).interval
-
-            yield Case(f"advantage probability, {n} prompts of {size} rows", 0.8, rho)
+            yield Case(
+                f"advantage probability, {n} prompts of {size} rows", 0.8, partial(advantage, codes=codes)
+            )
         shown = np.array([0.5, 0.7, 1.0])
         right = np.array([0.45, 0.7, 0.9])
         yield Case(
@@ -293,7 +294,7 @@ def against_people() -> Iterator[Case]:
 def _replaced(draw: np.random.Generator, groups: int, size: int, codes: NDArray[np.intp]) -> float:
     """Return 0 if the test lets a judge replace three annotators who are ahead by the margin, else 1."""
     signs, shares = np.array([1.0, -1.0, 0.0]), np.array([0.2, 0.05, 0.75])
-    together, *alone = (signs[repeated(draw, shares, groups, size)] for _ in range(4))
+    together, *alone = (signs[alike(draw, shares, codes)] for _ in range(4))
     shared = draw.random(groups * size) < 0.6
     beaten = false_discoveries([below(np.where(shared, together, own), 0.15, codes) for own in alone])
     return float(np.mean(beaten) < PASSES)
@@ -307,15 +308,13 @@ def _brier(draw: np.random.Generator, n: int, shown: Values, right: Values) -> I
 
 
 def confidences() -> Iterator[Case]:
-    """Yield AURC of a confidence with three values, and kappa, Scott's pi and alpha of rows in prompts."""
-    shown, right = np.array([0.5, 0.7, 1.0]), np.array([0.6, 0.7, 0.9])
-    large = np.arange(300_000) % 3
-    truth = aurc(shown[large], (np.arange(300_000) // 3 % 100 >= 100 * right[large]).astype(float))
+    """Yield AURC of a confidence with two values, and kappa, Scott's pi and alpha of rows in prompts."""
+    truth = true_area()
     for groups, size in ((30, 1), (100, 1), (200, 1), (2000, 1), (100, 5)):
         yield Case(
             f"area under risk and coverage, {groups} prompts of {size} rows",
             truth,
-            lambda draw, groups=groups, size=size: _area(draw, groups, size, shown, right),
+            partial(area, codes=np.arange(groups).repeat(size)),
         )
     shares = PEOPLE["as PandaLM"]
     coefficients: dict[str, Callable[[Values], float]] = {"kappa": cohen_kappa, "Scott's pi": scott_pi}
@@ -330,37 +329,17 @@ def confidences() -> Iterator[Case]:
                 function: Callable[[Values], float] = function,
                 codes: NDArray[np.intp] = codes,
             ) -> Interval:
-                gold, said = np.divmod(repeated(draw, shares, groups, size), 3)
+                gold, said = np.divmod(alike(draw, shares, codes), 3)
                 return of_table(function, gold, said).interval(len(codes), codes)
 
             yield Case(f"{name} as PandaLM, {groups} prompts of {size} rows", function(shares), figure)
 
-        def nominal(draw: np.random.Generator, groups: int = groups, size: int = size) -> Interval:
-            pair = np.divmod(repeated(draw, shares, groups, size), 3)
-            codes = np.arange(groups).repeat(size)
-            return alpha(np.array(pair, dtype=float), "nominal").interval(len(codes), codes)
-
         # For two raters of many rows, alpha equals Scott's pi.
-        yield Case(f"nominal alpha, {groups} prompts of {size} rows", scott_pi(shares), nominal)
-
-
-def _area(draw: np.random.Generator, groups: int, size: int, shown: Values, right: Values) -> Interval:
-    kinds = draw.integers(len(shown), size=groups * size)
-    if size > 1:  # Rows of a prompt are alike.
-        kinds = np.where(draw.random(groups * size) < 0.5, kinds, draw.integers(3, size=groups).repeat(size))
-    rows = [
-        CalibratedRow(
-            id=str(number),
-            decision=int(draw.random() < right[kind]),
-            people=(1,),
-            gold=1,
-            confidence=float(shown[kind]),
-            votes=(),
-            cluster=str(number // size),
+        yield Case(
+            f"nominal alpha, {groups} prompts of {size} rows",
+            scott_pi(shares),
+            partial(nominal, codes=codes, shares=shares),
         )
-        for number, kind in enumerate(kinds)
-    ]
-    return curve(rows, seed=int(draw.integers(2**31))).interval
 
 
 def ratings() -> Iterator[Case]:
@@ -388,93 +367,38 @@ def ratings() -> Iterator[Case]:
                     yield Case(f"{name}, {kind}, {n} prompts of {size} rows", truths[name].value, figure)
 
 
-def rated(
-    draw: np.random.Generator, codes: NDArray[np.intp], noise: float = 0.8, bounds: Interval = (1, 5)
-) -> Values:
-    """Return ratings of a judge and three people, who have left out a fifth of the rows.
-
-    Rows of a cluster are alike.
-    """
-    low, high = bounds
-    n, groups = len(codes), int(codes.max()) + 1
-    true = draw.uniform(low, high, groups)[codes]
-    if groups < n:
-        true = np.where(draw.random(n) < 0.5, true, draw.uniform(low, high, n))
-    found = np.clip(np.round(true + draw.normal(0, noise, (4, n))), 1, 5)
-    found[1:][draw.random((3, n)) < 0.2] = math.nan
-    found[1, np.isnan(found[1:]).all(axis=0)] = 3
-    return found
-
-
-def correlations(given: Values, only: str = "") -> dict[str, Fitted]:
-    both = ~np.isnan(given[1])
-    found = {}
-    if only in ("", "alpha"):
-        found["alpha"] = alpha(given, "ordinal")
-    if only != "alpha":
-        first, second = given[0, both], given[1, both]
-        cells = ((first - 1) * 5 + second - 1).astype(int)
-        table = np.bincount(cells, minlength=25).reshape(5, 5).astype(float)
-        for name, function in ORDINAL.items():
-            if only in ("", name):
-                counted = OfTable(partial(function, levels=np.arange(1.0, 6)), table, cells)
-                errors = np.zeros(given.shape[1])
-                errors[both] = counted.influence(len(cells))
-                found[name] = correlation(counted.value, len(cells), errors)
-    return found
-
-
-STRENGTHS = np.array([2.2, 1.2, 1.0, 0.4])
-
-
 def who_won() -> Iterator[Case]:
-    chances = STRENGTHS[:, None] / (STRENGTHS[:, None] + STRENGTHS)
-    truth = float((chances[0].sum() - 0.5) / 3)
+    strongest = true_strength()
     for shown in (2, 3):
         for n in (30, 60, 200, 2000):
             yield Case(
                 f"Bradley-Terry share, {shown} of 4 sources a row, n = {n}",
-                truth,
-                lambda draw, n=n, shown=shown: _ranked(draw, n, shown),
+                strongest,
+                partial(ranked, codes=np.arange(n), shown=shown),
             )
         for groups in (30, 100):
             yield Case(
                 f"Bradley-Terry share, {shown} of 4 sources a row, {groups} prompts of 4 rows",
-                truth,
-                lambda draw, groups=groups, shown=shown: _ranked(draw, groups, shown, 4),
+                strongest,
+                partial(ranked, codes=np.arange(groups).repeat(4), shown=shown),
             )
     for groups, size in ((30, 1), (100, 1), (2000, 1), (30, 4), (100, 4)):
-        rows = f"{groups} prompts of {size} rows"
-        yield Case(f"win rate, {rows}", 0.6, lambda draw, one=groups, size=size: _won(draw, one, size))
+        rows, codes = f"{groups} prompts of {size} rows", np.arange(groups).repeat(size)
+        yield Case(f"win rate, {rows}", 0.6, partial(won, codes=codes))
+        truth = 1 / (1 + math.exp(-LEVEL))
+        yield Case(f"win rate at equal length, {rows}", truth, partial(at_equal_length, codes=codes))
         yield Case(
             f"shown first wins, {rows}",
             0.55,
-            lambda draw, one=groups, size=size: _first_shown(draw, one, size),
+            partial(first_shown, codes=codes),
         )
     for n in (30, 100, 200, 2000):
-        yield Case(f"length of winners to losers, n = {n}", 1.2, lambda draw, n=n: _lengths(draw, n))
+        yield Case(f"length of winners to losers, n = {n}", 1.2, partial(lengths, codes=np.arange(n)))
         yield Case(
             f"McNemar with shared ties, n = {n}",
             0,
             p_value=lambda draw, n=n: clustered_mcnemar(_before_and_after(draw, n), np.arange(n)),
         )
-
-
-def _won(draw: np.random.Generator, groups: int, size: int) -> Interval:
-    """Return the interval of a source in half of the rows, which wins 50 % of them and ties in 20 %."""
-    shares = np.array([0.5, 0.2, 0.3])
-    credits = np.array([1.0, 0.5, 0.0])[repeated(draw, shares, groups, size)]
-    places = np.flatnonzero(draw.random(groups * size) < 0.5)
-    codes = np.arange(groups).repeat(size)
-    return Mean(credits[places], places=places).interval(len(codes), codes)
-
-
-def _first_shown(draw: np.random.Generator, groups: int, size: int) -> Interval:
-    """Return the interval of the share of verdicts for the place shown first, of two verdicts on a row."""
-    rows = groups * size
-    shown = repeated(draw, np.array([0.15, 0.6, 0.25]), groups, size).astype(float)
-    decided = np.where(draw.random(rows) < 0.1, 0.0, 2.0)
-    return Mean(shown * (decided > 0), decided).interval(rows, np.arange(groups).repeat(size))
 
 
 def several_runs() -> Iterator[Case]:
@@ -507,24 +431,6 @@ def several_runs() -> Iterator[Case]:
 
         # 2 % of the judge's ratings are 1, which no person lowers, and 3 % are 2, lowered by at most 1.
         yield Case(f"judge minus people, n = {n}", 0.98 * 0.5 - 0.03 * 0.1, apart)
-
-
-def _ranked(draw: np.random.Generator, groups: int, shown: int, size: int = 1) -> Interval:
-    """Return the interval of the first source; two rows of a prompt share their draw in 30 % of the cases."""
-    rows, codes = groups * size, np.arange(groups).repeat(size)
-    own = draw.gumbel(size=(rows, 4))
-    shared = draw.gumbel(size=(groups, 4)).repeat(size, axis=0)
-    score = np.where((draw.random(rows) < 0.3**0.5)[:, None] & (size > 1), shared, own) + np.log(STRENGTHS)
-    places = draw.permuted(np.tile(np.arange(4), (rows, 1)), axis=1)[:, shown:]
-    score[np.arange(rows)[:, None], places] = -np.inf
-    won = np.where(np.isinf(score), np.nan, (score == score.max(axis=1, keepdims=True)).astype(float))
-    found = bradley_terry(("a", "b", "c", "d"), won)["Bradley-Terry a"]
-    return found.interval(rows, codes if size > 1 else None)
-
-
-def _lengths(draw: np.random.Generator, n: int) -> Interval:
-    shared, winner, loser = (draw.lognormal(-(sigma**2) / 2, sigma, n) for sigma in (0.6, 0.3, 0.3))
-    return Mean(1.2 * shared * winner, shared * loser, is_share=False).interval(n)
 
 
 def _before_and_after(draw: np.random.Generator, n: int) -> Values:

@@ -69,17 +69,3 @@ def measured(case: Case, repeats: int, seed: int) -> Found:
     inside = sum(low <= case.truth <= high for low, high in bounds)
     covered = inside / max(1, len(bounds))
     return Found(case.name, repeats, len(bounds) / repeats, covered, False, case.least, case.most)
-
-
-def beta_clusters(draw: np.random.Generator, groups: int, size: int, rate: float, icc: float) -> Values:
-    """Return rows that are right or wrong, of clusters with this intra-class correlation."""
-    scale = (1 - icc) / icc
-    rates = draw.beta(rate * scale, (1 - rate) * scale, groups)
-    return (draw.random((groups, size)) < rates[:, None]).astype(float).ravel()
-
-
-def repeated(draw: np.random.Generator, shares: Values, groups: int, size: int) -> NDArray[np.intp]:
-    """Return cells drawn with these shares; within a group, 30 % of the cells are the same."""
-    own = draw.choice(shares.size, (groups, size), p=shares.ravel())
-    same = draw.random((groups, size)) < (0.3**0.5 if size > 1 else 0)
-    return np.where(same, draw.choice(shares.size, (groups, 1), p=shares.ravel()), own).ravel()

@@ -355,7 +355,8 @@ def compare(
         before, after = figures[0][name], figures[1][name]
         value = _value(after) - _value(before)
         n = _smaller(_size(before, one), _size(after, other))
-        fault = fault_of(before, after, clusters=one.clusters if paired else None)
+        clusters = one.clusters, one.clusters if paired else other.clusters
+        fault = fault_of(before, clusters=clusters[0]) or fault_of(after, clusters=clusters[1])
         if not protocol.card.intervals or fault:
             bounds = math.nan, math.nan
         elif name in drawn_names or not (isinstance(before, Estimator) and isinstance(after, Estimator)):
@@ -364,7 +365,7 @@ def compare(
             bounds = difference_interval(before, after, len(one.ids), one.clusters)
             detectable[name] = detectable_difference(before, after, len(one.ids), one.clusters)
         else:
-            bounds = unpaired_interval(before, after, (len(one.ids), len(other.ids)))
+            bounds = unpaired_interval(before, after, (len(one.ids), len(other.ids)), clusters)
         differences[name] = Estimate(value, *bounds, n=n, no_interval=fault)
     return Comparison(
         card=protocol.card,

@@ -118,9 +118,18 @@ def _weights(first: Estimator, second: Estimator, size: int) -> NDArray[np.float
     return found
 
 
-def unpaired_interval(first: Estimator, second: Estimator, sizes: tuple[int, int]) -> tuple[float, float]:
-    """Return the 95 % interval of second minus first, over independent rows (Newcombe 1998, method 10)."""
-    bounds = [one.interval(size) for one, size in zip((first, second), sizes, strict=True)]
+def unpaired_interval(
+    first: Estimator,
+    second: Estimator,
+    sizes: tuple[int, int],
+    clusters: tuple[NDArray[np.intp] | None, NDArray[np.intp] | None] = (None, None),
+) -> tuple[float, float]:
+    """Return the 95 % interval of second minus first, of independent runs (Newcombe 1998, method 10).
+
+    `sizes` and `clusters` are those of the units of each run.
+    """
+    runs = zip((first, second), sizes, clusters, strict=True)
+    bounds = [one.interval(size, own) for one, size, own in runs]
     (low, high), (least, most) = bounds
     value = second.value - first.value
     down = math.hypot(second.value - least, high - first.value)

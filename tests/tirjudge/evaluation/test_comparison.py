@@ -18,10 +18,10 @@ from scipy.stats import norm
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command, write
 from tests.tirjudge.judged_pairs import OUTCOMES, pair
-from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
+from tirjudge.evaluation.base import JudgedRow, SummaryId, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.scoring import Comparison, compare
+from tirjudge.evaluation.scoring import Comparison, compare, score
 from tirjudge.evaluation.significance import mcnemar
 
 PROTOCOLS = ("tir", "one-order", "every-order", "both-orders", "three-class", "kappa", "position")
@@ -144,6 +144,29 @@ def rewardbench_summary(path: Path, **changes: float) -> Path:
     rates = {subset: round(0.8 * size) / size for subset, size in (sizes | {"math-prm": 447}).items()}
     path.write_text(json.dumps(rates | changes))
     return path
+
+
+def test_unpaired_runs_keep_their_clusters() -> None:
+    """Newcombe's interval (1998, method 10) from those of both runs, whose rows are copies of 40 rows."""
+
+    def copies(count: int, wrong: int) -> list[JudgedRow]:
+        return [
+            pair(SummaryId(f"{row}/{copy}"), (int(row % wrong == 0),), cluster=f"c{row}")
+            for row in range(40)
+            for copy in range(count)
+        ]
+
+    protocol, runs = open_protocol("tir"), [copies(3, 3), copies(5, 4)]
+    found = compare(protocol, *map(protocol.units, runs))
+    assert not found.paired
+    one, other = (score(protocol, rows).estimates["accuracy"] for rows in runs)
+    difference = found.differences["accuracy"]
+    down = math.hypot(other.value - other.low, one.high - one.value)
+    up = math.hypot(other.high - other.value, one.value - one.low)
+    expected = [other.value - one.value - down, other.value - one.value + up]
+    assert [difference.low, difference.high] == pytest.approx(expected)
+    # Forty rows each, not 120 and 200.
+    assert difference.high - difference.low > 0.3
 
 
 def test_summaries_are_compared_unpaired(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import norm, t
 from statsmodels.stats.inter_rater import cohens_kappa
 
@@ -147,8 +148,35 @@ def test_few_clusters_give_no_interval_and_say_so(tmp_path: Path, users: int) ->
     assert summed.mean.bounds is None
 
 
+def wilson_of_kappa(table: NDArray[np.float64]) -> list[float]:
+    """Return the interval of kappa for clusters of equal rows, of which `table` counts the pairs of classes.
+
+    The derivatives of kappa are those of Fleiss, Cohen and Everitt (1969), checked with the standard error of
+    statsmodels, at a table with two clusters more whose classes are as if by chance. The variance of the
+    jackknife by cluster gives the size of Wilson's interval of the share of equal classes.
+    """
+    count = table.sum()
+    chance = np.outer(table.sum(axis=1), table.sum(axis=0)) / count**2
+    shares = (table + 2 * chance) / (count + 2)
+    rows, columns = shares.sum(axis=1), shares.sum(axis=0)
+    observed, expected = shares.trace(), float(rows @ columns)
+    both = columns[:, None] + rows[None, :]
+    slopes = ((1 - expected) * np.eye(len(table)) - (1 - observed) * both) / (1 - expected) ** 2
+    slopes -= (shares * slopes).sum()
+    peer = cohens_kappa((count + 2) * shares)
+    assert (shares * slopes**2).sum() / (count + 2) == pytest.approx(peer.var_kappa)
+    variance = (table * slopes**2).sum() * count / (count - 1) + 2 * (chance * slopes**2).sum()
+    by_chance = float(chance.trace())
+    share = by_chance + peer.kappa * (1 - by_chance)
+    size = share * (1 - share) * (count + 2) ** 2 / (variance * (1 - by_chance) ** 2)
+    rate, z = table.trace() / count, t.ppf(0.975, count - 1)
+    centre, half = rate + z * z / size / 2, z * math.sqrt(rate * (1 - rate) / size + (z / size / 2) ** 2)
+    ends = [(centre + sign * half) / (1 + z * z / size) for sign in (-1, 1)]
+    return [(one - by_chance) / (1 - by_chance) for one in ends]
+
+
 def test_calibration_takes_clusters_as_units(tmp_path: Path) -> None:
-    """Thirty rows, each ten times: the kappa of thirty rows, with Student's t, beside statsmodels."""
+    """Thirty rows, each ten times: the kappa of thirty rows, with Student's t for thirty clusters."""
     said, people = ([one[n % 4 == 0] for n in range(30)] for one in ("AB", "AB"))
     people[1::7] = "BBBBB"
     rows = [{"user": n % 30, "p": said[n % 30]} for n in range(300)]
@@ -159,14 +187,9 @@ def test_calibration_takes_clusters_as_units(tmp_path: Path) -> None:
     table = [[sum((s, p) == (a, b) for s, p in zip(said, people, strict=True)) for b in "AB"] for a in "AB"]
     expected = cohens_kappa(table)
     assert found["kappa"]["value"] == pytest.approx(expected.kappa)
+    bounds = [found["kappa"][bound] for bound in ("low", "high")]
+    assert bounds == pytest.approx(wilson_of_kappa(np.array(table, dtype=float)), abs=1e-5)
     equal = sum(table[place][place] for place in (0, 1)) / 30
-    # Wilson's interval of the equal classes, with as many rows as give the standard error of kappa; two
-    # rows are added to the variance.
-    scale = (1 - equal) / (1 - expected.kappa)
-    size = equal * (1 - equal) / (expected.std_kappa * scale) ** 2 * 29 / 30
-    z = t.ppf(0.975, 29)
-    half = z * math.sqrt(equal * (1 - equal) / size + (z / size / 2) ** 2) / (1 + z * z / size) / scale
-    assert found["kappa"]["high"] - found["kappa"]["low"] == pytest.approx(2 * half, rel=0.05)
     half = t.ppf(0.975, 29) * math.sqrt(equal * (1 - equal) / 29)
     assert found["agreement"]["high"] - found["agreement"]["low"] == pytest.approx(2 * half, rel=0.08)
 
