@@ -154,6 +154,18 @@ def test_a_later_stage_goes_on_with_the_adapter(adapters: list[Path], roomy_mode
             assert not further.any(), name
 
 
+def test_whole_weights_that_begin_as_a_merged_adapter_are_their_own_reference(
+    adapters: list[Path], tmp_path: Path
+) -> None:
+    """The KL divergence from the start is 0 in the first batch, and not that from the adapter's base."""
+    options = {"environments": ENVIRONMENTS, "source": source, "seed": 1, "say": lambda line: None}
+    with RunFolder(tmp_path) as run:
+        train_rl(adapters[0], run, RL, **options)
+    first, second = read_lines(tmp_path / "metrics.jsonl")
+    assert abs(first["kl"]) < 1e-6
+    assert second["kl"] > 1e-4
+
+
 def test_frozen_weights_in_bfloat16_leave_the_adapter_in_float32(roomy_model: Path, tmp_path: Path) -> None:
     lora = LORA.model_copy(update={"merge": False})
     model = fine_tuned(roomy_model, tmp_path, lora, dtype="bfloat16")

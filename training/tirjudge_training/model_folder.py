@@ -95,7 +95,8 @@ def load_trainable(
         return model
     if lora is None or lora.merge:
         # A process without weights has none to merge: it is sent the merged ones.
-        return model if sent else merged(model, Path(start))
+        # PEFT has frozen the weights that it merged.
+        return model if sent else merged(model, Path(start)).requires_grad_(True)
     return with_adapter(model, start, trainable=True)
 
 

@@ -89,6 +89,17 @@ def whole_copy(model: Any, device: str) -> Any:
     return copy
 
 
+def frozen_copy(model: Any, prepare: Callable[[Any], None]) -> Any:
+    """Return a frozen copy of a model under training, which `prepare` is called with.
+
+    TRL would load the folder that the configuration names, which is the base of an adapter that was merged.
+    """
+    copy = deepcopy(model).eval().requires_grad_(False)
+    del copy.forward  # TRL's, which calls the model that it was made for
+    prepare(copy)
+    return copy
+
+
 def sharded_reference(model: Any, accelerator: Any, prepare: Callable[[Any], None]) -> Any:
     """Return a frozen copy of an unsharded model, sharded in the units of accelerate.
 

@@ -39,7 +39,7 @@ def build_trainer(
     writer: CheckpointWriter | None = None,
     lora: LoraConfig | None = None,
 ) -> Any:
-    """Return a GRPOTrainer for a model that is on disk at `model.config._name_or_path`, the KL reference.
+    """Return a GRPOTrainer for a model, which is also the KL reference as it is now.
 
     `on_weights` is called with the number of trained batches when the sampler has received their weights.
     `compared` returns rows that the start of the stage sampled, on which `kl_start` is measured; it is called
@@ -74,8 +74,8 @@ def build_trainer(
                 project="tirjudge",
                 # The names of the run and of the stage: the last part of the path is the same in all runs.
                 run_name="/".join(Path(output).parts[-3:-1]),
-                # Without a beta TRL makes no reference; `JudgeBatches` then makes a sharded one.
-                beta=0.0 if processes.share_weights and not adapted else config.beta,
+                # Without a beta TRL makes no reference; `JudgeBatches` then copies the model.
+                beta=config.beta if adapted else 0.0,
                 **_arguments(config, processes),
                 **current_device().arguments(),
             ),

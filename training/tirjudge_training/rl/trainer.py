@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tirjudge_environments.types import derive_seed
 from tirjudge_training.cpu_forward import IGNORED, shares_prompts
 from tirjudge_training.distributed.device import moments_on_host
-from tirjudge_training.distributed.fsdp import sharded_reference
+from tirjudge_training.distributed.fsdp import frozen_copy, sharded_reference
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import (
     PhaseTimer,
@@ -142,7 +142,11 @@ class JudgeBatches(GRPOTrainer):
 
             self.beta = config.beta
             fused_head = partial(add_fused_lm_head, temperature=config.temperature)
-            self.ref_model = sharded_reference(self.model, self.accelerator, fused_head)
+            if processes.share_weights:
+                self.ref_model = sharded_reference(self.model, self.accelerator, fused_head)
+            else:
+                reference = frozen_copy(self.model, fused_head)
+                self.ref_model = self.accelerator.prepare_model(reference, evaluation_mode=True)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         import torch
