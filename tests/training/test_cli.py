@@ -53,9 +53,10 @@ def test_a_model_is_trained_and_measured(tmp_path: Path) -> None:
     written = (model / "model.safetensors").stat().st_mtime_ns
     again = small(tmp_path)
     assert again.exit_code == 0
-    assert [line.split(" ", 1)[1] for line in again.stderr.splitlines()][1:] == [
-        f"{stage}: done" for stage in ("heldout-base", "rl", "heldout-rl")
-    ]
+    _, *repeated, gain = [line.split(" ", 1)[1] for line in again.stderr.splitlines()[:-5]]
+    assert repeated == [f"{stage}: done" for stage in stages]
+    assert gain.startswith("right in 2 held-out tasks: base ")
+    assert again.stderr.splitlines()[-4:] == done.stderr.splitlines()[-4:]
     assert (model / "model.safetensors").stat().st_mtime_ns == written
 
     other = small(tmp_path, **{"rl.beta": 0.5})

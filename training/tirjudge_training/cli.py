@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -120,6 +121,7 @@ def train(
         return
     from tirjudge_training.recipe import Recipe
     from tirjudge_training.run.comparison import compare
+    from tirjudge_training.run.results import next_commands
     from tirjudge_training.run.run import train as run_train
     from tirjudge_training.run.shrink import shrunk
 
@@ -162,6 +164,10 @@ def train(
         else:
             made = run_train(config, folder, repeat=repeat, say=log, processes=processes)
         if processes.rank == 0:  # the only process that has surely written the table of the arms
+            if not arms:
+                log("next, if possible on rows that you kept apart:")
+                for command in next_commands(config, folder, made):
+                    print(f"  {command}", file=sys.stderr)
             print(made.read_text(encoding="utf-8") if arms else f"{made}\n", end="")
 
 

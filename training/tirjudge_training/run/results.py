@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 from tirjudge.console_text import markdown_table
 from tirjudge.statistics import paired_difference
 from tirjudge.storage.json_lines import read_lines
+from tirjudge_training.data.base import data_path
 from tirjudge_training.heldout import ANSWERS, percentage
 from tirjudge_training.methods import HELDOUT, Pipeline
+from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.base import Say
 
 RESULTS = "results.md"
@@ -53,6 +56,28 @@ def say_gain(pipeline: Pipeline, folder: Path, say: Say) -> None:
         f"right in {len(pairs)} held-out tasks: {first} {was}, {last} {became}; "
         f"{100 * change:+.1f} points [{100 * low:.1f}, {100 * high:.1f}]"
     )
+
+
+def next_commands(recipe: Recipe, folder: Path, model: Path) -> list[str]:
+    """Return the commands that judge rows with the first and the trained model, compare both and report.
+
+    The rows are those of `data.heldout` or else of `data.train`, if that is a file.
+    """
+    named = recipe.data.heldout if isinstance(recipe.data.heldout, Path) else recipe.data.train
+    rows = data_path(named)
+    judge = ["tirjudge", "judge", str(rows) if rows.is_file() else "ROWS.jsonl"]
+    for name, column in recipe.data.columns.items():
+        judge += ["--column", f"{name}={column}"]
+    if recipe.data.labels:
+        judge += ["--labels", ",".join(f"{value}={letter}" for value, letter in recipe.data.labels.items())]
+    before, after = (str(folder / name) for name in ("before.jsonl", "after.jsonl"))
+    commands = (
+        [*judge, "--model", recipe.model.base, "--output", before],
+        [*judge, "--model", str(model), "--output", after],
+        ["tirjudge", "compare", before, after],
+        ["tirjudge", "report", str(folder), "-o", str(folder / "training.html")],
+    )
+    return [shlex.join(command) for command in commands]
 
 
 def rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> str:

@@ -65,17 +65,13 @@ def train(
             say(f"{rows_line(counts, recipe.data.max_prompt_tokens)}; {data.split}")
         # In order: each stage may use the models and samples of those before it.
         of = len(pipeline.stages)
-        left = processes.first(
-            lambda: [one.name for one in pipeline.stages if not (folder / one.name / DONE).exists()]
-        )
         results = {
             stage.name: _done(stage, run, f"stage {number} of {of}")
             for number, stage in enumerate(pipeline.stages, 1)
         }
         if pipeline.models:
             run_folder.write(RESULTS, table(pipeline, results))
-            if left:
-                processes.first(lambda: say_gain(pipeline, folder, say))
+            processes.first(lambda: say_gain(pipeline, folder, say))
         return Path(run.model(pipeline.result))
 
 
