@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig as PeftLora
+from peft import get_peft_model
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from typer.testing import CliRunner
 
 from tests.training.conftest import ENVIRONMENTS, source
@@ -19,8 +22,10 @@ from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import model_folder
 from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.training_loop import train_rl
+from tirjudge_training.run.model_size import trained_shape
 from tirjudge_training.sft import Sample, SftConfig, train_sft
 
 LORA = LoraConfig(rank=4, alpha=8)
@@ -35,6 +40,7 @@ RL = RlConfig(
     checkpoint_every=1,
 )
 SFT = SftConfig(batch=4, micro_batch=2, learning_rate=1e-2, checkpoint_every=1)
+IDS = torch.arange(2, 30).unsqueeze(0)
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -179,9 +185,92 @@ def test_unknown_target_layers_are_refused_before_the_run(tmp_path: Path) -> Non
     words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
     ran = CliRunner().invoke(app, [*words, "--set", 'model.lora.targets=["w_pack"]'])
     assert ran.exit_code == 2
-    assert ran.stderr.startswith("tirjudge train: model.lora: ")
+    assert ran.stderr.startswith("tirjudge train: model.lora.targets: ")
     assert "w_pack" in ran.stderr
     assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("target", ["embed_tokens", "lm_head", "w_pack", "norm", "mlp", "all-linear"])
+def test_a_target_that_is_no_linear_layer_is_refused_with_those_of_the_model(
+    target: str, roomy_model: Path
+) -> None:
+    with pytest.raises(BadRecipe) as refused:
+        trained_shape(str(roomy_model), LoraConfig(targets=("q_proj", target)))
+    assert f"{target!r} is none of {roomy_model}, which has {', '.join(ADAPTED)}: " in str(refused.value)
+    # 2 layers x (32 inputs + 32 outputs) x rank 4.
+    assert trained_shape(str(roomy_model), LoraConfig(rank=4, targets=("q_proj",))).trained == 512
+
+
+def test_a_model_without_linear_layers_has_no_place_for_an_adapter(tmp_path: Path) -> None:
+    GPT2LMHeadModel(GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=2)).save_pretrained(tmp_path)
+    for targets in ((), ("c_attn",)):
+        with pytest.raises(BadRecipe, match=r"has no linear layers for an adapter: leave out \[model.lora\]"):
+            trained_shape(str(tmp_path), LoraConfig(targets=targets))
+
+
+def started(start: Path, folder: Path, **config: Any) -> torch.Tensor:
+    """Write an adapter with random weights by PEFT; return the logits that PEFT computes with it."""
+    model = AutoModelForCausalLM.from_pretrained(start, dtype="float32")
+    settings = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "task_type": "CAUSAL_LM"} | config
+    tuned = get_peft_model(model, PeftLora(**settings)).eval()
+    torch.manual_seed(1)
+    with torch.inference_mode():
+        for weight in (weight for weight in tuned.parameters() if weight.requires_grad):
+            weight.add_(torch.randn_like(weight), alpha=0.1)
+        tuned.save_pretrained(folder)
+        return tuned(IDS).logits
+
+
+@pytest.mark.filterwarnings("ignore:.*tie_word_embeddings", "ignore:.*gradient_checkpointing")
+@pytest.mark.filterwarnings("ignore:Setting `save_embedding_layers`", "ignore:.*no longer tied after")
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"target_modules": ["q_proj", "embed_tokens"]}, "embed_tokens"),
+        ({"target_modules": ["q_proj", "lm_head"]}, "lm_head"),
+        ({"modules_to_save": ["embed_tokens"]}, "modules_to_save"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"use_dora": True}, "use_dora"),
+        ({"bias": "all"}, "bias"),
+    ],
+)
+def test_a_start_of_more_than_linear_layers_is_merged_as_peft_computes_it_or_refused(
+    config: dict[str, Any], named: str, roomy_model: Path, tmp_path: Path
+) -> None:
+    """The embeddings of the model below are tied."""
+    expected = started(roomy_model, tmp_path / "start", **config)
+    merging, start = LoraConfig(rank=4, alpha=8), str(tmp_path / "start")
+    with pytest.raises(BadRecipe, match=rf"adapter with .*{named}.*set model.lora.merge=true"):
+        trained_shape(start, merging.model_copy(update={"merge": False}))
+    trained_shape(start, merging)
+    model = model_folder.load_trainable(start, merging)
+    model_folder.save(tmp_path / "saved", model, start=start)
+    for found in (model, AutoModelForCausalLM.from_pretrained(tmp_path / "saved")):
+        assert (found.eval()(IDS).logits - expected).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("lora", "advice"),
+    [
+        ({"alpha": 32}, "model.lora.alpha=8.0"),
+        ({"targets": ("k_proj",)}, r"model.lora.targets=\['q_proj'\]"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing")
+def test_an_adapter_goes_on_with_its_own_settings_only(
+    lora: dict[str, Any], advice: str, roomy_model: Path, tmp_path: Path
+) -> None:
+    started(roomy_model, tmp_path)
+    with pytest.raises(BadRecipe, match=f"set {advice}$"):
+        trained_shape(str(tmp_path), LoraConfig(**{"rank": 4, "alpha": 8, "merge": False} | lora))
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing")
+def test_an_adapter_with_dropout_goes_on_without(roomy_model: Path, tmp_path: Path) -> None:
+    """The sampler drops nothing, so that the trained policy would be another one."""
+    expected = started(roomy_model, tmp_path, lora_dropout=0.5)
+    model = model_folder.load_trainable(tmp_path, LoraConfig(rank=4, alpha=8, merge=False)).train()
+    assert (model(IDS).logits - expected).abs().max() < 1e-4
 
 
 def test_an_adapter_of_another_rank_is_refused_before_the_run(adapters: list[Path], tmp_path: Path) -> None:

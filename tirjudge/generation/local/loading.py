@@ -97,7 +97,21 @@ def _adapter(folder: str, path: str) -> Adapter | None:
 
 def merged(model: Any, folder: str | Path) -> Any:
     """Return the base model with the adapter in `folder` merged into its weights."""
+    if tied_targets(model, folder):
+        # Merged into shared weights, the update of one embedding would be one of the other too.
+        head = model.get_output_embeddings()
+        head.weight = type(head.weight)(head.weight.detach().clone(), requires_grad=False)
+        model.config.tie_word_embeddings = model.config.get_text_config().tie_word_embeddings = False
     return with_adapter(model, folder).merge_and_unload()
+
+
+def tied_targets(model: Any, folder: str | Path) -> list[str]:
+    """Return the embeddings that share their weights in a model and that the adapter in `folder` changes."""
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    if None in ends or ends[0].weight is not ends[1].weight:
+        return []
+    names = [name for name, module in model.named_modules() if module in ends]
+    return sorted(adapted_modules(Path(folder)) & set(names))
 
 
 def with_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> Any:
@@ -107,10 +121,12 @@ def with_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
     config: Any = PeftConfig.from_pretrained(str(folder))
     if isinstance(config.target_modules, str) or isinstance(config.exclude_modules, str):
         # The names in the weights say the same as a regular expression, which may take for ever.
-        config.target_modules, config.exclude_modules = _adapted_modules(Path(folder)), None
+        config.target_modules, config.exclude_modules = adapted_modules(Path(folder)), None
     # The memory for the weights is that of the file, whatever ranks the config names. Those that begin as a
     # part of the base's weights take it away from the base first.
     lazily = isinstance(config.init_lora_weights, bool)
+    if trainable:
+        config.lora_dropout = 0.0  # the sampler has none, and both must be the same policy
     try:
         with quiet_peft():
             return PeftModel.from_pretrained(
@@ -120,7 +136,8 @@ def with_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
         raise GeneratorFailed(f"{str(folder)!r} is no adapter of its base: {one_line(error)}") from error
 
 
-def _adapted_modules(folder: Path) -> set[str]:
+def adapted_modules(folder: Path) -> set[str]:
+    """Return the places of the modules that the weights of an adapter change."""
     from safetensors import safe_open
 
     with safe_open(folder / ADAPTER_WEIGHTS, "pt") as weights:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.console_text import first_line
-from tirjudge.generation.model_files import Adapter
 from tirjudge.models import resolve_model
 from tirjudge.models.resolve import hub_files
 from tirjudge_training.distributed.processes import Sharding, launched_processes
 from tirjudge_training.model_folder import LoraConfig, base_of
 from tirjudge_training.recipe_file import BadRecipe
+from tirjudge_training.run.lora_layers import require_start, require_targets
 from tirjudge_training.weight_sync.base import Sampler
 
 SHAPES = Path(__file__).with_name("model_shapes.json")
@@ -68,6 +68,7 @@ def shape(
         return found
     from peft import inject_adapter_in_model
 
+    require_targets(network, lora, model)
     network = inject_adapter_in_model(lora.adapter(), network)
     return replace(found, adapter=sum(p.numel() for p in network.parameters() if p.requires_grad))
 
@@ -79,6 +80,8 @@ def model_errors(base: str) -> Iterator[None]:
         raise BadRecipe(f"no model {base!r}: there is no such file or folder")
     try:
         yield
+    except BadRecipe:
+        raise
     except (OSError, ValueError) as error:
         raise BadRecipe(
             f"no model {base!r}, neither a folder with one nor a hub id: {first_line(error)}"
@@ -99,16 +102,9 @@ def require_model(base: str) -> None:
 def trained_shape(base: str, lora: LoraConfig | None, dtype: str | None = None) -> Shape:
     """Read the shape of what a run trains; raises BadRecipe if there is no model, or an adapter misfits."""
     with model_errors(base):
-        found, adapter = shape(base, dtype=dtype), Adapter.of(Path(resolve_model(base)))
-    if adapter is not None and lora is not None and not lora.merge and adapter.rank != lora.rank:
-        raise BadRecipe(
-            f"model.lora.rank: {base} is an adapter of rank {adapter.rank}, with which training goes on: "
-            f"set model.lora.rank={adapter.rank}"
-        )
-    try:
-        return found if lora is None else shape(base, lora, dtype)
-    except ValueError as error:
-        raise BadRecipe(f"model.lora: {error}") from None
+        network = skeleton(config_of(base))
+    require_start(network, base, lora)
+    return shape(base, lora, dtype)
 
 
 def launched_bytes(

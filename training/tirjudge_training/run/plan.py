@@ -11,6 +11,7 @@ from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import ExpectedRows, RowData
 from tirjudge_training.methods import Pipeline
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.run import model_size
@@ -85,6 +86,8 @@ def _shape(recipe: Recipe) -> Shape | None:
     """Return the shape of the trained model; None if its configuration is not available."""
     try:
         return model_size.shape(recipe.model.base, recipe.model.lora, recipe.model.dtype, planned=True)
+    except BadRecipe:  # layers that the model does not have
+        raise
     except (OSError, ValueError):
         # A plan is useful without network access too: sizes and tokens need no model.
         return None
