@@ -29,7 +29,10 @@ ENVIRONMENTS = Plugins(
         "rm-r1": "rm_r1:RmR1",
     },
 )
-"""Each member is called with the options of `open_environment` and returns an `Environment`."""
+"""Each member is called with the options of `open_environment` and returns an `Environment`.
+
+`formats/__init__.py` says what else a format of this package needs.
+"""
 
 _REWARD_ONLY = "reward only"
 Value = TypeVar("Value")

@@ -14,7 +14,7 @@ from tirjudge_sandbox import Execution
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Marks a field that earlier versions lack, as in `min_p: Annotated[float, Later(0.0)] = 0.1`.
+    """Marks a field that earlier versions lack, as in `margin: Annotated[float, Later(0.0)] = 0.1`.
 
     A run that was recorded without the field resumes with `before`, and a hash of the settings leaves the
     field out while it has this value. See `tirjudge.storage.run_settings`.

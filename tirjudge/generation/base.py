@@ -48,7 +48,8 @@ class SamplingOptions(BaseModel):
 
     To add a parameter, add a field here, with its neutral value as the default and as `Later`, change the two
     draws of `local/sampling.py`, and add a row to the table. Commands, `Judge`, recipes, endpoints, vLLM and
-    the cache's key read the fields of this class, and RL and verl refuse or accept what truncates.
+    the cache's key read the fields of this class, TRL's configuration is compared with them, and RL and verl
+    refuse or accept what truncates. docs/judge.md, endpoints.md and training.md list the parameters.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -75,12 +76,13 @@ class SamplingOptions(BaseModel):
     @property
     def truncation(self) -> dict[str, float]:
         """The parameters in use that leave out unlikely tokens: all but the temperature."""
-        used = ((name, getattr(self, name)) for name in _NEUTRAL)
-        return {name: value for name, value in used if value != _NEUTRAL[name]}
+        used = ((name, getattr(self, name)) for name in NEUTRAL)
+        return {name: value for name, value in used if value != NEUTRAL[name]}
 
 
-_NEUTRAL = SamplingOptions().parameters
-del _NEUTRAL["temperature"]
+NEUTRAL = SamplingOptions().parameters
+del NEUTRAL["temperature"]
+"""The value of each parameter but the temperature that leaves the distribution as it is."""
 
 
 class Sampling(SamplingOptions):

@@ -24,7 +24,7 @@ class Rl(BaseModel):
 
 class Judge(BaseModel):
     n: Annotated[int, MOVABLE]
-    min_p: Annotated[float, Later(0.0)] = 0.1
+    margin: Annotated[float, Later(0.0)] = 0.1
 
 
 class Run(BaseModel):
@@ -36,8 +36,8 @@ class Run(BaseModel):
 class NewRun(Run):
     """What a later version adds: an option, a table, and an option of a table in a list."""
 
-    min_p: Annotated[float, Later(0.0)] = 0.1
-    limits: Annotated[Judge, Later({"n": 3})] = Judge(n=9, min_p=0.0)
+    margin: Annotated[float, Later(0.0)] = 0.1
+    limits: Annotated[Judge, Later({"n": 3})] = Judge(n=9, margin=0.0)
     steps: list[Judge] = []
 
 
@@ -64,12 +64,12 @@ def test_a_message_names_only_the_first_of_many_differences() -> None:
 
 
 def test_a_run_recorded_without_an_option_had_its_earlier_behaviour() -> None:
-    added = {"min_p": 0.0, "limits": {"n": 4, "min_p": 0.0}, "steps": []}
+    added = {"margin": 0.0, "limits": {"n": 4, "margin": 0.0}, "steps": []}
     refuse({**RECORDED, **added, "steps": None}, NewRun)
     for key, value, named in (
-        ("min_p", 0.1, "min_p was 0.0 and is now 0.1"),
-        ("limits", {"n": 3, "min_p": 0.2}, "limits.min_p was 0.0 and is now 0.2"),
-        ("judges", {"a": {"n": 1, "min_p": 0.3}, "b": {"n": 2}}, "judges.a.min_p was 0.0 and is now 0.3"),
+        ("margin", 0.1, "margin was 0.0 and is now 0.1"),
+        ("limits", {"n": 3, "margin": 0.2}, "limits.margin was 0.0 and is now 0.2"),
+        ("judges", {"a": {"n": 1, "margin": 0.3}, "b": {"n": 2}}, "judges.a.margin was 0.0 and is now 0.3"),
     ):
         with pytest.raises(OtherSettings) as refused:
             refuse({**RECORDED, **added, "steps": None, key: value}, NewRun)
@@ -78,17 +78,17 @@ def test_a_run_recorded_without_an_option_had_its_earlier_behaviour() -> None:
 
 def test_a_later_option_of_a_table_in_a_list() -> None:
     recorded = {**RECORDED, "steps": [{"n": 1}]}
-    refuse({**RECORDED, "steps": [{"n": 2, "min_p": 0.0}]}, NewRun, recorded=recorded)
+    refuse({**RECORDED, "steps": [{"n": 2, "margin": 0.0}]}, NewRun, recorded=recorded)
     with pytest.raises(OtherSettings, match="steps was"):
-        refuse({**RECORDED, "steps": [{"n": 1, "min_p": 0.1}]}, NewRun, recorded=recorded)
+        refuse({**RECORDED, "steps": [{"n": 1, "margin": 0.1}]}, NewRun, recorded=recorded)
 
 
 def test_a_recorded_option_is_compared_whatever_its_default_is() -> None:
     """A run that was recorded with the option goes by its record, also after the default has changed."""
-    recorded = {**RECORDED, "min_p": 0.1}
-    refuse({**RECORDED, "min_p": 0.1}, NewRun, recorded=recorded)
-    with pytest.raises(OtherSettings, match=r"min_p was 0\.1 and is now 0\.0"):
-        refuse({**RECORDED, "min_p": 0.0}, NewRun, recorded=recorded)
+    recorded = {**RECORDED, "margin": 0.1}
+    refuse({**RECORDED, "margin": 0.1}, NewRun, recorded=recorded)
+    with pytest.raises(OtherSettings, match=r"margin was 0\.1 and is now 0\.0"):
+        refuse({**RECORDED, "margin": 0.0}, NewRun, recorded=recorded)
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ class Drawn:
 
 @dataclass(frozen=True)
 class NewDrawn(Drawn):
-    min_p: Annotated[float, Later(0.0)] = 0.1
+    margin: Annotated[float, Later(0.0)] = 0.1
 
 
 def test_a_hash_leaves_a_later_field_out_while_it_changes_nothing() -> None:
     before = hashed({"drawn": (Drawn(0.9),), "judge": None})
     assert before == {"drawn": [{"top_p": 0.9}], "judge": None}
     assert hashed({"drawn": (NewDrawn(0.9, 0.0),), "judge": None}) == before
-    assert hashed(NewDrawn(0.9)) == {"top_p": 0.9, "min_p": 0.1}
-    assert hashed([Judge(n=1, min_p=0.0), Judge(n=1)]) == [{"n": 1}, {"n": 1, "min_p": 0.1}]
+    assert hashed(NewDrawn(0.9)) == {"top_p": 0.9, "margin": 0.1}
+    assert hashed([Judge(n=1, margin=0.0), Judge(n=1)]) == [{"n": 1}, {"n": 1, "margin": 0.1}]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tirjudge.generation.base import NEUTRAL
 from tirjudge_environments import (
     Episode,
     JudgeTask,
@@ -217,15 +218,18 @@ class JudgeRolloutFunc:
 
     def _require_one_sampling(self, args: Any) -> None:
         """Refuse two distributions: TRL computes the probabilities of tokens under its own parameters."""
-        for name, ours in self._engine.sampling.parameters.items():
-            if ours != (theirs := getattr(args, name)):
+        own = self._engine.sampling.parameters
+        for name, ours in own.items():
+            # TRL's None leaves a parameter out.
+            theirs = NEUTRAL[name] if (given := getattr(args, name)) is None else given
+            if ours != theirs:
                 raise ValueError(
                     f"the engine samples with {name} = {ours:g}, and TRL trains with {theirs:g}: give both "
                     f"the same, as in Engine(..., sampling=Sampling({name}={theirs:g})) or "
                     f"GRPOConfig({name}={ours:g})"
                 )
-        for name, neutral in _WITHOUT_EFFECT.items():
-            if (theirs := getattr(args, name)) not in neutral:
+        for name in _WITHOUT_EFFECT.keys() - own.keys():
+            if (theirs := getattr(args, name)) not in _WITHOUT_EFFECT[name]:
                 raise ValueError(
                     f"GRPOConfig({name}={theirs!r}) has no effect on these rollouts: leave it out"
                 )
