@@ -136,7 +136,7 @@ def tool_data(tool: ToolSpec) -> dict[str, Any]:
 
 
 def tools_text(tools: Iterable[ToolSpec]) -> str:
-    """Return the tools that were offered, each with the JSON schema of its arguments, in one line each."""
+    """Return one line per offered tool, with the JSON schema of the arguments."""
     longest = LONGEST_SHOWN // _SHARE
     told = (
         f"{tool.name}: {tool.description}; arguments {json.dumps(dict(tool.parameters))}" for tool in tools

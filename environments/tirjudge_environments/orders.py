@@ -1,4 +1,4 @@
-"""The orders in which a judge sees the responses of a task, and the letters that name them."""
+"""The orders in which a judge sees a task's responses, and the letters of the responses."""
 
 from __future__ import annotations
 

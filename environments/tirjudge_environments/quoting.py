@@ -102,7 +102,7 @@ def opens_an_output(line: str) -> bool:
 
 
 def starts_with(heads: Iterable[str]) -> Reads:
-    """Return a function that is True for lines that start with one of these texts."""
+    """Return a function that is True for lines with one of these starts."""
     known = tuple(map(visible, heads))
     return lambda line: line.startswith(known) or _EMPHASIS.sub("", line).startswith(known)
 

@@ -103,7 +103,7 @@ class JudgeSession:
         self._responses = {"responses": [response_data(task.candidates[index]) for index in view.order]}
         self._prompt_ids: tuple[int, ...] | None = None
         if encoder is not None:
-            # The reader must see thinking that the template opened: an answer in it is not an answer.
+            # The reader must see thinking that the template opened: answers inside do not count.
             self.prompt = replace(self.prompt, prefill=encoder.opening(self.prompt))
             self._prompt_ids = tuple(encoder.prompt(self.prompt))
         self._segments: list[Segment] = []
@@ -337,7 +337,7 @@ class JudgeSession:
         outcome = await self._run(request, request.bindings, seed)
         exchanged = None
         for bindings in request.exchanged if outcome.status is Status.OK else ():
-            # With the same seed, so that only the exchange can change what the program prints.
+            # With the same seed, so that only the exchange can change the output.
             exchanged = await self._run(request, bindings, seed)
             if exchanged.status is Status.OK and exchanged.stdout != outcome.stdout:
                 break
@@ -346,7 +346,7 @@ class JudgeSession:
     async def _run(self, request: RunCode, bindings: Mapping[str, Any], seed: int) -> Execution:
         if request.tool and request.tool not in self._tools:
             raise TypeError(f"the format offers the tool {request.tool}, which the session was not given")
-        # A sandbox failure is no property of the program, so it is retried before it costs the whole rollout.
+        # A sandbox failure is no property of the program, so the run is retried before the rollout is lost.
         for _ in range(_ATTEMPTS):
             if request.tool:
                 tool = self._tools[request.tool]

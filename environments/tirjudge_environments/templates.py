@@ -96,7 +96,7 @@ def _section_line(template: str, slots: re.Pattern[str]) -> Reads:
         if re.search(r"\w", head) and re.sub(r"\{letter\}", "", head).strip():
             heads.add(head)
         for beyond in (range(number - 1, -1, -1), range(number + 1, len(lines))):
-            # The nearest line with text. One with a slot of its own has been read by its head.
+            # The nearest line with text. A line with a slot has been read by its head.
             nearest = next((other for other in beyond if lines[other].strip()), None)
             if nearest is not None and found[nearest] is None:
                 whole.add(lines[nearest])

@@ -228,8 +228,8 @@ _PUTS_SPACE_FIRST = {
 def within_text(backend: Any, added: set[str]) -> tuple[Any, Any]:
     """Return two tokenizers of pieces of a text, which put no space before a piece.
 
-    The first one knows the added tokens; it is `backend` itself unless that puts a space before every text.
-    The second one has neither the added tokens nor merges that would produce their text.
+    The first tokenizer knows the added tokens, and is `backend` unless `backend` puts a space before every
+    text. The second has neither the added tokens nor merges that would produce added tokens.
     """
     # A large vocabulary takes longer to unpack than to use, so it is unpacked once.
     state = json.loads(backend.to_str())

@@ -209,11 +209,11 @@ class Completion:
     """Further fields of a message with native calls, such as its thinking under the server's name for it.
     They go back to the server with the calls."""
     earlier: tuple[str, ...] = ()
-    """The model's earlier turns, prefill included, in which it may have opened its thinking."""
+    """The model's earlier turns, prefill included, which may have opened the thinking."""
     usage: Usage = Usage()
     """The tokens of this request."""
     queued_seconds: float = 0.0
-    """Seconds for which the request waited for its turn, where the generator knows them."""
+    """Seconds that the request waited in a queue, as far as the generator knows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ STANDARD_INPUT = "-"
 FALLBACK = "cp1252"
 """The encoding of bytes that are no UTF-8, as programs for Windows write them."""
 PEEKED = 1 << 16
-"""Bytes from the start of a file by which its format is recognised."""
+"""Bytes at the start of a file for recognising the format."""
 
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _MARKS = (
@@ -89,7 +89,7 @@ class _Decompressed(io.RawIOBase):
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise ValueError(f"{self._name}: the compressed data is cut off or damaged ({error})") from None
         self._read += size
-        # A pipe has no place; what it holds is at most what was read ahead.
+        # A pipe has no position, and holds at most the bytes read ahead.
         if self._read > _FEW_BYTES and self._file.seekable() and self._read > _MOST_TIMES * self._file.tell():
             raise ValueError(
                 f"{self._name}: the content is more than {_MOST_TIMES} times as long as the compressed file: "

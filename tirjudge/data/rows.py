@@ -238,7 +238,7 @@ class RowFile:
             where = f"{self.name}:{number}"
             try:
                 text = self._decoded(line.rstrip(b"\r\n"))
-                # Looking at every key takes time, and the label is the one whose repetition misleads.
+                # Looking at every key takes time, and only a repeated label misleads.
                 item = json.loads(text, object_pairs_hook=_distinct if line.count(_LABEL) > 1 else None)
             except UnicodeDecodeError:
                 yield BadRow(where, self._no_text())

@@ -123,7 +123,7 @@ class Spending:
         self.seconds = 0.0
         """Seconds in which the model worked on calls, added up: calls at the same time count each."""
         self.queued = 0.0
-        """Seconds in which calls waited for their turn, where that is known."""
+        """Seconds that calls waited in queues, as far as known."""
         self.usages: dict[str, Usage] = {}
         """The tokens of each model's calls, by its name."""
         self._reserved = 0.0

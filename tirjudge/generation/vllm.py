@@ -43,7 +43,7 @@ class SharedTensor:
         """Bytes passed so far."""
         self._dtype = dtype
         self._memory: SharedMemory | None = None
-        self._held: Any = None  # the tensor on a GPU, whose memory must not be used again before it was read
+        self._held: Any = None  # the tensor on a GPU, kept until the engine has read it
 
     def __enter__(self) -> Self:
         return self
@@ -79,9 +79,8 @@ class SharedTensor:
 class VllmGenerator:
     """Samples from a model in vLLM's engine, which runs in its own processes.
 
-    Logprobs are those of the distribution that was sampled from. The same seed and context give the same
-    completion, up to the last bits of the matrix products, which depend on the batch. Belongs to one event
-    loop.
+    Logprobs belong to the sampling distribution. The same seed and context give the same completion, up to
+    the last bits of the matrix products, which depend on the batch. Belongs to one event loop.
     """
 
     def __init__(self, engine: Any, encoder: ChatEncoder, *, name: str, adapter: Any = None) -> None:
@@ -157,7 +156,7 @@ class VllmGenerator:
             )
             request = LoRARequest("adapter", 1, folder) if adapter else None
             return cls(AsyncLLM.from_engine_args(arguments), encoder, name=path, adapter=request)
-        except Exception as error:  # vLLM has no class of its own for what it refuses
+        except Exception as error:  # vLLM has no error class for refused arguments
             raise GeneratorFailed(f"vLLM cannot load {path!r}: {one_line(error)}") from error
 
     @property

@@ -45,7 +45,7 @@ class WeightReloader:
             self.begin_weights()
             for name, tensor in weights:
                 self.model_runner.model.load_weights([(name, tensor)])
-                del tensor  # vLLM keeps those of a layer that is not complete
+                del tensor  # vLLM keeps the tensors of an incomplete layer
         self.end_weights()
 
     def begin_weights(self) -> None:
@@ -107,7 +107,7 @@ def open_shared(shared: bytes) -> tuple[Any, Any]:
 # Every sync asks for it again, and one thread is enough.
 @cache
 def _watch(process: int) -> None:
-    # A pidfd stays with this process, whose number may be given to another one later.
+    # A pidfd stays with this process, while a number may later name another process.
     Thread(target=_end_after, args=(os.pidfd_open(process),), daemon=True).start()
 
 

@@ -25,9 +25,9 @@ FORMING = 120.0
 GREETING = 10.0
 """Seconds in which a new connection must identify itself."""
 _LONGEST_GREETING = 4096
-"""The most bytes in which a connection says it."""
+"""The most bytes of an identification."""
 _MOST_STRANGERS = 256
-"""Connections that have not said it yet; a further one ends the oldest."""
+"""Most connections without identification; a further one ends the oldest."""
 PATIENCE = 300.0
 """Seconds without any progress after which the other side counts as gone."""
 LOOK = 0.0002
@@ -220,7 +220,7 @@ class WeightSender:
 
 
 class _Arrivals:
-    """The connections that have not said yet whose they are. A context manager, which closes them."""
+    """Connections without identification so far. A context manager, which closes the connections."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener, self._selector = listener, selectors.DefaultSelector()
@@ -239,7 +239,7 @@ class _Arrivals:
         self._selector.close()
 
     def greetings(self, timeout: float) -> Iterator[tuple[socket.socket, bytes]]:
-        """Yield the connections whose first line has arrived meanwhile, with that line."""
+        """Yield connections whose first line has arrived, with the line."""
         for key, _ in self._selector.select(timeout):
             connection: Any = key.fileobj
             if connection is self._listener:

@@ -30,7 +30,7 @@ class NoRowJudged(RuntimeError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BatchResult(Sequence[Judgment | Failure]):
-    """The judgments of a batch in the order of its rows; a row that could not be judged has its Failure."""
+    """The judgments of a batch, in the order of rows; a row that could not be judged has a Failure."""
 
     rows: tuple[Judgment | Failure, ...]
 

@@ -253,7 +253,7 @@ class JudgeEngine:
                 self._spending,
                 stack,
                 by_name=is_jury,
-                # The digest of a jury is about all of its models, and a cache needs that of each.
+                # A jury's digest is about all models, and a cache needs each model's digest.
                 weights=None if is_jury else self._weights,
                 api_key=self._api_key,
                 on_retry=self._on_retry,

@@ -17,7 +17,7 @@ from tirjudge_environments.orders import Order
 
 @dataclass(frozen=True, slots=True)
 class Jury:
-    """The jurors of a judge, in the order in which they are named; a single juror decides alone."""
+    """The jurors of a judge, in the given order; a single juror decides alone."""
 
     jurors: Sequence[Juror] = ()
     escalation: Abstention | None = None

@@ -198,7 +198,7 @@ class RewardQuestions:
             asked = asyncio.create_task(self._readable(question))
             self._in_flight[question.key] = asked
             asked.add_done_callback(lambda _: self._in_flight.pop(question.key))
-        # Shielded, since a rollout that is cancelled must not take the answer from the others.
+        # Shielded, since a cancelled rollout must not cancel the answer to others.
         return await asyncio.shield(self._in_flight[question.key])
 
     async def _readable(self, question: Question) -> str | None:

@@ -75,7 +75,7 @@ class NoSandbox:
 
 
 class SandboxOptions(BaseModel):
-    """The sandbox that runs programs, and what they may import."""
+    """The sandbox, and the modules that programs may import."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

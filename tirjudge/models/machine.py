@@ -74,7 +74,7 @@ def free_memory() -> int:
             with suppress(OSError, ValueError):  # there is no such group, or its limit is `max`
                 left = int((group / version.limit).read_text())
                 with suppress(OSError, ValueError):
-                    # The usage includes cached files, whose memory the kernel takes back when it is needed.
+                    # The usage includes cached files, whose memory the kernel takes back when needed.
                     left -= int((group / version.usage).read_text()) - _cached(group, version)
                 free = min(free, max(left, 0))
     return free

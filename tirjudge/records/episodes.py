@@ -133,6 +133,6 @@ def _read_call(record: Mapping[str, Any], call_id: str | None) -> Call:
 def _read_verdict(record: Mapping[str, Any] | None) -> Verdict | None:
     if record is None:
         return None
-    # Not validated by type: whole scores are written as integers, and stay what they were.
+    # Not validated by type: whole scores are written as integers, and stay integers.
     scores = {int(candidate): score for candidate, score in record["scores"].items()}
     return Verdict(choice=record["choice"], scores=scores, tie=record["tie"])

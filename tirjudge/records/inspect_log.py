@@ -155,7 +155,7 @@ class Dialogue:
             self.messages.append(self._message("tool", text) | answer)
 
     def _seen(self) -> JsonObject:
-        """Return what the letters of the dialogue mean."""
+        """Return the meaning of the dialogue's letters."""
         meant = {name: f"response {letter(index)}" for name, index in letters_of(self.view.order).items()}
         alone = {"alone": f"response {letter(self.view.order[0])}"} if len(self.view.order) == 1 else {}
         return {"shown as": meant or alone}

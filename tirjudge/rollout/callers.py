@@ -76,7 +76,7 @@ class CallersSandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the sandbox open: who opened it closes it."""
+        """Leave the sandbox open for the owner to close."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         return await self._sandbox.run(replace(program, client=program.client or CALLER.get()), limits)

@@ -124,6 +124,6 @@ async def read_in_thread(rows: Iterable[T]) -> AsyncGenerator[T]:
         if item.error is not None:
             raise item.error
     finally:
-        # The release wakes a reader that waits for room, so that it sees the stop.
+        # The release wakes a reader that waits for room, to see the stop.
         stopped.set()
         room.release()

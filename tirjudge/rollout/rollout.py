@@ -63,14 +63,14 @@ class Rollout:
         Args:
             environment: the judge format: prompts, parsing and rewards.
             generator: the model that is sampled.
-            sandbox: where its programs run.
+            sandbox: the place where programs run.
             tools: tools that the judge may call besides Python, open as long as the rollout is used.
             budget: bounds of one trajectory.
-            limits: bounds of each of its programs.
-            sampling: the parameters of every turn; its seed is not used, since each turn gets its own.
-            seed: the seed from which those of turns and programs are derived.
-            concurrency: at most so many trajectories run at once.
-            turns: places for trajectories that other rollouts share, in place of `concurrency` of its own.
+            limits: bounds of each program.
+            sampling: the parameters of every turn, except the seed: each turn gets a derived seed.
+            seed: the source of the seeds of turns and programs.
+            concurrency: the most trajectories that run at once.
+            turns: places for trajectories, shared with other rollouts, instead of `concurrency`.
             reward_questions: answers the questions of a judge whose reward depends on another model.
             ask_for_verdict: see `JudgeSession`; not for training, whose rewards read verdicts strictly.
 

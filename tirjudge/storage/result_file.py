@@ -86,12 +86,12 @@ def recorded_settings(results: Path) -> JsonObject | None:
 
 
 class ResultFile:
-    """A file with one JSON line per judged row, in the order in which they finished.
+    """A file with one JSON line per judged row, in order of completion.
 
-    `{path}.settings.json` records the settings that the rows were judged with, and `{path}.failed.jsonl` the
-    rows that failed, if any. Opened with the same settings, a run resumes. With `overwrite`, the first row
-    that is appended replaces all earlier rows and their settings. Raises ValueError, in one line, for other
-    settings and for a file that tirjudge did not write; Locked while another process writes it; OSError.
+    `{path}.settings.json` records the settings of the judged rows, and `{path}.failed.jsonl` any failed rows.
+    Opened with the same settings, a run resumes. With `overwrite`, the first appended row replaces all
+    earlier rows and settings. Raises ValueError, in one line, for other settings and for a file that tirjudge
+    did not write; Locked while another process writes it; OSError.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ResultFile:
         self._sidecar, self.failures_path = settings_path(path), failures_path(path)
         if not overwrite:
             refuse_foreign_file(self.path, self._sidecar, "judge")
-        # Locks the file until it is closed: no other process changes its rows or settings.
+        # Locks the file until closed: no other process changes the rows or settings.
         self._lines = JsonLines(path, replace=self._replaces)
         self._failure_lines: JsonLines | None = None
         self.digests: dict[str, str] = {}

@@ -94,8 +94,8 @@ def load_trainable(
     if base is None:
         return model
     if lora is None or lora.merge:
-        # A process without weights has none to merge: it is sent the merged ones.
-        # PEFT has frozen the weights that it merged.
+        # A process without weights merges nothing, and is sent merged weights.
+        # PEFT has frozen the merged weights.
         return model if sent else merged(model, Path(start)).requires_grad_(True)
     return with_adapter(model, start, trainable=True)
 

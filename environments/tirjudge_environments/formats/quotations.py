@@ -328,7 +328,7 @@ class _Turn:
         fences = {place for place, line in enumerate(lines) if _DELIMITER.match(line)}
         for shown in self._shown:
             whole = [line.strip() for line in shown.strip().split("\n")]
-            # A long text has words, by which its repetition is found.
+            # A long text has words that reveal a repetition.
             for place in fences if len(whole) <= _MOST_DELIMITED else ():
                 end = place + 1 + len(whole)
                 if end in fences and lines[place + 1 : end] == whole:

@@ -30,7 +30,7 @@ def unfolded(prompt: Any, responses: Sequence[Any]) -> tuple[Any, list[Any]]:
         return prompt, list(responses)
     if prompt is None:
         return _shared(found)
-    # The text of a candidate alone does not decide that it is no text.
+    # A candidate that reads as turns may be a text, unless the prompt agrees.
     repeat = all(one[0].get("content", one[0].get("value")) == prompt for one in found)
     return prompt, found if repeat or is_conversation(held) else list(responses)
 

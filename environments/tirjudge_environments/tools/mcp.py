@@ -244,7 +244,7 @@ class _Program:
         if not at_once:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), _END_SECONDS)
-        # Also what the program left behind.
+        # Also kill processes left behind.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._listening.cancel()

@@ -18,7 +18,7 @@ _OF_TURNS = {"role", "content", "tool_calls", "tool_call_id"}
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """The differences between the requests that an endpoint accepts and those that the judge would send."""
+    """The differences between the judge's usual requests and requests that an endpoint accepts."""
 
     left_out: frozenset[str] = frozenset()
     """Fields that the endpoint does not support."""

@@ -203,7 +203,7 @@ class Counts(_Answer):
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of the prompt that the provider had in its cache, at most all of them."""
+        """Prompt tokens from the provider's cache, at most all prompt tokens."""
         return min(self.cached, self.prompt_tokens or 0)
 
     @property

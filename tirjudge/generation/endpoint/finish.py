@@ -87,7 +87,7 @@ def restored(
 
 def _closing(turn: str, stops: Iterable[str]) -> str:
     """Return the stop string that closes an unclosed fence at the end of the turn; empty if none."""
-    # Models close their fences, so a text that ends inside one has lost its stop string.
+    # Models close fences, so a text that ends inside a fence has lost the stop string.
     fences = find_fences(turn)
     if not fences or fences[-1].closed:
         return ""

@@ -244,8 +244,8 @@ class JsonEndpoint:
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
         address = response.url.copy_with(query=None)
         refused = Refused("", status=status, message=message, code=said.code, complaint=said)
-        # OpenAI answers 429 for a spent quota too, and no pause restores it. Anthropic answers 400, as do
-        # servers that repeat a part of a row, whose words must not end a run in which others were answered.
+        # OpenAI answers 429 for a spent quota too, and no pause restores a quota. Anthropic answers 400, as
+        # do servers that repeat a part of a row, whose words must not end a run with answered rows.
         ended = refused.quota_spent and (status in PAID or not self.accepted)
         passes = status in TRANSIENT or status >= 500 or refused.busy
         if passes and not ended and not refused.context_full:
@@ -254,7 +254,7 @@ class JsonEndpoint:
                 return _Transient(line, pause)
             ended = True
             line += f"; its Retry-After is {pause:.0f} seconds"
-        # One server of several behind an address may lack what the others have.
+        # One server of several behind an address may refuse what others accept.
         about_all = status in DENIALS and refused.about_account and not self.accepted
         self.denied |= ended or refused.bad_key or about_all
         advice = _ADVICE[401] if refused.bad_key else _ADVICE.get(status, "")
@@ -386,7 +386,7 @@ def _encodable(content: bytes) -> bytes:
             return content
     except (ValueError, RecursionError):
         return content
-    # Surrogates that form a pair are joined on the way; U+FFFD replaces the others.
+    # Surrogate pairs are joined on the way; U+FFFD replaces lone surrogates.
     text = json.dumps(document, ensure_ascii=False)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 

@@ -320,7 +320,7 @@ class OpenAIGenerator:
         message, finish = choice.message, choice.finish
         text = message.content or message.refusal or ""
         if not context.segments:
-            # The request does not carry the prefill, so the model writes it itself.
+            # The request does not carry the prefill, so the model writes the prefill.
             text = text.removeprefix(prompt.prefill)
         stops = () if "stop" in self._learnt.left_out else prompt.stop
         word = choice.ending[1] if finish is Finish.UNKNOWN else ""

@@ -42,7 +42,7 @@ class BatchRow:
     cancelled: bool = False
     submitted: float = field(default_factory=time.monotonic)
     began: float | None = None
-    """The time at which the row first ran; None while it waits."""
+    """The time of the row's first step; None while waiting."""
 
     @property
     def pending(self) -> int:

@@ -60,7 +60,7 @@ class ChatTokenizer:
         assert not tokenize
         return self._template.render(
             messages=messages,
-            # transformers defines both, and some templates ask only whether they are none.
+            # transformers defines both names, and some templates only test for none.
             tools=None,
             documents=None,
             add_generation_prompt=add_generation_prompt,

@@ -174,8 +174,8 @@ class Decoder(RowDecoder):
         """
         import torch
 
-        # Shorter rows are padded on the right. Padding writes after the end of its row, where it is
-        # overwritten before it is read.
+        # Shorter rows are padded on the right. Padding is written after the end of the row, and overwritten
+        # before any read.
 
         rows = self._rows[first : first + len(tokens)]
         columns = max(map(len, tokens))

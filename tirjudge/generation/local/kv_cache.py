@@ -201,7 +201,7 @@ class ParkedRows:
             self._remove(next(iter(self._rows)))
 
     def take(self, ids: Ids) -> ParkedRow | None:
-        """Return the longest row that `ids` extends by a token or more; unless it is a prompt, remove it."""
+        """Return the longest row that `ids` extends by a token or more; removed unless `prompt` is set."""
         found: ParkedRow | None = None
         for row in self._rows:
             if (found is None or len(row.ids) > len(found.ids)) and _extends(ids, row.ids):

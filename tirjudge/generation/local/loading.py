@@ -122,8 +122,8 @@ def with_adapter(model: Any, folder: str | Path, *, trainable: bool = False) -> 
     if isinstance(config.target_modules, str) or isinstance(config.exclude_modules, str):
         # The names in the weights say the same as a regular expression, which may take for ever.
         config.target_modules, config.exclude_modules = adapted_modules(Path(folder)), None
-    # The memory for the weights is that of the file, whatever ranks the config names. Those that begin as a
-    # part of the base's weights take it away from the base first.
+    # The weights take the memory of the file, whatever ranks the config names. Weights that begin as a part
+    # of the base's weights first take that part away from the base.
     lazily = isinstance(config.init_lora_weights, bool)
     if trainable:
         config.lora_dropout = 0.0  # the sampler has none, and both must be the same policy

@@ -157,8 +157,7 @@ class PagedDecoder(RowDecoder):
         blocks = max(-(-max_context // block), cache_bytes // bytes_of_block)
         arrays = []
         for name, (kind, shape) in caches.items():
-            # Zeros: in other memory, the places that no token has filled could be NaN. Pages of it are taken
-            # when they are first written.
+            # Zeros: in other memory, places without a token could be NaN. Pages are taken at the first write.
             arrays.append(np.zeros([blocks, *shape], np.uint16))
             self._request.set_tensor(name, ov.Tensor(arrays[-1], ov.Shape([blocks, *shape]), kind))
         self._cache = PagedCache(arrays, block)
@@ -251,8 +250,8 @@ def _compiled(core: Any, graph: Path, threads: int, precision: str) -> Any:
 
     model = core.read_model(graph)
     for node in model.get_ops():
-        # Marked as OpenVINO's own compression marks them, weights stay in float16 until they are packed.
-        # Else they would be unpacked to float32 first.
+        # Marked as by OpenVINO's own compression, weights stay in float16 until packed. Else weights would be
+        # unpacked to float32 first.
         if node.get_type_name() == "Convert" and node.get_input_element_type(0) == ov.Type.f16:
             node.get_rt_info()["decompression_0"] = ""
     paged_attention_transformation(model)

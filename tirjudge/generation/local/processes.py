@@ -79,7 +79,7 @@ def _unasked(path: str, device: str | None) -> int:
         folder = resolve_model(path)
         adapter = Adapter.of(Path(folder))
     except (ModelUnavailable, GeneratorFailed):
-        return 1  # loading explains what is wrong
+        return 1  # loading explains the fault
     weights = weights_bytes(adapter.base if adapter else folder)
     if cores < 2 or weights not in SIZES:
         return 1
@@ -123,7 +123,7 @@ class ProcessesGenerator:
         """Return the worker of a dialogue: the worker of earlier turns, or the worker with fewest rows."""
         home = self._homes.pop(prompt, None)
         if home is None or home.lost:
-            # One that was lost has no rows, and would get all new ones. If all were, each explains it.
+            # A lost worker has no rows, and would get all new rows. If all are lost, any explains why.
             home = min(self._workers, key=lambda worker: (worker.lost, worker.running))
         self._homes[prompt] = home
         if len(self._homes) > _HOMES:
@@ -134,7 +134,7 @@ class ProcessesGenerator:
         try:
             return load_encoder(self.model, enable_thinking=enable_thinking)
         except (GeneratorFailed, ModelUnavailable):
-            self._wait_until_loaded()  # what the workers say about the model explains more
+            self._wait_until_loaded()  # the workers' message about the model says more
             raise
 
     def _wait_until_loaded(self) -> None:
@@ -212,10 +212,10 @@ class _Worker:
             future.cancel()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._connection.fileno())
-        # It would end without its socket too, but a worker that still imports its libraries sees that late.
+        # A worker also ends without its socket, but notices late while importing libraries.
         self._process.kill()
         self._process.wait()
-        # After the process, whose end also ends a send that waits for it.
+        # After the process, whose end also ends a blocked send.
         self._sender.shutdown(cancel_futures=True)
         self._connection.close()
 

@@ -37,7 +37,7 @@ def draw(
     if any(temperature not in (0.0, 1.0) for temperature in temperatures):
         logprobs = logprobs / logprobs.new_tensor([t or 1.0 for t in temperatures])[:, None]
     logprobs = logprobs.log_softmax(-1)
-    if logprobs[:, 0].isnan().any():  # one NaN makes a whole row of them
+    if logprobs[:, 0].isnan().any():  # one NaN makes the whole row NaN
         raise ValueError("the model's logits are NaN: check its weights and its precision")
     cut = [i for i, one in enumerate(samplings) if one.temperature > 0 and one.truncation]
     if cut:
@@ -104,7 +104,7 @@ class StopStrings:
         self._ends = {string[-1] for string in strings}
         self._encoder = encoder
         self._suspects: dict[int, bool] = {}
-        # A token has at least one byte; eight more tokens make up for those that decode to nothing.
+        # A token has at least one byte; eight more tokens make up for tokens that decode to nothing.
         self._reach = 8 + max((len(string.encode()) for string in strings), default=0)
 
     def completed(self, ids: Sequence[int], start: int) -> bool:

@@ -102,8 +102,8 @@ class TransformersGenerator(BatchGenerator):
     def _around_steps(self) -> Iterator[None]:
         import torch
 
-        # Around several steps: autocast then casts the weights once for all of them. In inference mode it
-        # would cast them in every step.
+        # Around several steps: autocast then casts the weights once for all steps. In inference mode every
+        # step would cast.
         dtype = self._autocast and getattr(torch, self._autocast)
         casting = torch.autocast(self._network.device.type, dtype=dtype) if dtype else nullcontext()
         with torch.no_grad(), casting:

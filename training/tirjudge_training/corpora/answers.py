@@ -149,9 +149,9 @@ class Solved(Source[Columns]):
 
 
 async def sampled(question: SourceItem, sampler: Sampler) -> SourceItem | Skipped:
-    """Add the generators' answers to those of the question, sorted by `known["gold"]`.
+    """Add the generators' answers to the question's answers, sorted by `known["gold"]`.
 
-    All right answers end in the gold answer, so every wrong one differs from them in its final answer.
+    All right answers end in the gold answer, so every wrong answer ends in another final answer.
     """
     try:
         gold = FinalAnswers(question.known["gold"])

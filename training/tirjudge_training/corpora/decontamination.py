@@ -115,7 +115,7 @@ class OverlapIndex:
         return Overlap(benchmark, id, " ".join(shared))
 
     def _index(self, runs: Any, owners: Any, common: int | None) -> None:
-        # Stable, so that the first text with a run is the one that an overlap names.
+        # Stable, so that an overlap names the first text with a run.
         order = np.argsort(runs, kind="stable")
         runs, owners = runs[order], owners[order]
         if common is not None:

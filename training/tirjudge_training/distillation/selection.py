@@ -306,7 +306,7 @@ class Distillation:
         return self._config.kept is not None and self._filter.prompts >= self._config.kept
 
     async def _load_earlier(self) -> None:
-        """Load the dialogues of earlier runs, corrections after the dialogues that they may correct."""
+        """Load the dialogues of earlier runs, corrections after possibly corrected dialogues."""
         for task in self._teacher_tasks:
             if task.key in self._teacher.dialogues:
                 await self._filter.add(task.formatted, self._teacher.dialogues[task.key])

@@ -196,7 +196,7 @@ async def convert_dialogue(trajectory: Trajectory, environment: Environment, tas
     is therefore Unscored.
     """
     turns = list(_turns(trajectory))
-    # Refused programs come after all others and are refused again: the sandbox replays those that ran.
+    # Refused programs come last and are refused again: the sandbox replays programs that ran.
     ran = [
         (call.request.source, call.outcome)
         for call in trajectory.calls
@@ -208,7 +208,7 @@ async def convert_dialogue(trajectory: Trajectory, environment: Environment, tas
         task,
         trajectory.view,
         sandbox,
-        # A budget for exactly this dialogue, so that no limit of the student's cuts it short.
+        # A budget for exactly this dialogue, so that no limit of the student applies.
         budget=Budget(turns=len(turns) + 1, tool_calls=len(ran), tokens=_UNBOUNDED),
         sample=trajectory.sample,
     )

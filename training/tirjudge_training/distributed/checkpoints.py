@@ -136,7 +136,7 @@ def on_the_first(
     weights: Callable[[Any], Iterable[tuple[str, Any]]] = full_weights,
 ) -> dict[str, Any]:
     """Return the weights in the first process, an empty dict in the others; all must make this call."""
-    # Every process iterates, as gathering requires, but only the first keeps what it gets.
+    # Every process iterates, as gathering requires, but only the first keeps the weights.
     first = processes.rank == 0
     return {name: tensor.cpu() for name, tensor in weights(model) if first}
 

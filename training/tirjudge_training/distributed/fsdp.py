@@ -70,7 +70,7 @@ def without_weights(path: str | Path, dtype: Dtype, attention: Attention) -> Any
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(resolve_model(str(path)), trust_remote_code=False)
-    # Buffers that no file contains, as those of rotary positions, are computed here, since nobody sends them.
+    # Buffers that no file contains, such as rotary positions, are computed here, since nobody sends buffers.
     with init_empty_weights(include_buffers=False):
         model = AutoModelForCausalLM.from_config(
             config, dtype=getattr(torch, dtype), attn_implementation=attention, trust_remote_code=False
@@ -119,7 +119,7 @@ def sharded_reference(model: Any, accelerator: Any, prepare: Callable[[Any], Non
 
     # Entries of `memo` take the place of the originals, so that no second copy of the weights is ever made.
     reference = deepcopy(model, {id(weight): without_data(weight) for weight in model.parameters()}).eval()
-    del reference.forward  # TRL's, which calls the model that it was made for
+    del reference.forward  # TRL's method, which calls the original model
     prepare(reference)
     plugin = accelerator.state.fsdp_plugin
     # With it, accelerate would send the copy's weights, which do not exist yet; `_distribute` sends them.

@@ -74,7 +74,7 @@ def checkpoint_callback(
         apart = False
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            # All processes must take the same decision: a checkpoint is written by all of them.
+            # All processes must take the same decision, since all processes write a checkpoint.
             if state.global_step % unit or not any(processes.every(interruption.requested)):
                 return
             interruption.requested = True

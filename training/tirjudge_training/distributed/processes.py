@@ -227,7 +227,7 @@ class SharedRows:
                 path, start = places[index]
                 files[path].seek(start)
                 merged.write(files[path].readline())
-        # A run that is killed before this finds the same rows twice, and merges them again.
+        # After a kill at this point, the next run finds rows twice and merges again.
         for path in others:
             path.unlink()
 

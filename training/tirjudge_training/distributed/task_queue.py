@@ -23,7 +23,7 @@ class SharedQueue:
 
     def __init__(self, size: int, processes: Processes = ALONE) -> None:
         self._size, self._taken = size, 0
-        # A name of its own, which no queue before it has used.
+        # A unique name, which no earlier queue has used.
         self._name = processes.first(lambda: uuid4().hex)
         self._store = _store() if processes.world > 1 else None
 
@@ -81,7 +81,7 @@ async def take_turns(
         left -= 1
         stirred.set()
 
-    # Apart from `part_done`: a piece ends after its parts, when it is scored, or before them, by an error.
+    # Apart from `part_done`: a piece ends after its parts, when scored, or earlier, by an error.
     def piece_done(task: asyncio.Task[T]) -> None:
         stirred.set()
 
@@ -109,7 +109,7 @@ async def take_turns(
     finally:
         for task in running:
             task.cancel()
-        # Cancelled pieces still clean up, for which the caller must not yet have closed what they use.
+        # Cancelled pieces still clean up, with resources that the caller closes afterwards.
         await asyncio.gather(*running, return_exceptions=True)
     own = clock() - began
     every = processes.every(_Share(results, ends, own))
@@ -146,5 +146,5 @@ def _store() -> Any:
 
     # torch's type stubs lack `clone`.
     store: Any = distributed_c10d._get_default_store()
-    # One of its own: the trainer may be waiting in the group's connection, in another thread.
+    # A separate connection: the trainer may be waiting in the group's connection, in another thread.
     return store.clone()

@@ -225,7 +225,7 @@ class Demonstrations(Stage):
                 if found is None or (len(found) > 1 and found.count(max(found)) > 1):
                     return _without_verdict(session, Fault.UNREAD if found is None else Fault.TIED)
                 counts = found
-            # The verdict must follow what was printed, and not what the row promises.
+            # The verdict must follow the printed counts, and not the row's promise.
             elif [int(count) for count in COUNT.findall(output)] != counts:
                 return _without_verdict(session, Fault.MISMATCH)
             text = verdict_from_counts(judge.tag, counts, of)

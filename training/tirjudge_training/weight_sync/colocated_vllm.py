@@ -51,7 +51,7 @@ class VllmPolicy:
     async def refresh(self) -> None:
         if self._sleeps:
             return_gpu_cache()
-        # Only the memory of the weights, so that the KV cache does not take what passing them needs.
+        # Only the memory of the weights: passing weights needs memory that the KV cache would take.
         await self.generator.wake("weights")
         if self._streams:
             # Gathered here, in the trainer's thread: in another one, collective operations would use the

@@ -45,7 +45,7 @@ class CopyPolicy:
         own = current_device()
         # Copied now: once sharded, the model cannot be deep-copied as a whole.
         self._model, self._copy = model, whole_copy(model, own.device)
-        # The copy gets weights into which the adapter is merged, so its own layers are plain ones.
+        # The copy gets weights with a merged adapter, so the copy has plain layers.
         for place, layer in list(self._copy.named_modules()):
             if hasattr(layer, "base_layer"):
                 self._copy.set_submodule(place, layer.base_layer)

@@ -157,7 +157,7 @@ def send_weights(
         with ThreadPoolExecutor(len(servers)) as pool:
             calls: list[Future[None]] = []
             try:
-                # At the one address by which all servers reach this machine, or at all if there are several.
+                # Listen on the single address by which all servers reach this machine, else on all addresses.
                 with WeightSender(addresses.pop() if len(addresses) == 1 else "", device) as sender:
                     calls += [pool.submit(server.receive, sender) for server in servers]
                     sender.accept(workers, lambda: _raise_failed(calls))
@@ -167,7 +167,7 @@ def send_weights(
                     wait(calls)
                     _raise_failed(calls)
             except OSError:
-                # The server's own reason says more than the end of its connection, and follows it at once.
+                # The server's own reason says more than the closed connection, and follows at once.
                 wait(calls, timeout=REPORT)
                 _raise_failed(calls)
                 raise

@@ -22,8 +22,8 @@ TESTS = 3
 """The number of unit tests, each a whole test case class, that a program must pass (ours)."""
 PASSED = "every test passed"
 """Printed at the end, so that a program that exits early with status 0 does not count as right."""
-# The solution's `__name__` is not `__main__`, so that its own main block does not run, and every test gets
-# a copy of its names, so that a test does not see the names of another one.
+# The solution's `__name__` is not `__main__`, so that the main block does not run. Every test gets a copy of
+# the solution's names, so that no test sees another test's names.
 RUNNER = f"""
 import io, unittest
 space = {{"__name__": "solution"}}
