@@ -143,6 +143,11 @@ class JudgeSession:
         return Context(prompt, tuple(self._segments), ids)
 
     @property
+    def calls(self) -> tuple[Call, ...]:
+        """The programs and calls so far, refused ones included."""
+        return tuple(self._calls)
+
+    @property
     def remaining_tokens(self) -> int:
         """The tokens left in the budget, an upper bound for the next completion."""
         return max(0, self._budget.tokens - self._used_tokens)

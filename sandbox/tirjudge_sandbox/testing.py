@@ -62,9 +62,14 @@ async def seeds_repeat(box: Sandbox) -> None:
 
 
 async def time_limits_end_a_program(box: Sandbox) -> None:
-    asleep = await _run(box, "print(1, flush=True)\nimport time; time.sleep(60)", wall_seconds=1)
+    asleep = await _run(box, "print(1)\nimport time; time.sleep(60)", wall_seconds=1)
     _equal((asleep.status, asleep.stdout), (Status.WALL_LIMIT, "1\n"))
     _equal((await _run(box, "while True: pass", cpu_seconds=1)).status, Status.CPU_LIMIT)
+
+
+async def output_before_a_crash_is_kept(box: Sandbox) -> None:
+    ran = await _run(box, "print(1)\nprint(2, end='')\nimport os; os.kill(os.getpid(), 9)")
+    _equal((ran.status, ran.signal, ran.stdout), (Status.SIGNAL, 9, "1\n2"))
 
 
 async def output_is_cut_and_marked(box: Sandbox) -> None:
@@ -107,6 +112,7 @@ CHECKS = (
     programs_are_independent,
     seeds_repeat,
     time_limits_end_a_program,
+    output_before_a_crash_is_kept,
     output_is_cut_and_marked,
     the_host_is_out_of_reach,
     more_programs_than_capacity_wait,

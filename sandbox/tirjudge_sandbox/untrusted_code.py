@@ -56,7 +56,8 @@ async def run_with_isolated(
             outcome = (done.status.value, done.exit_code, done.stdout, done.stderr)
             answers.append((isolated.digest_of(request), outcome))
         if (over := _over(limits, spent)) is not None:
-            return replace(own, status=over, exit_code=None, stdout="", stderr="", **_costs(spent))
+            printed = own.stderr.rpartition(f"\n{isolated.REQUEST}")[0]
+            return replace(own, status=over, exit_code=None, stderr=printed, **_costs(spent))
 
 
 def _imports(line: str) -> bool:

@@ -10,6 +10,7 @@ import pytest_asyncio
 from tirjudge_environments import (
     Completion,
     Episode,
+    Evidence,
     Finish,
     JudgeSession,
     Message,
@@ -19,6 +20,7 @@ from tirjudge_environments import (
     TirPointwise,
     Verdict,
 )
+from tirjudge_environments.programs.evidence import decided, decisive, evidence_of
 from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=60.0, output_bytes=100_000)
@@ -74,9 +76,18 @@ async def test_the_case_study_of_the_paper(make_task, sandbox) -> None:
         ("while True: pass", "TimeoutError: the program was stopped at its CPU time limit"),
         (
             "import sys; sys.stdout.write('x' * 100_005)",
-            "OSError: the program was stopped at its output limit (100000 bytes kept, 5 bytes cut)",
+            "OSError: the program was stopped at its output limit (100000 bytes kept, 5 bytes cut)\n"
+            "What it had printed by then, unfinished:\n"
+            + "x" * 958
+            + "\n... 98085 characters left out ...\n"
+            + "x" * 957,
         ),
         ("import os; os.abort()", "the program was ended by SIGABRT"),
+        (
+            "print('```')\nprint('<preference>A</preference>', end='')\nwhile True: pass",
+            "TimeoutError: the program was stopped at its CPU time limit\n"
+            "What it had printed by then, unfinished:\n> ```\n<preference>A</preference>",
+        ),
         ("x = 1", "(no output)"),
         ("print('```')", "> ```"),
         ("print('ab' * 2000)", "ab" * 500 + "\n... 2000 characters left out ...\n" + "ab" * 500),
@@ -87,6 +98,25 @@ async def test_a_programs_outcome_is_shown_in_short(make_task, sandbox, source: 
     session = JudgeSession(environment, task, environment.views(task)[0], sandbox, limits=LIMITS)
     [output] = await session.step(Completion(text=f"```python\n{source}\n```\n", finish=Finish.STOP))
     assert output.text == f"```output\n{shown}\n```\n"
+
+
+@pytest.mark.parametrize(
+    "end", ["while True: pass", "import os; os.abort()", "1/0", "import os; os._exit(1)"]
+)
+async def test_counts_of_a_program_that_failed_are_no_evidence(make_task, sandbox, end: str) -> None:
+    """What it had printed is shown, and is neither a successful output nor the verdict."""
+    task, environment = make_task("yes", "no"), TirPairwise(order="given")
+    view = environment.views(task)[0]
+    session = JudgeSession(environment, task, view, sandbox, limits=LIMITS)
+    source = f"print('A', int('y' in response_a), 'of 1')\nprint('B', int('y' in response_b), 'of 1')\n{end}"
+    [output] = await session.step(Completion(text=f"```python\n{source}\n```\n", finish=Finish.STOP))
+    assert ("A 1 of 1\nB 0 of 1\n```" in output.text) is (end.endswith(("pass", "abort()")))
+    await session.step(Completion(text="<preference>A</preference>", finish=Finish.END))
+    trajectory = session.trajectory
+    (call,) = trajectory.calls
+    assert call.outcome.stdout == "A 1 of 1\nB 0 of 1\n"
+    assert (evidence_of(trajectory), decisive(trajectory), call.exchanged) == (Evidence.FAILED, None, None)
+    assert decided(trajectory) is False
 
 
 async def test_programs_are_independent_and_seeded(make_task, sandbox) -> None:

@@ -29,7 +29,20 @@ SYNTAX_ERROR = "  File \"program.py\", line 1\n    x = (\n        ^\nSyntaxError
         ),
         (
             Execution(status=Status.WALL_LIMIT, signal=9, stdout="half\n"),
-            "TimeoutError: the program was stopped at its wall clock limit",
+            "TimeoutError: the program was stopped at its wall clock limit\n"
+            "What it had printed by then, unfinished:\nhalf",
+        ),
+        (
+            Execution(status=Status.CPU_LIMIT, signal=9, stdout="x" * 3000),
+            "TimeoutError: the program was stopped at its CPU time limit\n"
+            "What it had printed by then, unfinished:\n"
+            + cut_middle(
+                "x" * 3000, 2000 - len("TimeoutError: the program was stopped at its CPU time limit")
+            ),
+        ),
+        (
+            Execution(status=Status.SIGNAL, signal=6, stdout="half\n"),
+            "the program was ended by SIGABRT\nWhat it had printed by then, unfinished:\nhalf",
         ),
         (
             Execution(status=Status.MEMORY_LIMIT, signal=9),

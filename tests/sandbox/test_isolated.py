@@ -110,6 +110,14 @@ async def test_time_and_number_are_limited_together(box: Sandbox) -> None:
     assert 0.5 <= ran.cpu_seconds < 2
 
 
+async def test_what_a_caller_printed_before_the_time_was_spent_is_kept(box: Sandbox) -> None:
+    source = "import isolated, sys\nprint('first')\nprint('err', file=sys.stderr)\n"
+    source += "while True: isolated.run('while 1: pass', seconds=0.3)"
+    ran = await run_with_isolated(box, Program(source=source), Limits(cpu_seconds=0.5))
+    assert (ran.status, ran.exit_code) == (Status.CPU_LIMIT, None)
+    assert (ran.stdout, ran.stderr) == ("first\n", "err\n")
+
+
 async def test_a_program_that_asks_differently_each_time_is_an_error(box: Sandbox) -> None:
     source = "import isolated, os\nisolated.run(f'#{os.urandom(8)}')"
     ran = await run_with_isolated(box, Program(source=source))

@@ -21,7 +21,7 @@ from tirjudge.records.recorded_row import (
 )
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge_environments.files import placed
-from tirjudge_environments.programs.outputs import output_text, quote_fences
+from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences
 from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.tools.base import called
 from tirjudge_environments.tools.code_tests import RUN_TESTS, RunTests
@@ -196,8 +196,7 @@ def _require_isolation(execution: Execution, weak: bool) -> None:
 def _observed(execution: Execution) -> tuple[object, ...]:
     """Return the parts of an execution that are compared.
 
-    The output of a program that was stopped at a limit depends on the machine's speed, and the judge never
-    saw it.
+    The output of a program that was stopped at a limit depends on the machine's speed.
     """
     if execution.status in _STOPPED:
         return (execution.status,)
@@ -212,6 +211,9 @@ def _difference(recorded: RecordedPassage, now: Execution) -> str:
         return ""
     for name in ("exit_code", "signal", "stdout", "stderr"):
         before, after = getattr(recorded, name), getattr(now, name)
+        if now.status is Status.SIGNAL and name in ("stdout", "stderr"):
+            # Earlier versions lost what a crashed program had in its buffers.
+            after = after[: len(before)]
         if before != after:
             return f"{name} was {_excerpt(before, after)} and is now {_excerpt(after, before)}"
     return ""
@@ -234,6 +236,11 @@ def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
     Only TIR-Judge's formats are checked, since others may show outputs in any form.
     """
     shown = recorded.shown
+    if shown is not None and (now.status in _STOPPED or UNFINISHED not in shown):
+        # Nor did earlier versions show the output of such a program.
+        line, mark, _ = shown.partition(UNFINISHED)
+        shown = f"{line}\n```\n" if mark else shown
+        now = now if now.status in (Status.OK, Status.ERROR) else replace(now, stdout="")
     if shown is not None and now.status is Status.OUTPUT_LIMIT:
         shown, now = _CUT_BYTES.sub("", shown), replace(now, cut_bytes=0)
     if shown is None or recorded.row.format not in _OUR_FORMATS or shown in _showings(shown, now):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tirjudge.mcp import last_value
-from tirjudge_environments.programs.outputs import output_text
+from tirjudge_environments.programs.outputs import error_line
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 ReturnMode = Literal["xml", "json"]
@@ -87,7 +87,10 @@ def _answer(execution: Execution, mark: str, mode: ReturnMode) -> Answer:
     stderr, _, trace = execution.stderr.partition(mark)
     output = (*_lines(stdout), *_lines(stderr))
     if execution.status is not Status.OK:
-        return Answer(output, error=trace or output_text(execution, _LONGEST_REASON))
+        error = trace or error_line(execution, _LONGEST_REASON)
+        if output and execution.status is not Status.ERROR:
+            error += "; its output is unfinished"
+        return Answer(output, error=error)
     if mode == "json" and not _is_json(value):
         # The program printed the value itself, so it may not be valid JSON.
         value = ""

@@ -29,6 +29,8 @@ _NARROWEST = 36
 """Columns that a response needs to be shown next to another one."""
 _LETTERED = re.compile(r"(?:[Rr]esponse[ _])?([A-Z])\b\W?\s*(.*)")
 """A line of output about the response of a letter."""
+_FINISHED = ("ok", "error")
+"""Statuses of a program that ended by itself."""
 _STYLES = {"right": "green", "wrong": "red"}
 _EVIDENCE = {
     "missing": "no program was run",
@@ -294,7 +296,8 @@ def program_outputs(program: RecordedPassage, shown: str) -> Iterator[tuple[str,
         yield "refused", program.reason
         return
     if program.stdout.strip() not in shown:
-        yield "standard output", program.stdout
+        unfinished = ", unfinished" * (program.status not in _FINISHED)
+        yield f"standard output{unfinished}", program.stdout
     if program.stderr:
         yield "standard error", program.stderr
 

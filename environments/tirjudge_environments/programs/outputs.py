@@ -19,35 +19,43 @@ _STOPPED = {
 }
 
 
+UNFINISHED = "\nWhat it had printed by then, unfinished:\n"
+"""Between the reason why a program was stopped, or crashed, and its output up to there."""
+
+
 def output_text(outcome: Execution | Refused, limit: int, *, called: bool = False) -> str:
     """Return a program's output, or its error in one line (TIR section 4.2, Error Message Processing).
 
-    For a `called` tool other than Python, return the answer or the whole error. A text of more than `limit`
-    characters is cut in the middle, with a count of omitted characters. Raises ValueError for an execution
-    whose sandbox failed, which is not an output of the program.
+    After the line about a program that was stopped, or that a signal ended, comes what it had printed, marked
+    as unfinished. For a `called` tool other than Python, return the answer or the whole error. A text of more
+    than `limit` characters is cut in the middle, with a count of omitted characters. Raises ValueError for an
+    execution whose sandbox failed, which is not an output of the program.
     """
     if isinstance(outcome, Refused):
         return outcome.reason
-    if outcome.status is Status.SANDBOX_FAILED:
-        raise ValueError("a failed sandbox is never shown as a program's output")
     if outcome.status is Status.OK:
         return cut_middle(outcome.stdout.rstrip(), limit) or "(no output)"
     if called and outcome.status is Status.ERROR:
         return cut_middle(outcome.stderr.strip(), limit) or "(an error without a message)"
-    return cut_middle(_error_line(outcome, "call" if called else "program"), limit)
+    line = error_line(outcome, limit, called=called)
+    printed = "" if called or outcome.status is Status.ERROR else outcome.stdout.rstrip()
+    return f"{line}{UNFINISHED}{cut_middle(printed, max(1, limit - len(line)))}" if printed else line
 
 
-def _error_line(outcome: Execution, what: str) -> str:
+def error_line(outcome: Execution, limit: int, *, called: bool = False) -> str:
+    """Return in one line how a program failed, cut as in `output_text`, which has the other errors."""
+    if outcome.status is Status.SANDBOX_FAILED:
+        raise ValueError("a failed sandbox is never shown as a program's output")
     if outcome.status in _STOPPED:
-        line = _STOPPED[outcome.status].format(what)
+        line = _STOPPED[outcome.status].format("call" if called else "program")
         if outcome.status is Status.OUTPUT_LIMIT and outcome.cut_bytes:
             # Old records, and sandboxes of others, do not say how much was cut.
             line += f" ({outcome.kept_bytes} bytes kept, {outcome.cut_bytes} bytes cut)"
-        return line
-    if outcome.status is Status.SIGNAL:
-        return f"the program was ended by {_signal_name(outcome.signal)}"
-    lines = outcome.stderr.rstrip().rsplit("\n", 1)
-    return lines[-1].strip() or f"SystemExit: {outcome.exit_code}"
+    elif outcome.status is Status.SIGNAL:
+        line = f"the program was ended by {_signal_name(outcome.signal)}"
+    else:
+        line = outcome.stderr.rstrip().rsplit("\n", 1)[-1].strip() or f"SystemExit: {outcome.exit_code}"
+    return cut_middle(line, limit)
 
 
 def _signal_name(number: int | None) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tirjudge_environments.orders import letters
-from tirjudge_environments.programs.outputs import output_text
+from tirjudge_environments.programs.outputs import error_line
 from tirjudge_environments.turn_reader import code_of
 from tirjudge_environments.types import ToolSpec
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
@@ -166,7 +166,7 @@ def _result(case: Case, execution: Execution) -> CaseResult:
     if execution.status is Status.SANDBOX_FAILED:
         return CaseResult(None, "the sandbox failed", execution)
     if execution.status is not Status.OK:
-        return CaseResult(False, f"ended with {_shown(output_text(execution, _LONGEST_SHOWN))}", execution)
+        return CaseResult(False, f"ended with {_shown(error_line(execution, _LONGEST_SHOWN))}", execution)
     if not case.call:
         if case.expected is None or _same_output(execution.stdout, case.expected):
             return CaseResult(True, "", execution)

@@ -42,6 +42,9 @@ _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2} | {
 _INTERRUPTED = -signal.SIGINT
 """Stands for an end by SIGINT: CPython ends this way after an uncaught KeyboardInterrupt."""
 
+_MOST_FRAMES = 1000
+"""Frames of a traceback that CPython prints, the innermost ones: an endless recursion may have a million."""
+
 _exit, _kill, _getpid = os._exit, os.kill, os.getpid
 
 
@@ -277,7 +280,9 @@ def _drop_own_frames(trace: types.TracebackType) -> None:
 def _print_traceback(
     kind: type[BaseException], error: BaseException, trace: types.TracebackType | None
 ) -> None:
-    sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
+    # As CPython does, whose limit the program may have changed.
+    limit = None if hasattr(sys, "tracebacklimit") else -_MOST_FRAMES
+    sys.stderr.write("".join(traceback.format_exception(kind, error, trace, limit=limit)))
 
 
 def _finish(code: int) -> int:

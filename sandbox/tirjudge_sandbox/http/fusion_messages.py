@@ -33,7 +33,17 @@ Language = Literal[
 
 _WRAPPER = """\
 def _tirjudge():
-    import json, linecache, random, resource, sys, traceback
+    import io, json, linecache, random, resource, sys, traceback
+
+    # Without buffers, whose content would be lost when the program is killed.
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        encoding, errors = stream.encoding, stream.errors
+        raw = io.FileIO(stream.fileno(), "w", closefd=False)
+        stream.detach()
+        stream = io.TextIOWrapper(raw, encoding, errors, write_through=True)
+        setattr(sys, name, stream)
+        setattr(sys, "__" + name + "__", stream)
 
     given = json.loads({given!r})
     source, file = given["source"], "<program>"

@@ -3,38 +3,38 @@
 The module is sent as source, so it imports nothing of this package. Standard input is a socket to the host
 that carries frames: four bytes of length, then a JSON object. The host sends {"run": SOURCE, "most": BYTES}
 and {"interrupt": true}; the end of its stream ends the notebook. The host receives `started` and `ready`, and
-for a cell `stream`, `display`, `error`, `end`, and `left_out` for a display or an error of more than BYTES.
-The client is a child of the kernel with the same user, so code in a cell can kill it and send frames in its
-place.
+for a cell `display`, `error`, `end`, and `left_out` for a display or an error of more than BYTES. What a cell
+prints goes straight into pipes to the host, so that it is not lost with the kernel. The client is a child of
+the kernel with the same user, so code in a cell can kill it and send frames in its place.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
+import resource
 import secrets
-import select
 import shutil
 import signal
 import socket
 import struct
 import sys
-import threading
 import warnings
-from collections.abc import Mapping
-from typing import Any, NoReturn, TextIO
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn
 
 LENGTH = struct.Struct("=I")
 _FOLDER = ".kernel"
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 _M_ARENA_MAX = -8
-_CHUNK = 1 << 16
-"""Characters of a stream in one frame, so that the beginning of a large output arrives even if a limit stops
-it."""
-_PIPE_BYTES = 1 << 16
-"""Most that a pipe holds, unless it is enlarged."""
+_MOST_FRAMES, _KEPT_FRAMES = 1000, 50
+"""Of a traceback with more frames than the first number, as many as the second are shown."""
+_FRAME_BYTES = 2 << 10
+"""Memory for each level of recursion: CPython needs hours to report that the memory ended in a deep one."""
+_MOST_CHAINED = 100
+"""Exceptions that led to each other whose tracebacks are shortened."""
 
 
 class Client:
@@ -57,6 +57,10 @@ class Client:
         for source in (self._host, self._shell, self._iopub):
             self._poller.register(source, PollEvent.POLLIN)
         self._request: str | None = None
+        self._failure: dict[str, Any] | None = None
+        """The reply to a cell that failed."""
+        self._showed = False
+        """True once an error of the cell was sent."""
         self._most = 0
         self._replied = self._idle = self._exit = self._ready = False
         # Before the welcome the subscription may not hold yet, and the output of a cell could be lost.
@@ -90,7 +94,7 @@ class Client:
         if "interrupt" in frame:
             os.kill(self._kernel, signal.SIGINT)
         else:
-            self._replied = self._idle = False
+            self._replied = self._idle = self._showed = False
             self._most = frame["most"]
             self._request = self._client.execute(frame["run"], allow_stdin=False, stop_on_error=False)
 
@@ -110,68 +114,66 @@ class Client:
         self._forward(kind, content)
         if kind == "execute_reply":
             self._replied = True
+            self._failure = None if content["status"] == "ok" else content
             self._exit = any(load["source"] == "ask_exit" for load in content.get("payload", ()))
         self._idle |= kind == "status" and content["execution_state"] == "idle"
         # The reply and the outputs, which end with `idle`, come through different sockets and in any order.
         if self._replied and self._idle:
             self._request = None
+            if self._failure is not None and not self._showed:
+                # The kernel could not send the error itself, or the cell replaced what shows it.
+                self._send_error(self._failure)
             self._send(kind="end", exit=self._exit)
 
     def _forward(self, kind: str, content: dict[str, Any]) -> None:
-        if kind == "stream":
-            text = content["text"]
-            for start in range(0, len(text), _CHUNK):
-                self._send(kind="stream", name=content["name"], text=text[start : start + _CHUNK])
-        elif kind in ("display_data", "execute_result", "update_display_data"):
+        if kind in ("display_data", "execute_result", "update_display_data"):
             self._send_whole(kind="display", data=content["data"])
         elif kind == "error":
-            self._send_whole(
-                kind="error",
-                name=content["ename"],
-                value=content["evalue"],
-                traceback=content["traceback"],
-            )
+            self._send_error(content)
+
+    def _send_error(self, content: dict[str, Any]) -> None:
+        self._showed = True
+        name, value = content.get("ename", "Error"), content.get("evalue", "")
+        self._send_whole(kind="error", name=name, value=value, traceback=content.get("traceback") or [])
 
     def _send_whole(self, **frame: object) -> None:
         """Send a frame that the host accepts; of a larger one, only that it was left out."""
         self._send(**(frame if len(json.dumps(frame)) <= self._most else {"kind": "left_out"}))
 
 
-class DescriptorOutput:
-    """Copies what cells write to the standard file descriptors, below Python's streams, into these streams.
+def shortened(error: BaseException | None) -> None:
+    """Keep only the outermost frames of long tracebacks, of an exception and of those that led to it.
 
-    A thread reads while a cell runs, since a full pipe would block the cell. The kernel calls `copy` after
-    the cell, which returns only when everything written before is in the streams. ipykernel's own capture
-    has only the thread, and loses what this has not read by the end of a cell.
+    IPython would format each of the million frames of an endless recursion, for minutes. An inner frame would
+    keep all outer ones, which may take all of the memory.
     """
+    for _ in range(_MOST_CHAINED):
+        if error is None:
+            return
+        if _after(error.__traceback__, _MOST_FRAMES) is not None:
+            last = _after(error.__traceback__, _KEPT_FRAMES - 1)
+            assert last is not None
+            last.tb_next = None
+        error = error.__cause__ or error.__context__
 
-    def __init__(self, streams: Mapping[int, TextIO]):
-        """`streams`: for each descriptor that is replaced by a pipe, the stream that receives its output."""
-        self._lock = threading.Lock()
-        self._streams: dict[int, TextIO] = {}
-        for descriptor, stream in streams.items():
-            reading, writing = os.pipe()
-            os.set_blocking(reading, False)
-            os.dup2(writing, descriptor)
-            os.close(writing)
-            self._streams[reading] = stream
-        threading.Thread(target=self._follow, daemon=True).start()
 
-    def copy(self) -> None:
-        """Copy everything written so far."""
-        with self._lock:
-            for reading, stream in list(self._streams.items()):
-                with contextlib.suppress(BlockingIOError):
-                    # One read takes all that a pipe can hold, and ends also while a cell's thread writes.
-                    content = os.read(reading, _PIPE_BYTES)
-                    stream.write(content.decode(errors="replace"))
-                    if not content:  # A cell closed the descriptor.
-                        del self._streams[reading]
+def _after(trace: TracebackType | None, frames: int) -> TracebackType | None:
+    for _ in range(frames):
+        trace = trace and trace.tb_next
+    return trace
 
-    def _follow(self) -> None:
-        while self._streams:
-            select.select(list(self._streams), [], [])
-            self.copy()
+
+def encodable(pack: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Return the function `pack` of a session for messages with half a character, which would be dropped."""
+    from jupyter_client.jsonutil import json_clean, json_default
+
+    def packed(message: Any) -> bytes:
+        try:
+            return pack(message)
+        except UnicodeEncodeError:
+            return json.dumps(json_clean(message), default=json_default).encode()
+
+    return packed
 
 
 def send(host: socket.socket, frame: dict[str, object]) -> None:
@@ -218,6 +220,7 @@ def _become_client(
 
 
 def _be_kernel(folder: str, connection: dict[str, Any], binding: int) -> None:
+    from ipykernel.iostream import OutStream
     from ipykernel.kernelapp import IPKernelApp
     from traitlets.config import Config
 
@@ -236,8 +239,44 @@ def _be_kernel(folder: str, connection: dict[str, Any], binding: int) -> None:
     with warnings.catch_warnings(action="ignore"):
         # It warns that it cannot open a TCP port for the output of subprocesses, which do not exist here.
         app.initialize([])
-    output = DescriptorOutput({1: sys.stdout, 2: sys.stderr})
-    app.shell.events.register("post_execute", output.copy)
+    app.session.pack = encodable(app.session.pack)
+    shell = app.shell
+
+    def show(error: Any = None, **options: Any) -> None:
+        error = sys.exc_info() if error is None else error
+        shortened(error[1])
+        show_shortened(None if error[1] is None else (*error[:2], error[1].__traceback__), **options)
+
+    show_shortened, shell.showtraceback = shell.showtraceback, show
+
+    set_depth, most_depth = sys.setrecursionlimit, resource.getrlimit(resource.RLIMIT_AS)[0] // _FRAME_BYTES
+    sys.setrecursionlimit = lambda depth: set_depth(min(depth, most_depth))
+
+    class CellStream(OutStream):  # type: ignore[misc]
+        """A stream whose text goes to the host at once, if it comes from the cell that runs or ran last."""
+
+        def __init__(self, name: str, descriptor: int):
+            super().__init__(app.session, app.iopub_thread, name, watchfd=False)
+            # A copy, since a cell may close the original.
+            self._descriptor = os.dup(descriptor)
+            self._cell: Any = None
+
+        def set_parent(self, parent: dict[str, Any]) -> None:
+            super().set_parent(parent)
+            self._cell = self.parent_header
+
+        def write(self, string: str) -> int:
+            if not isinstance(string, str):
+                raise TypeError(f"write() argument must be str, not {type(string)}")
+            content = string.encode()
+            while content and self.parent_header == self._cell:
+                content = content[os.write(self._descriptor, content) :]
+            return len(string)
+
+        def flush(self) -> None:
+            """Do nothing: there is no buffer."""
+
+    sys.stdout, sys.stderr = CellStream("stdout", 1), CellStream("stderr", 2)
     # The client waits for the end of this pipe: from now on the sockets of the kernel exist.
     os.close(binding)
     app.start()

@@ -118,14 +118,11 @@ class Notebook:
         """
         kernel.begin(source)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as deadline:
+                outputs.on_full = lambda: deadline.reschedule(self._now())
                 await kernel.collect(outputs)
             if not outputs.full:
                 return None, ""
-            status, detail = (
-                CellStatus.OUTPUT_LIMIT,
-                f"stopped at {self._limits.output_bytes} bytes of output",
-            )
         except TimeoutError:
             status, detail = CellStatus.TIME_LIMIT, f"stopped after {seconds:g} s"
         except KernelDied as error:
@@ -135,6 +132,11 @@ class Notebook:
         except asyncio.CancelledError:
             await asyncio.shield(kernel.interrupt())
             raise
+        finally:
+            outputs.on_full = None
+        if outputs.full:
+            status = CellStatus.OUTPUT_LIMIT
+            detail = f"stopped at {self._limits.output_bytes} bytes of output"
         if not await kernel.interrupt():
             detail += ", and the kernel with it, since it did not react to an interrupt"
         return status, detail

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import json
 import math
+import os
 import socket
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 from tirjudge_sandbox.base import Execution, Limits, Program, Status
 from tirjudge_sandbox.notebook.base import CellError, CellRun, CellStatus
 from tirjudge_sandbox.notebook.kernel import LENGTH
+from tirjudge_sandbox.workers import worker
 
 START_SECONDS = 60.0
 """The longest time from the start of a kernel's process until it is ready."""
@@ -24,8 +26,9 @@ _REASONS = {
     Status.WALL_LIMIT: "the notebook reached its total time",
     Status.CPU_LIMIT: "it used all of its CPU time",
     Status.MEMORY_LIMIT: "it used all of its memory",
-    Status.OUTPUT_LIMIT: "it wrote too much outside of its streams",
 }
+_START_BYTES = 1 << 16
+"""Output that is kept of a kernel's start, for the reason why it failed."""
 
 
 class KernelDied(RuntimeError):
@@ -33,17 +36,20 @@ class KernelDied(RuntimeError):
 
 
 class Workers(Protocol):
-    """A sandbox whose programs can be given a socket as standard input."""
+    """A sandbox whose programs can be given other standard streams."""
 
-    def run(self, program: Program, limits: Limits, *, channel: int | None) -> Awaitable[Execution]: ...
+    def run(
+        self, program: Program, limits: Limits, *, channel: worker.Channel | None
+    ) -> Awaitable[Execution]: ...
 
 
 class RunningKernel:
     """A program that is a kernel, and the channel to it."""
 
-    def __init__(self, run: asyncio.Task[Execution], channel: Channel):
+    def __init__(self, run: asyncio.Task[Execution], channel: Channel, streams: Streams):
         self._run = run
         self._channel = channel
+        self._streams = streams
         self._ended: asyncio.Future[Execution] | None = None
 
     @classmethod
@@ -54,13 +60,20 @@ class RunningKernel:
         """
         ours, theirs = socket.socketpair()
         channel = await Channel.over(ours, most_bytes)
-        run = asyncio.ensure_future(workers.run(program, limits, channel=theirs.fileno()))
-        # As long as the host holds a copy of the other end, it cannot detect that the kernel closed it.
-        run.add_done_callback(lambda _: theirs.close())
-        kernel = cls(run, channel)
+        streams = Streams()
+        given = worker.Channel(theirs.fileno(), *streams.write_ends)
+        run = asyncio.ensure_future(workers.run(program, limits, channel=given))
+
+        def release() -> None:
+            # As long as the host holds a copy of the other end, it cannot detect that the kernel closed it.
+            theirs.close()
+            streams.release()
+
+        run.add_done_callback(lambda _: release())
+        kernel = cls(run, channel, streams)
         try:
             await kernel._next("started")
-            theirs.close()
+            release()
             async with asyncio.timeout(START_SECONDS):
                 await kernel._next("ready")
         except BaseException as error:
@@ -83,18 +96,22 @@ class RunningKernel:
         self._channel.send(run=text, most=self._channel.most_bytes)
 
     async def collect(self, outputs: Outputs) -> None:
-        """Collect the cell's output until it ends or `outputs` is full. Raises KernelDied."""
-        while not outputs.full:
-            frame = await self._frame()
-            if frame.get("kind") == "end":
-                if frame.get("exit"):
-                    # The cell called exit: the kernel is about to end, and must not get another cell.
-                    await self.end()
-                return
-            try:
-                outputs.add(frame)
-            except ChannelBroken as error:
-                raise await self._dead(str(error)) from None
+        """Collect the cell's output until it ends or `outputs` is full. Raises KernelDied.
+
+        Whatever ends this, `outputs` has everything that was printed before.
+        """
+        with self._streams.into(outputs):
+            while not outputs.full:
+                frame = await self._frame()
+                if frame.get("kind") == "end":
+                    if frame.get("exit"):
+                        # The cell called exit: the kernel is about to end, and must not get another cell.
+                        await self.end()
+                    return
+                try:
+                    outputs.add(frame)
+                except ChannelBroken as error:
+                    raise await self._dead(str(error)) from None
 
     async def interrupt(self) -> bool:
         """End the cell, or the kernel if that fails; drop further output.
@@ -124,6 +141,7 @@ class RunningKernel:
         if not done:
             self._run.cancel()
             await asyncio.wait([self._run])
+        self._streams.end()
         if self._run.cancelled():
             return Execution(status=Status.SANDBOX_FAILED, detail="the kernel had to be killed by its worker")
         return self._run.result()
@@ -156,18 +174,76 @@ class RunningKernel:
     async def _dead(self, reason: str) -> KernelDied:
         """End the kernel, whose remaining messages the next cell would get, and return how it ended."""
         execution = await self.end()
-        return KernelDied(reason or _describe(execution))
+        return KernelDied(reason or _describe(execution, self._streams.of_start))
 
 
-def _describe(execution: Execution) -> str:
+def _describe(execution: Execution, of_start: Outputs) -> str:
     if execution.detail:
         return execution.detail
     if execution.status in _REASONS:
         return _REASONS[execution.status]
     if execution.exit_code is None:
         return f"signal {execution.signal} ended it"
-    last = execution.stderr.strip().splitlines()[-1:]
+    last = of_start.cell(None, 0, restarted=False, detail="").stderr.strip().splitlines()[-1:]
     return ": ".join([f"it ended with exit code {execution.exit_code}", *last])
+
+
+class Streams:
+    """The pipes of a kernel's standard output and standard error; what comes outside of cells is dropped."""
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        self.of_start = self._outputs = Outputs(_START_BYTES)
+        """What the kernel wrote before its first cell."""
+        self._loop = asyncio.get_running_loop()
+        self._read_ends: dict[int, str] = {}
+        self.write_ends: list[int] = []
+        """Descriptors for the kernel: standard output, standard error."""
+        for name in ("stdout", "stderr"):
+            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(read_end, False)
+            self._read_ends[read_end] = name
+            self.write_ends.append(write_end)
+            self._loop.add_reader(read_end, self._follow, read_end)
+
+    @contextlib.contextmanager
+    def into(self, outputs: Outputs) -> Iterator[None]:
+        """Collect what arrives into `outputs`, with all that has arrived at the end of the block."""
+        self._outputs = outputs
+        try:
+            yield
+        finally:
+            # One read takes all that a pipe can hold, and ends also while a thread of the cell writes.
+            for read_end in [*self._read_ends]:
+                self._read(read_end)
+            self._outputs = Outputs(0)
+
+    def release(self) -> None:
+        """Close the host's copies of the write ends."""
+        while self.write_ends:
+            os.close(self.write_ends.pop())
+
+    def end(self) -> None:
+        """Read what is left of a kernel that has ended, and close the pipes."""
+        while self._read_ends:
+            read_end = next(iter(self._read_ends))
+            self._read(read_end)
+            self._loop.remove_reader(read_end)
+            self._read_ends.pop(read_end)
+            os.close(read_end)
+
+    def _follow(self, read_end: int) -> None:
+        if not self._read(read_end):
+            self._loop.remove_reader(read_end)
+
+    def _read(self, read_end: int) -> bool:
+        """Read one chunk. Return False at the end of the stream."""
+        try:
+            chunk = os.read(read_end, worker.CHUNK)
+        except BlockingIOError:
+            return True
+        self._outputs.write(self._read_ends[read_end], chunk)
+        return bool(chunk)
 
 
 class Outputs:
@@ -176,21 +252,29 @@ class Outputs:
     def __init__(self, most_bytes: int):
         """`most_bytes`: limit for everything together."""
         self.full = False
+        self.on_full: Callable[[], object] | None = None
+        """Called when a stream exceeds the limit."""
         self._left = most_bytes
         self._streams: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         self._displays: list[Mapping[str, Any]] = []
         self._error: CellError | None = None
 
+    def write(self, name: str, content: bytes) -> None:
+        """Add what was written to the stream `name`."""
+        self._streams[name] += content[: self._left]
+        if len(content) > self._left and not self.full:
+            self.full = True
+            if self.on_full is not None:
+                self.on_full()
+        self._left -= min(self._left, len(content))
+
     def add(self, frame: Mapping[str, Any]) -> None:
-        """Add a frame of kind `stream`, `display`, `error` or `left_out`.
+        """Add a frame of kind `display`, `error` or `left_out`.
 
         Raises ChannelBroken for any other.
         """
         try:
             match frame["kind"]:
-                case "stream":
-                    taken = self._take(frame["text"].encode())
-                    self._streams[frame["name"]] += taken
                 case "display":
                     data = dict(frame["data"])
                     if self._fits(data):
@@ -229,12 +313,6 @@ class Outputs:
             self._error = error
         elif self._error is None:
             self._error = CellError(name=error.name[:100], value="", traceback=())
-
-    def _take(self, content: bytes) -> bytes:
-        self.full |= len(content) > self._left
-        taken = content[: self._left]
-        self._left -= len(taken)
-        return taken
 
     def _fits(self, data: object) -> bool:
         size = len(json.dumps(data))

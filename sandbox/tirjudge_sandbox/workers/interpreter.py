@@ -30,6 +30,8 @@ _NAMING_FOLDERS = (
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
+    # Whatever ends a program, what it has printed by then is in the pipe and not in a buffer that is lost.
+    "PYTHONUNBUFFERED": "1",
     "PYTHONUTF8": "1",
     # A thread pool would not survive the fork that starts a program.
     "MKL_NUM_THREADS": "1",

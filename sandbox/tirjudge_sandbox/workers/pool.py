@@ -13,7 +13,7 @@ from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
-from tirjudge_sandbox.workers.worker import Worker, WorkerFailed
+from tirjudge_sandbox.workers.worker import Channel, Worker, WorkerFailed
 
 PROGRAMS_PER_WORKER = 10_000
 """A worker is replaced after this many programs, so that small leaks cannot add up."""
@@ -118,7 +118,7 @@ class Pool:
             failing=self._backoff.failures,
         )
 
-    async def run(self, program: Program, limits: Limits, channel: int | None = None) -> Execution:
+    async def run(self, program: Program, limits: Limits, channel: Channel | None = None) -> Execution:
         """Run one program; see `Sandbox.run`, and `Worker.run` for `channel`.
 
         Raises TypeError for bindings that are not JSON, RuntimeError when closed.
@@ -146,7 +146,7 @@ class Pool:
             self._lend()
 
     async def _run_in(
-        self, worker: Worker, program: Program, limits: Limits, channel: int | None
+        self, worker: Worker, program: Program, limits: Limits, channel: Channel | None
     ) -> Execution:
         try:
             return await worker.run(program, limits, channel)
@@ -302,12 +302,12 @@ class PooledSandbox:
         )
 
     async def run(
-        self, program: Program, limits: Limits = _DEFAULT_LIMITS, *, channel: int | None = None
+        self, program: Program, limits: Limits = _DEFAULT_LIMITS, *, channel: Channel | None = None
     ) -> Execution:
         """Run one program; see `Sandbox.run`.
 
-        `channel`: a descriptor that becomes the program's standard input, in place of `Program.stdin`. Raises
-        TypeError for bindings that are not JSON, RuntimeError outside of `async with`.
+        `channel`: see `Worker.run`. Raises TypeError for bindings that are not JSON, RuntimeError outside of
+        `async with`.
         """
         return await self._pool.run(program, limits, channel)
 

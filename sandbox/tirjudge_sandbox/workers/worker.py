@@ -10,7 +10,8 @@ import select
 import signal
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.guest import scratch, wire
@@ -21,8 +22,19 @@ START_SECONDS = 60.0
 """The longest time that a worker may take until it is warm."""
 _GRACE_SECONDS = 5.0
 """Delay after which the host enforces the wall limit too: by then the supervisor itself hangs."""
-_CHUNK = 65536
-"""Bytes read at once from a program's output."""
+CHUNK = 65536
+"""Bytes read at once from a program's output, which are all that a pipe holds."""
+_LITTLE, _PAUSE_SECONDS = 4096, 0.002
+"""After so few bytes the host reads on only after a pause: a program that prints single lines would otherwise
+wake the host for each of them."""
+
+
+class Channel(NamedTuple):
+    """Descriptors that become the standard streams of a program."""
+
+    stdin: int
+    stdout: int
+    stderr: int
 
 
 class WorkerFailed(RuntimeError):
@@ -88,16 +100,18 @@ class Worker:
         """Set the memory limit of the next program. Return False if another worker must run that."""
         return self._memory_group is None or self._memory_group.limit(limits)
 
-    async def run(self, program: Program, limits: Limits, channel: int | None = None) -> Execution:
+    async def run(self, program: Program, limits: Limits, channel: Channel | None = None) -> Execution:
         """Run one program. Cancelling this call kills the program before the cancellation propagates.
 
-        `channel`: a descriptor that becomes the program's standard input, in place of `Program.stdin`.
+        `channel`: the program's standard streams, in place of `Program.stdin` and of pipes whose content is
+        the result's output.
         """
         self.programs += 1
         capture = Capture(asyncio.get_running_loop(), limits.output_bytes)
         fetched = None
         try:
-            capture.open()
+            if channel is None:
+                capture.open()
             if program.fetch:
                 fetched = os.memfd_create("fetched", os.MFD_CLOEXEC)
             self._send(program, limits, capture, fetched, channel)
@@ -153,7 +167,7 @@ class Worker:
         limits: Limits,
         capture: Capture,
         fetched: int | None,
-        channel: int | None,
+        channel: Channel | None,
     ) -> None:
         job = wire.Job.of(limits, fetch=fetched is not None)
         payload = wire.Payload(
@@ -168,8 +182,8 @@ class Worker:
         try:
             if channel is None:
                 sealed.append(wire.sealed(_encoded(program.stdin)))
-            given = sealed if channel is None else [*sealed, channel]
-            socket.send_fds(self._control, [job.pack()], [*given, *capture.write_ends, *optional])
+            streams = capture.write_ends if channel is None else channel
+            socket.send_fds(self._control, [job.pack()], [*sealed, *streams, *optional])
         finally:
             for descriptor in sealed:
                 os.close(descriptor)
@@ -270,6 +284,7 @@ class Capture:
         self._loop = loop
         self._left = most_bytes
         self._on_full: Callable[[], None] | None = None
+        self._pauses: dict[int, asyncio.TimerHandle] = {}
         # Not lists of chunks: a program that writes single bytes could make millions of them.
         self._taken: dict[int, bytearray] = {}
         self.write_ends: list[int] = []
@@ -287,7 +302,7 @@ class Capture:
         """Start reading; `on_full` is called once, when the limit is exceeded."""
         self._on_full = on_full
         for read_end in self._taken:
-            self._loop.add_reader(read_end, self._read, read_end)
+            self._loop.add_reader(read_end, self._follow, read_end)
 
     def release(self) -> None:
         """Close the host's copies of the write ends, once the worker has received its own."""
@@ -297,27 +312,34 @@ class Capture:
     def finish(self) -> tuple[bytes, bytes]:
         """Read what is left once every writer is dead; return standard output and standard error."""
         for read_end in self._taken:
-            while self._read(read_end):
+            while self._read(read_end) > 0:
                 pass
-        stdout, stderr = map(bytes, self._taken.values())
+        stdout, stderr = map(bytes, self._taken.values() or (b"", b""))
         return stdout, stderr
 
     def close(self) -> None:
         """Stop reading and close every descriptor."""
         self.release()
+        for pause in self._pauses.values():
+            pause.cancel()
         for read_end in self._taken:
             self._loop.remove_reader(read_end)
             os.close(read_end)
 
-    def _read(self, read_end: int) -> bool:
-        """Read one chunk. Return False if none is available now, or at the end of the stream."""
-        try:
-            chunk = os.read(read_end, _CHUNK)
-        except BlockingIOError:
-            return False
-        if not chunk:
+    def _follow(self, read_end: int) -> None:
+        size = self._read(read_end)
+        if 0 <= size <= _LITTLE:
             self._loop.remove_reader(read_end)
-            return False
+        if 0 < size <= _LITTLE:
+            again = partial(self._loop.add_reader, read_end, self._follow, read_end)
+            self._pauses[read_end] = self._loop.call_later(_PAUSE_SECONDS, again)
+
+    def _read(self, read_end: int) -> int:
+        """Read one chunk. Return its size: 0 at the end of the stream, and -1 if there is none now."""
+        try:
+            chunk = os.read(read_end, CHUNK)
+        except BlockingIOError:
+            return -1
         if len(chunk) > self._left and not self.full:
             self.full = True
             if self._on_full is not None:
@@ -325,4 +347,4 @@ class Capture:
         self._taken[read_end] += chunk[: self._left]
         self.cut += max(0, len(chunk) - self._left)
         self._left -= min(len(chunk), self._left)
-        return True
+        return len(chunk)

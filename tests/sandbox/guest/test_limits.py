@@ -5,9 +5,13 @@ Programs that resist a limit are in `test_escape_*.py`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tirjudge_sandbox import Status
+from tirjudge_sandbox.workers.worker import Capture
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -102,6 +106,64 @@ async def test_output_of_both_streams_counts_together(run):
     assert len(execution.stdout) + len(execution.stderr) == execution.kept_bytes == 1500
     # Ten lines of a hundred bytes on both streams, unless it was killed before it could write the last ones.
     assert 0 < execution.cut_bytes <= 500
+
+
+BEGUN = "import sys\nprint('a line')\nprint('half', end='')\nprint('err', end='', file=sys.stderr)\n"
+ENDS = {
+    "sleeps": ("import time; time.sleep(60)", Status.WALL_LIMIT),
+    "spins": ("while True: pass", Status.CPU_LIMIT),
+    "keeps the interpreter": ("10**10**9", Status.CPU_LIMIT),
+    "ignores signals": (
+        "import signal\nfor n in {*signal.valid_signals()} - {9, 19}: signal.signal(n, signal.SIG_IGN)\n"
+        "while True: pass",
+        Status.CPU_LIMIT,
+    ),
+    "aborts": ("import os; os.abort()", Status.SIGNAL),
+    "crashes": ("import ctypes; ctypes.string_at(0)", Status.SIGNAL),
+    "overflows the stack": (
+        "sys.setrecursionlimit(10**9)\n"
+        "class A:\n    def __getattr__(self, name): return getattr(self, name)\nA().x",
+        Status.SIGNAL,
+    ),
+    "exits at once": ("import os; os._exit(3)", Status.ERROR),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_what_was_printed_before_the_end_is_kept(run, end):
+    source, status = ENDS[end]
+    if end == "overflows the stack" and sys.version_info >= (3, 12):
+        status = Status.ERROR  # a RecursionError
+    execution = await run(BEGUN + source, cpu_seconds=0.5, wall_seconds=3 if end == "sleeps" else 20)
+    assert (execution.status, execution.stdout) == (status, "a line\nhalf"), execution
+    assert execution.stderr.startswith("err")
+
+
+DEEP = "import sys\nsys.setrecursionlimit(300_000)\ndef f(): f()\nf()\n"
+
+
+@pytest.fixture(scope="module")
+def shown_by_cpython() -> list[str]:
+    command = [sys.executable, "-c", DEEP]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False).stderr.splitlines()
+
+
+async def test_an_endless_recursion_ends_with_the_frames_that_cpython_prints(run, shown_by_cpython):
+    execution = await run(DEEP, cpu_seconds=20)
+    assert execution.status is Status.ERROR
+    repeated = "  [Previous line repeated 997 more times]"
+    assert repeated in shown_by_cpython
+    assert execution.stderr.splitlines()[-2:] == [repeated, shown_by_cpython[-1]]
+
+
+async def test_single_lines_wake_the_host_rarely(run, monkeypatch):
+    """Text and end of a line are written one by one, and would otherwise be 200,000 reads."""
+    reads = []
+    read = Capture._read
+    monkeypatch.setattr(Capture, "_read", lambda *given: (reads.append(1), read(*given))[1])
+    execution = await run("for n in range(100_000): print(n)")
+    assert execution.stdout.split() == [*map(str, range(100_000))]
+    assert len(reads) < 20_000
 
 
 async def test_output_exactly_at_the_cap_is_not_truncated(run):

@@ -76,9 +76,74 @@ async def test_unusual_sources_affect_only_their_own_cell(notebook, source, name
     assert (await notebook.run("print(1)")).stdout == "1\n"
 
 
+PRINTED = "import os, sys\nprint('a line')\nprint('half', end='')\n_ = os.write(1, b'!')\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [
+        ("import time; time.sleep(60)", CellStatus.TIME_LIMIT),
+        ("10**10**9", CellStatus.TIME_LIMIT),
+        ("os._exit(3)", CellStatus.KERNEL_DIED),
+        ("os.abort()", CellStatus.KERNEL_DIED),
+        ("import ctypes; ctypes.string_at(0)", CellStatus.KERNEL_DIED),
+        ("os.kill(os.getpid(), 9)", CellStatus.KERNEL_DIED),
+        ("exit()", CellStatus.OK),
+    ],
+)
+async def test_what_a_cell_printed_before_its_end_is_kept(jupyter, source, status):
+    async with jupyter.notebook() as notebook:
+        ended = await notebook.run(PRINTED + source, wall_seconds=2)
+        assert (ended.status, ended.stdout) == (status, "a line\nhalf!")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"raise ValueError('\ud800')",
+        r"raise type('E', (Exception,), {'__str__': lambda self: '\udfff'})()",
+        r"raise type('E\ud800', (Exception,), {})()",
+        r"assert False, {'\ud800': 1}",
+        "class E(Exception):\n    def __str__(self): raise ValueError('\\ud800')\nraise E()",
+        r"print('\ud800')",
+        "raise KeyboardInterrupt",
+        "raise BaseExceptionGroup('g', [KeyboardInterrupt(), ValueError('\\ud800')])",
+    ],
+)
+async def test_a_cell_that_raised_never_ended_well(notebook, source):
+    failed = await notebook.run(source)
+    assert failed.status is CellStatus.ERROR, failed
+    assert failed.error.name
+    assert (await notebook.run("print(1)")).stdout == "1\n"
+
+
+async def test_half_a_character_in_a_display_costs_only_itself(notebook):
+    source = r"from IPython.display import display; display({'text/plain': 'a\ud800b'}, raw=True)"
+    shown = await notebook.run(source)
+    assert (shown.status, shown.displays) == (CellStatus.OK, ({"text/plain": "a?b"},))
+
+
+@pytest.mark.parametrize("limit", [50_000, 10**9])
+@pytest.mark.parametrize(
+    "function",
+    ["def f(): f()", "def f():\n  try: f()\n  finally: y = 1", "f = lambda: [f() for _ in '1']"],
+)
+async def test_an_endless_recursion_costs_its_cell_and_not_the_kernel(jupyter, function, limit):
+    limits = NotebookLimits(memory_bytes=256 << 20)
+    async with jupyter.notebook(limits=limits) as notebook:
+        await notebook.run("kept = 1")
+        deep = await notebook.run(f"import sys; sys.setrecursionlimit({limit})\n{function}\nf()")
+        assert (deep.status, deep.error.name) in (
+            (CellStatus.ERROR, "RecursionError"),
+            (CellStatus.ERROR, "MemoryError"),
+        ), deep
+        after = await notebook.run("kept")
+        assert (after.displays, after.restarted) == (({"text/plain": "1"},), False)
+
+
 async def test_a_slow_cell_is_interrupted_and_the_state_is_kept(notebook):
     await notebook.run("kept = 2")
-    slow = await notebook.run("print('begun', flush=True)\nimport time; time.sleep(60)", wall_seconds=1)
+    slow = await notebook.run("print('begun')\nimport time; time.sleep(60)", wall_seconds=1)
     assert (slow.status, slow.by, slow.stdout) == (CellStatus.TIME_LIMIT, "sandbox", "begun\n")
     after = await notebook.run("kept")
     assert (after.displays, after.restarted) == (({"text/plain": "2"},), False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +13,8 @@ import requests
 import sandbox_fusion as client
 
 from tests.sandbox.serving import Served, serving
+from tirjudge_sandbox import Limits, Program
+from tirjudge_sandbox.http.fusion_messages import to_request
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +38,32 @@ def test_the_official_client_reads_output_and_exit_code(served: Served) -> None:
 
 
 def test_the_official_client_sees_a_time_limit(served: Served) -> None:
-    source = "print('so far', flush=True)\nimport time; time.sleep(60)"
+    source = "print('so far')\nimport time; time.sleep(60)"
     answer = client.run_code(asked(source, run_timeout=1), endpoint=served.url)
     result = answer.run_result
     assert (answer.status, result.status) == ("Failed", "TimeLimitExceeded")
     assert (result.return_code, result.stdout) == (None, "so far\n")
     assert client.summary_run_code_result(answer, client.SummaryMapping(RunTimeout="late")) == "late"
+
+
+def test_what_a_crashed_program_printed_is_in_the_answer(served: Served) -> None:
+    answer = served.run("print('so far', end='')\nimport os; os.abort()")
+    result = answer["run_result"]
+    assert (answer["status"], result["return_code"], result["stdout"]) == ("Failed", -6, "so far")
+
+
+def test_a_program_for_a_server_of_others_prints_at_once() -> None:
+    """The request sent to a SandboxFusion server, run as its `python` runs it and killed."""
+    source = (
+        "import sys, time\nprint('é so far', end='')\nprint('half', end='', file=sys.stderr)\ntime.sleep(60)"
+    )
+    code = to_request(Program(source), Limits())["code"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr.read(4) == b"half"
+        process.kill()
+        assert process.stdout.read().decode() == "é so far"
 
 
 def test_the_official_client_sends_and_fetches_files(served: Served) -> None:

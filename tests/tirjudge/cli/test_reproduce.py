@@ -146,6 +146,32 @@ def test_a_confidence_that_nobody_voted_for_is_found(tmp_path: Path) -> None:
     assert "the file says vote-share 0.5, and its views together say 0.0" in changed.stdout
 
 
+STOPPED = {"crash": "import os; os.abort()", "loop": "while True: pass"}
+
+
+@pytest.mark.parametrize("end", STOPPED)
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "earlier version"])
+def test_a_stopped_program_runs_again_whether_or_not_its_output_was_kept(
+    tmp_path: Path, end: str, earlier: bool
+) -> None:
+    script = asking(f"print('half')\n{STOPPED[end]}", lambda _: "A")
+    rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
+    path = judge_to(tmp_path / "out.jsonl", rows, script, program_limits={"cpu_seconds": 1})
+
+    def lose(rows: list[dict[str, Any]]) -> None:
+        """Make the record that a version which lost the output made."""
+        (output,) = (one for one in rows[0]["views"][0]["segments"] if one["kind"] == "output")
+        assert "unfinished:\nhalf\n" in output["text"]
+        if earlier:
+            lines = output["text"].split("\n")
+            output["text"] = "\n".join([*lines[: lines.index("half") - 1], *lines[lines.index("half") + 1 :]])
+            programs(rows[0])[0]["stdout"] = ""
+
+    edit(path, lose)
+    found = record(path, "--program-limit", "cpu_seconds=1")
+    assert (found["same"], found["different"]) == (1, 0), found
+
+
 def test_a_program_without_a_fixed_output_is_nondeterministic(tmp_path: Path) -> None:
     script = asking("import os\nprint(os.urandom(8))", lambda _: "A")
     rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]

@@ -66,7 +66,8 @@ async def test_the_value_of_the_last_expression_is_returned(box, code, value):
         ("import time; time.sleep(60)", "TimeoutError: the program was stopped at its wall clock limit"),
         (
             "import sys; sys.stdout.write('x' * ((1 << 20) + 7))",
-            "OSError: the program was stopped at its output limit (1048576 bytes kept, N bytes cut)",
+            "OSError: the program was stopped at its output limit (1048576 bytes kept, N bytes cut)"
+            "; its output is unfinished",
         ),
     ],
 )
@@ -76,6 +77,12 @@ async def test_errors_are_reported(box, code, last_line):
     # The answer's own frame is output too.
     found = re.sub(r"[0-9]+ bytes cut", "N bytes cut", answer.error.strip().splitlines()[-1])
     assert found == last_line
+
+
+async def test_what_was_printed_before_a_crash_is_output_and_marked(box):
+    answer = await answered(box, "print('a line')\nprint('half', end='')\nimport os; os.abort()")
+    assert answer.output == ("a line", "half")
+    assert answer.error == "the program was ended by SIGABRT; its output is unfinished"
 
 
 async def test_a_traceback_shows_only_the_callers_code(box):

@@ -30,6 +30,7 @@ PROGRAMS = {
     "unread": "print('the first one')",
     "syntax": "print(",
     "error": "print(responses[7])",
+    "crash": f"{COMMAS}\nimport os; os.abort()",
 }
 """The first two fit their label."""
 
@@ -67,7 +68,7 @@ def test_the_verdict_follows_the_counts_that_the_program_printed(roomy_model: Pa
         assert verdict == f"Response {letter} keeps {count}.\n<preference>{letter}</preference>"
     assert {id for id, row in samples.items() if row["kept"]} == {"of", "bare"}
     line = said[-1]
-    assert line.startswith("2 of 7 programs are learned; 2 failed (first: row ")
+    assert line.startswith("2 of 8 programs are learned; 3 failed (first: row ")
     for reason, row in (
         ("contradicted the label", "wrong"),
         ("did not tell the responses apart", "tie"),

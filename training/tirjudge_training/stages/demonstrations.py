@@ -44,7 +44,7 @@ from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.evidence import program_evidence
-from tirjudge_environments.programs.outputs import output_text, printed_counts
+from tirjudge_environments.programs.outputs import error_line, printed_counts
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
@@ -219,6 +219,9 @@ class Demonstrations(Stage):
             if session.done:
                 return session.trajectory, None
         if request and program is not None:
+            # Counts that a program printed before it failed decide nothing.
+            if failed(session.calls[-1]):
+                return _without_verdict(session, Fault.FAILED)
             output = session.context.segments[-1].text
             if not kept:
                 found, of = _printed(output, len(view.order))
@@ -270,7 +273,7 @@ def left_out(held: Iterable[tuple[Trajectory, Fault | None]], domain: str) -> Js
     for one, fault in held:
         for call in one.calls:
             if failed(call) and isinstance(call.outcome, Execution):
-                return {LEFT_OUT: Fault.FAILED, DETAIL: output_text(call.outcome, 200)}
+                return {LEFT_OUT: Fault.FAILED, DETAIL: error_line(call.outcome, 200)}
         if one.stop.unscored:
             return {LEFT_OUT: Fault.DOWN, DETAIL: one.detail}
         if fault is None and program_evidence(one) is Evidence.TIE:
