@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from itertools import takewhile
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel
 
@@ -22,17 +22,23 @@ from tirjudge.records.recorded_row import RecordedView
 from tirjudge.records.text import view_heading
 from tirjudge.records.verdicts import JurorVerdict, encodable
 from tirjudge.serve.messages import MOST_RESPONSES, ChatMessage, JudgeRequest, QuestionParts
-from tirjudge_sandbox.http.fields import Text
+from tirjudge_sandbox.http.fields import Request, Text
 from tirjudge_sandbox.server.guard import App, Event, Receive, Scope, Send
 from tirjudge_sandbox.server.settings import FieldRefused
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
-_UNSUPPORTED = {"stream": (None, False), "n": (None, 1), "tools": (None, []), "logprobs": (None, False)}
+_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "stream": (None, False),
+    "n": (None, 1),
+    "tools": (None, []),
+    "functions": (None, []),
+    "logprobs": (None, False),
+}
 """Parameters that would change the form of an answer, with the values that ask for nothing."""
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(Request):
     """The form of the answer's content: the verdict alone, or a JSON object with the reason."""
 
     type: Literal["text", "json_object"] = "text"
@@ -41,8 +47,27 @@ class ResponseFormat(BaseModel):
 class ChatRequest(QuestionParts):
     """A request to `/v1/chat/completions`.
 
-    Parameters of sampling are ignored: the server's options decide.
+    Parameters of OpenAI's interface and of vLLM's that say how to sample are ignored, since the server's
+    options decide. Any other parameter is refused, as OpenAI does: it may be misspelt.
     """
+
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {
+            # OpenAI's
+            "audio", "frequency_penalty", "function_call", "logit_bias", "max_completion_tokens",
+            "max_tokens", "metadata", "modalities", "parallel_tool_calls", "prediction", "presence_penalty",
+            "prompt_cache_key", "prompt_cache_retention", "reasoning_effort", "safety_identifier", "seed",
+            "service_tier", "stop", "store", "stream_options", "temperature", "tool_choice", "top_logprobs",
+            "top_p", "user", "verbosity", "web_search_options",
+            # vLLM's
+            "add_generation_prompt", "add_special_tokens", "allowed_token_ids", "bad_words", "best_of",
+            "cache_salt", "chat_template", "chat_template_kwargs", "continue_final_message", "echo",
+            "ignore_eos", "include_reasoning", "include_stop_str_in_output", "length_penalty", "min_p",
+            "min_tokens", "priority", "prompt_logprobs", "repetition_penalty", "request_id",
+            "return_tokens_as_token_ids", "skip_special_tokens", "spaces_between_special_tokens",
+            "stop_token_ids", "top_k", "truncate_prompt_tokens", "use_beam_search",
+        }
+    )  # fmt: skip
 
     model: Text
     messages: list[ChatMessage]
@@ -51,6 +76,7 @@ class ChatRequest(QuestionParts):
     stream: bool | None = None
     n: int | None = None
     tools: list[Any] | None = None
+    functions: list[Any] | None = None
     logprobs: bool | None = None
     kind: Kind | None = None
     """As in a request to `/v1/judge`."""

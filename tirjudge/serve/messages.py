@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, JsonValue, Tag
+from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Kind, read_question
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import LARGEST_WEIGHT, read_task
-from tirjudge_sandbox.http.fields import Message, Text
+from tirjudge_sandbox.http.fields import Message, Request, Text, only
 from tirjudge_sandbox.server.settings import FieldRefused
 
 MOST_QUESTIONS = 256
@@ -27,19 +27,39 @@ _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>",
 """OpenRLHF and slime decode a response with its special tokens; the last is the policy's end of turn."""
 _LONGEST_START = 40
 """Most characters of a tokenizer's first token, which may precede a query."""
+_PART = only(("type", "text", "image_url", "input_audio", "file"), ("annotations", "cache_control"))
+"""Of the parts of a content, only texts are accepted; the error about another one names its place."""
 
 
 def _joined(content: object) -> object:
-    """Join a content of text parts; any other content is returned as it is."""
+    """Join a content of text parts; any other content is returned as it is. Raises ValidationError."""
     if not isinstance(content, list):
         return content
+    content = [_PART(part) for part in content]
     texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
     whole = len(texts) == len(content) and all(isinstance(text, str) for text in texts)
     return "".join(map(str, texts)) if whole else content
 
 
-class ChatMessage(Message):
-    """One message of a conversation, with a text or, as in OpenAI's requests, a list of text parts."""
+class ChatMessage(Request):
+    """One message of a conversation, with a text or, as in OpenAI's requests, a list of text parts.
+
+    Fields of OpenAI's messages that change nothing in the text are ignored. A message that calls tools or has
+    sounds is refused, unless these are null or empty.
+    """
+
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {
+            "annotations",
+            "audio",
+            "function_call",
+            "name",
+            "reasoning",
+            "reasoning_content",
+            "refusal",
+            "tool_calls",
+        }
+    )
 
     role: Annotated[
         Literal["system", "user", "assistant"],
@@ -47,15 +67,21 @@ class ChatMessage(Message):
     ]
     content: Annotated[Text, BeforeValidator(_joined)]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _text_alone(cls, given: Any) -> Any:
+        for name in ("tool_calls", "function_call", "audio") if isinstance(given, Mapping) else ():
+            if given.get(name):
+                raise ValueError(f"a judge reads texts alone, and this message has {name}")
+        return given
+
 
 Prompt = Annotated[Text, Field(min_length=1)] | Annotated[list[ChatMessage], Field(min_length=1)]
 """A text, or the chat messages so far."""
 
 
-class CriterionRequest(Message):
+class CriterionRequest(Request):
     """One thing that the responses are judged by."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: Annotated[Text, Field(min_length=1)]
     weight: Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)] = 1.0
@@ -80,7 +106,7 @@ def dataset_criteria(criteria: Iterable[Any] | None) -> list[Any] | None:
     ]
 
 
-class QuestionParts(Message):
+class QuestionParts(Request):
     """The parts of a question besides its prompt and its responses."""
 
     domain: Text = ""
@@ -115,11 +141,14 @@ class JudgeRequest(_Question):
         return read_question(row)
 
 
+_Options = Annotated[GroupOptions, BeforeValidator(only(GroupOptions.model_fields))]
+
+
 class GroupRequest(_Question):
     """A prompt, and the completions to compare: a request to `/v1/group`."""
 
     completions: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
-    options: GroupOptions = GroupOptions()
+    options: _Options = GroupOptions()
 
     def task(self) -> JudgeTask:
         """Return the task.
@@ -141,7 +170,7 @@ class MemberRequest(_Question):
     """A name that no other request has; a request that is repeated keeps it."""
     group: Text = ""
     """Tells groups of the same prompt apart, where a framework can name them."""
-    options: GroupOptions = GroupOptions()
+    options: _Options = GroupOptions()
     wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300.0
     """Seconds in which the other members must arrive."""
 
@@ -180,7 +209,7 @@ Questions = Annotated[
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_QUESTIONS)]
 
 
-class RewardRequest(Message):
+class RewardRequest(Request):
     """OpenRLHF's request: prompts, and the same prompts followed by the policy's responses."""
 
     query: Texts
@@ -199,7 +228,7 @@ class RewardRequest(Message):
         return [_question(index, query, prompt) for index, (query, prompt) in enumerate(pairs)]
 
 
-class SampleRequest(Message):
+class SampleRequest(Request):
     """A sample of slime's rollout, as its reward model `remote_rm` sends it."""
 
     prompt: Prompt

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping, Sized
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -16,19 +17,68 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 MOST_FILES = 1000
 """Files that a request may send at most, and that it may fetch at most."""
+
+UNKNOWN = "unknown_field"
+"""The type of the error about a field that a request may not have."""
+_MOST_UNKNOWN, _LONGEST_NAME = 10, 60
+"""Unknown fields of one object that are reported, and characters of a name that are compared with others."""
 
 _PIECE = 3 << 14
 """Characters, or bytes, that are encoded at once; divisible by 3, so that base64 has no padding inside."""
 
 
 class Message(BaseModel):
-    """A request or an answer. Unknown fields are ignored, as in SandboxFusion."""
+    """An answer. Unknown fields are ignored: a newer server may send more."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+def only(known: Iterable[str], ignored: Iterable[str] = ()) -> Callable[[Any], Any]:
+    """Return a validator of objects that have only these fields; it leaves out the `ignored` ones."""
+    names, left_out = frozenset(known), frozenset(ignored)
+
+    def checked(given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        if unknown := [str(name) for name in given if name not in names and name not in left_out]:
+            error = PydanticCustomError(
+                UNKNOWN, "there is no such field", {"known": names, "ignored": left_out}
+            )
+            errors = [
+                InitErrorDetails(type=error, loc=(name,), input=None) for name in unknown[:_MOST_UNKNOWN]
+            ]
+            raise ValidationError.from_exception_data("request", errors)
+        return {name: value for name, value in given.items() if name in names} if left_out else given
+
+    return checked
+
+
+def unknown_field(name: str, context: Mapping[str, Any]) -> str:
+    """Return one line about a field that `only` refused with this context, with the closest possible one."""
+    known = sorted(context["known"])
+    close = get_close_matches(name[:_LONGEST_NAME].lower(), [*known, *sorted(context["ignored"])], 1)
+    meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return f"there is no field {name[:_LONGEST_NAME]!r}; {meant}"
+
+
+class Request(Message):
+    """A request, or an object in one. An unknown field, which may be misspelt, is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ignored: ClassVar[frozenset[str]] = frozenset()
+    """Fields that other projects' clients send and that mean nothing here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        return only(cls.model_fields, cls.ignored)(given)
 
 
 def _encodable(text: str) -> str:

@@ -17,6 +17,7 @@ from tirjudge_sandbox.http.fields import (
     Files,
     Message,
     Paths,
+    Request,
     Seconds,
     Text,
     decoded,
@@ -113,7 +114,7 @@ class CommandResult(Message):
     stderr: str | None = None
 
 
-class RunCodeRequest(Message):
+class RunCodeRequest(Request):
     """One program."""
 
     code: str
@@ -184,7 +185,7 @@ class RunCodeResponse(Message):
         return cls(status=RunStatus.SANDBOX_ERROR, message=reason, run_result=result)
 
 
-class RunJupyterRequest(Message):
+class RunJupyterRequest(Request):
     """Cells that run one after another in one kernel."""
 
     cells: Annotated[tuple[Text, ...], Field(max_length=1000)]

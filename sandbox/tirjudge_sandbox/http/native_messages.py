@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program
 from tirjudge_sandbox.http.fields import (
@@ -18,11 +18,16 @@ from tirjudge_sandbox.http.fields import (
     encoded,
     json_pieces,
     one_line,
+    only,
 )
 
 _LIMITS = TypeAdapter(Limits)
 _EXECUTION = TypeAdapter(Execution)
-_SomeLimits = Annotated[dict[str, Any], WithJsonSchema(_LIMITS.json_schema())]
+_SomeLimits = Annotated[
+    dict[str, Any],
+    BeforeValidator(only(Limits.__slots__)),
+    WithJsonSchema(_LIMITS.json_schema() | {"additionalProperties": False}),
+]
 
 NAME = "tirjudge"
 """Value of `Info.server`, by which a client recognises this server."""
@@ -41,6 +46,10 @@ class RunRequest(Program):
     seed: Annotated[int, Field(ge=0, lt=1 << 64)] = 0
     limits: _SomeLimits = field(default_factory=dict)
     """Fields of `Limits`. Where one is missing, the server's default applies."""
+
+
+ProgramRequest = Annotated[RunRequest, BeforeValidator(only(field.name for field in fields(RunRequest)))]
+"""A `RunRequest` without unknown fields."""
 
 
 def requested_limits(given: dict[str, Any], defaults: Limits) -> Limits:

@@ -16,7 +16,7 @@ from tirjudge_sandbox.http.fusion_messages import (
     RunJupyterRequest,
     RunJupyterResponse,
 )
-from tirjudge_sandbox.http.native_messages import NAME, Info, RunRequest, execution_to_json
+from tirjudge_sandbox.http.native_messages import NAME, Info, ProgramRequest, execution_to_json
 from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard, Receive, Scope, Send
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 from tirjudge_sandbox.server.metrics import Metrics, RequestMetrics
@@ -103,7 +103,7 @@ def create_app(
         return await _answer(partial(message_to_json, answer))
 
     @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"], response_model=Execution)
-    async def run(body: RunRequest) -> Response:
+    async def run(body: ProgramRequest) -> Response:
         """Run one program with all inputs and limits of a `Program`, and return its whole `Execution`."""
         limits = limits_of(body.limits, settings)
         client = f"{CALLER.get()}/{body.client}" if body.client else CALLER.get()

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from tirjudge_sandbox.base import MIB, InvalidProgram, Limits, Program, validate
+from tirjudge_sandbox.http.fields import UNKNOWN, unknown_field
 from tirjudge_sandbox.http.native_messages import requested_limits
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
@@ -22,8 +23,8 @@ MOST = Limits(
 )
 """The largest limits that a program may request unless the operator sets others."""
 
-_MOST_CHARACTERS = 200
-"""Length to which text of a request is cut when it appears in an answer."""
+_MOST_CHARACTERS, _MOST_ERRORS = 200, 100
+"""Length to which text of a request is cut when it appears in an answer, and errors in one answer."""
 
 
 class ServerSettings(BaseModel):
@@ -120,10 +121,18 @@ def _encodable(value: Any) -> bool:
 
 def error_details(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return errors without the values that were sent, which may be huge or not representable in JSON."""
+    # First what a caller misspelt: where an object or a text may be, there are errors for the text as well.
+    first = sorted(errors, key=lambda error: error["type"] != UNKNOWN)[:_MOST_ERRORS]
     return [
-        {"type": error["type"], "loc": [_short(part) for part in error["loc"]], "msg": _short(error["msg"])}
-        for error in errors
+        {"type": error["type"], "loc": [_short(part) for part in error["loc"]], "msg": _message(error)}
+        for error in first
     ]
+
+
+def _message(error: Mapping[str, Any]) -> Any:
+    if error["type"] == UNKNOWN:
+        return _short(unknown_field(str(error["loc"][-1]), error["ctx"]))
+    return _short(error["msg"])
 
 
 def _short(part: Any) -> Any:

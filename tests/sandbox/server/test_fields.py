@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+import sandbox_fusion
 
 from tests.sandbox.serving import Served, serving
+from tests.unknown_fields import misspelt, post_paths
 from tirjudge_sandbox.server.settings import ServerSettings
 
 JSON = {"content-type": "application/json"}
@@ -74,6 +77,45 @@ def test_run_code_names_the_invalid_field(served: Served, given: dict[str, Any],
 )
 def test_the_native_route_names_the_invalid_field(served: Served, given: dict[str, Any], field: str) -> None:
     assert fields(served.post("/v1/run", {"source": "print(1)", **given})) == {field}
+
+
+def test_an_unknown_field_of_any_object_of_any_route_is_refused(served: Served) -> None:
+    document = httpx.get(f"{served.url}/openapi.json").json()
+    assert sorted(post_paths(document)) == ["/run_code", "/run_jupyter", "/v1/run"]
+    tried = set()
+    for path in post_paths(document):
+        for body, way, meant in misspelt(document, path):
+            response = served.post(path, body)
+            assert response.status_code == 422, (path, body, response.text)
+            error = response.json()["detail"][0]
+            assert error["loc"] == ["body", *way]
+            assert error["msg"] == f"there is no field {way[-1]!r}; did you mean {meant}?"
+            tried.add((path, *way[:-1]))
+    assert tried == {("/run_code",), ("/run_jupyter",), ("/v1/run",), ("/v1/run", "limits")}
+
+
+def test_a_name_like_no_other_is_answered_with_all_names(served: Served) -> None:
+    (error,) = served.post("/v1/run", {"source": "", "limits": {"gpus": 1}}).json()["detail"]
+    assert error["loc"] == ["body", "limits", "gpus"]
+    assert error["msg"].startswith(
+        "there is no field 'gpus'; there are cpu_seconds, disk_bytes, memory_bytes,"
+    )
+
+
+def test_many_unknown_fields_get_a_short_answer(served: Served) -> None:
+    response = served.post("/v1/run", {f"{n}{'x' * 300}": 1 for n in range(5000)})
+    assert response.status_code == 422
+    assert len(response.content) < 10_000
+
+
+@pytest.mark.parametrize(
+    "request_class", [sandbox_fusion.RunCodeRequest, sandbox_fusion.models.RunJupyterRequest]
+)
+def test_every_field_of_the_official_client_is_known(served: Served, request_class: Any) -> None:
+    code = {"code": "print(1)", "language": "python"}
+    given = code if request_class is sandbox_fusion.RunCodeRequest else {"cells": []}
+    path = "/run_code" if "code" in given else "/run_jupyter"
+    assert served.post(path, json.loads(request_class(**given).json())).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from tests.docs.blocks import blocks
 from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tests.tirjudge.serve.test_serve import TOKEN, script
+from tests.unknown_fields import misspelt, post_paths
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
 from tirjudge_sandbox.server.guard import Access
@@ -105,6 +106,34 @@ REFUSED = [
 ]
 
 
+SAMPLING = {
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "top_p", "seed", "user", "logit_bias"), None),
+    "max_completion_tokens": 9, "reasoning_effort": "low", "stop": ["x"], "stream_options": None,
+    "store": False, "metadata": {"a": "b"}, "tool_choice": "none", "service_tier": "auto",
+    "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.1, "chat_template_kwargs": {"enable_thinking": False},
+}  # fmt: skip
+"""Parameters of OpenAI's client and of vLLM's extra body."""
+
+
+def test_parameters_of_sampling_are_ignored_and_misspelt_ones_refused(served: JudgeServer) -> None:
+    body = chat("one", "three", **SAMPLING)
+    # As the client's message of an earlier answer is sent back.
+    body["messages"][1] |= {"refusal": None, "annotations": [], "tool_calls": None, "name": "n"}
+    body["messages"][0]["content"] = [
+        {"type": "text", "text": "Which?", "cache_control": {"type": "ephemeral"}}
+    ]
+    assert message(served, body)["content"] == "B"
+    error = asked(served, chat("a", temprature=1)).json()["error"]
+    assert error["message"] == "there is no field 'temprature'; did you mean temperature?"
+    part = {"type": "text", "text": "a", "txt": "b"}
+    error = asked(served, chat([part])).json()["error"]
+    assert error["param"] == "messages.1.content.txt"
+    assert error["message"].startswith("messages.1.content.txt: there is no field 'txt'; did you mean text?")
+    called = chat("a")
+    called["messages"][1]["tool_calls"] = [{"id": "1"}]
+    assert "this message has tool_calls" in asked(served, called).json()["error"]["message"]
+
+
 @pytest.mark.parametrize(("body", "status", "param", "code"), REFUSED)
 def test_failures_have_the_form_of_openais_errors(
     served: JudgeServer, body: dict[str, Any], status: int, param: str | None, code: str | None
@@ -115,6 +144,34 @@ def test_failures_have_the_form_of_openais_errors(
     assert error["type"] == ("server_error" if status == 503 else "invalid_request_error")
     assert error["message"].startswith(param or "")
     assert len(error["message"]) > 10
+
+
+def test_an_unknown_field_of_any_object_of_any_route_is_refused(served: JudgeServer) -> None:
+    document = served.get("/openapi.json").json()
+    tried = []
+    for path in post_paths(document):
+        for body, way, meant in misspelt(document, path):
+            response = served.post(path, body)
+            told = f"there is no field {way[-1]!r}; did you mean {meant}?"
+            if path == "/v1/chat/completions":
+                assert response.status_code == 400, response.text
+                assert response.json()["error"]["message"].endswith(told)
+            else:
+                assert response.status_code == 422, (path, body, response.text)
+                error = response.json()["detail"][0]
+                assert (error["loc"][-1], error["msg"]) == (way[-1], told)
+            tried.append((path, *(part for part in way[:-1] if part != 0)))
+    question = [(), ("criteria",), ("prompt",)]
+    assert sorted(tried) == sorted(
+        [
+            *(("/v1/judge", *way) for way in 2 * question),
+            *(("/v1/group", *way) for way in (*question, ("options",))),
+            *(("/v1/group/member", *way) for way in (*question, ("options",))),
+            ("/get_reward",), ("/remote_rm",), ("/remote_rm", "prompt"),
+            ("/v1/chat/completions",),
+            *(("/v1/chat/completions", name) for name in ("criteria", "messages", "response_format")),
+        ]
+    )  # fmt: skip
 
 
 def test_a_refused_token_and_a_bad_body_have_it_as_well() -> None:
