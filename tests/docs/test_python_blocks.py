@@ -75,6 +75,7 @@ RUNS = {
             "size=8": lambda: "size=2",
         },
     ),
+    "embedding.md#3": Runs(),
     "sandbox.md#1": Runs("ok 3\n\n"),
     "sandbox.md#2": Runs("True\nTrue\n", names={"code": ADDS}, program=True),
     "sandbox.md#3": Runs("ok kernel ({'text/plain': '1'},)\n{'out.txt': b'1'}\n"),

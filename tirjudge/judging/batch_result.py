@@ -13,6 +13,7 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.tally import Tally
 from tirjudge.records.answers import JudgedProgram
+from tirjudge.records.notebook import table_html
 from tirjudge.statistics import Proportion
 from tirjudge_environments import JudgeTask
 
@@ -93,6 +94,11 @@ class BatchResult(Sequence[Judgment | Failure]):
         parts += [f"{tally.failed} failed"] if tally.failed else []
         parts += [f"accuracy {tally.accuracy}"] if tally.labelled else []
         return f"<BatchResult: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the counts, and a table of the rows."""
+        rows = (one.row() if isinstance(one, Judgment) else (one.where, one.reason) for one in self.rows)
+        return table_html(rows, repr(self)[1:-1])
 
 
 def most_frequent(failures: Sequence[Failure]) -> str:

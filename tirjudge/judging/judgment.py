@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, judged_programs, judged_views
+from tirjudge.records.notebook import row_html
 from tirjudge.records.recorded_row import (
     RecordedMessage,
     RecordedRow,
@@ -237,6 +238,10 @@ class Judgment:
         values["programs"] = sum(len(one.calls) for one in self.trajectories)
         shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
         return f"<Judgment {self.episode.task.id!r} {self.kind}: {shown}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the verdict, the texts, and the dialogues with their programs."""
+        return row_html(self.row())
 
 
 def verdict_name(best: Sequence[int]) -> str | None:

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge.records.notebook import reasoning_html
 from tirjudge.records.recorded_row import Dialogue, passages
+from tirjudge.records.text import view_heading
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
 from tirjudge_environments import Call, Refused, Trajectory
 from tirjudge_environments.orders import letter, letters
@@ -61,6 +63,12 @@ class JudgedView(Dialogue):
     """The relation of its programs to the responses: a value of `tirjudge_environments.Evidence`."""
     reasoning: str
     """The judge's text without its programs and its hidden thinking; a long one is cut in the middle."""
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the order of the responses, the judge's words and the verdict."""
+        verdict = self.verdict or self.detail or self.stop
+        said = [f"verdict {verdict}", f"evidence: {self.evidence}" if self.evidence else ""]
+        return reasoning_html(view_heading(self), self.reasoning, said)
 
 
 class JudgeAnswer(BaseModel):

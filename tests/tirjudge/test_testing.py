@@ -1,0 +1,85 @@
+"""`tirjudge.testing`: an answer that keeps its rule passes, another fails with the program and its output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tirjudge import testing
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.testing import assert_judged
+
+RULE = "Your answer must have at least 3 words."
+PROGRAM = "print(len(response.split()), 'words')"
+HOSTILE = "one\x1b[2J\u202e"
+
+
+def counting(body: dict[str, Any]) -> dict[str, Any]:
+    """Play a judge that counts the words, and scores 9 for three words and 2 for fewer."""
+    said = [one["content"] for one in body["messages"]]
+    if not any(PROGRAM in one for one in said):
+        return chat(f"I count.\n```python\n{PROGRAM}\n```\n")
+    return chat(f"So <score>{9 if '3 words' in said[-1] else 2}</score>")
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointServer]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(testing, "_judges", {})
+    with serving() as server:
+        server.script = counting
+        yield server
+        for one, _ in testing._judges.values():
+            one.close()
+
+
+def options(server: EndpointServer, **more: Any) -> dict[str, Any]:
+    return {"model": "any", "base_url": server.url, "backend_options": {"preload": []}, **more}
+
+
+def test_a_failing_answer_shows_the_program_and_its_output_also_from_the_store(judge: EndpointServer) -> None:
+    row = assert_judged("Greet.", "a b c", rule=RULE, **options(judge))
+    assert row.criteria[0].satisfied == [1.0]
+    for _ in range(2):
+        with pytest.raises(AssertionError) as failed:
+            assert_judged("Greet.", HOSTILE, rule=RULE, **options(judge))
+        message = str(failed.value)
+        assert f"the answer does not pass: {RULE}" in message
+        assert f"program 1: ok\n    {PROGRAM}\noutput\n" in message
+        assert "    1 words" in message
+        assert "one\\x1b[2J\\u202e" in message
+        assert "\x1b" not in message
+    # Two questions, of two turns each: the second failure came from the store.
+    assert len(judge.asked) == 4
+    assert len(list(Path(".tirjudge/verdicts").iterdir())) == 2
+
+
+def test_another_rule_answer_or_judge_is_another_verdict(judge: EndpointServer) -> None:
+    assert_judged("Greet.", "a b c", rule=RULE, **options(judge))
+    assert_judged("Greet.", "a b c", rule="Another rule.", **options(judge))
+    assert_judged("Greet.", "x y z", rule=RULE, **options(judge))
+    assert_judged("Greet.", "a b c", rule=RULE, **options(judge, temperature=0.5))
+    assert len(judge.asked) == 8
+    assert_judged("Greet.", "a b c", rule=RULE, verdicts=None, **options(judge))
+    assert len(judge.asked) == 10
+
+
+def test_a_reference_needs_a_score_that_passes(judge: EndpointServer) -> None:
+    assert_judged("Count.", "a b c", reference="three", **options(judge))
+    with pytest.raises(AssertionError, match="does not pass: agrees with the reference"):
+        assert_judged("Count.", "a", reference="three", **options(judge))
+
+
+def test_what_says_nothing_about_the_answer_is_no_failed_assertion(judge: EndpointServer) -> None:
+    with pytest.raises(ValueError, match="needs a rule or a reference"):
+        assert_judged("Greet.", "a", **options(judge))
+    down = options(judge, retries=0) | {"base_url": "http://127.0.0.1:9/v1"}
+    with pytest.raises(GeneratorFailed):
+        assert_judged("Greet.", "a", rule=RULE, **down)
+    judge.script = lambda body: chat("I cannot say.")
+    with pytest.raises(AssertionError, match="no verdict"):
+        assert_judged("Greet.", "b", rule=RULE, **options(judge, tools=False))
