@@ -47,6 +47,16 @@ TITLES: Mapping[str, str] = {
 _WIDTH, _HEIGHT, _MARGIN, _COLUMNS = 300, 170, 44, 3
 _COLOURS = ("#1f5a99", "#c0504d", "#4f8f3a", "#8064a2", "#d08a1d")
 """Colours of the runs; a sixth run begins again with the first."""
+_STYLE = """<style>
+.paper { fill: #fff } text { fill: #1d1c1a } .frame { fill: none; stroke: #ccc }
+@media (prefers-color-scheme: dark) {
+.paper { fill: #161717 } text { fill: #e8e6e1 } .frame { stroke: #4a4b4e }
+[fill="#1f5a99"] { fill: #6fa8e0 } [fill="#c0504d"] { fill: #e88b88 } [fill="#4f8f3a"] { fill: #86c472 }
+[fill="#8064a2"] { fill: #b79ad8 } polyline { opacity: .5 }
+polyline[stroke-width="2"] { opacity: 1; filter: brightness(1.6) }
+}
+</style>"""
+"""The colours of paper, text and frames, which follow the reader's choice of a dark page."""
 Points = list[tuple[float, float]]
 """The pairs (step, value) of one metric of one run."""
 
@@ -76,7 +86,8 @@ def picture(title: str, runs: Mapping[str, Sequence[Fields]]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
+        _STYLE,
+        f'<rect width="{width}" height="{height}" class="paper"/>',
         f'<text x="12" y="20" font-size="14">{escape(title)}{_legend(list(runs))}</text>',
     ]
     for number, (name, curves) in enumerate(drawn.items()):
@@ -114,7 +125,7 @@ def _panel(title: str, curves: Sequence[Points]) -> str:
 
     parts = [
         f'<text x="{_MARGIN}" y="12">{escape(title)}</text>',
-        f'<rect x="{_MARGIN}" y="20" width="{across}" height="{down}" fill="none" stroke="#ccc"/>',
+        f'<rect x="{_MARGIN}" y="20" width="{across}" height="{down}" class="frame"/>',
         f'<text x="{_MARGIN - 4}" y="28" text-anchor="end">{high:.3g}</text>',
         f'<text x="{_MARGIN - 4}" y="{20 + down}" text-anchor="end">{low:.3g}</text>',
         f'<text x="{_MARGIN}" y="{36 + down}">step {first:.0f}</text>',

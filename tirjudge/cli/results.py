@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import json
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -234,10 +235,12 @@ class _Selection:
 
 
 _MIB = 1 << 20
+RENEWED = 30
+"""Seconds between two pages of a run that goes on."""
 Runs = Annotated[
     list[Path],
     typer.Argument(
-        metavar="RUN...", help="Result files, or one run folder of tirjudge train.", show_default=False
+        metavar="RUN...", help="Result files, or run folders of tirjudge train.", show_default=False
     ),
 ]
 TextsOption = Annotated[
@@ -253,7 +256,7 @@ Seed = Annotated[int, option("Output", "Seed of the bootstrap.")]
 @examples(
     "tirjudge report rows.verdicts.jsonl -o report.html",
     "tirjudge report before.verdicts.jsonl after.verdicts.jsonl --texts wrong",
-    "tirjudge report runs/smol-0",
+    "tirjudge report runs/smol-0 --follow",
 )
 def report(
     runs: Runs,
@@ -264,22 +267,49 @@ def report(
     price_in: PriceIn = None,
     price_out: PriceOut = None,
     seed: Seed = 0,
+    follow: Annotated[
+        bool,
+        option("Output", "Write the page of a training again until it ends, and let it reload.", "--follow"),
+    ] = False,
 ) -> None:
     """Write one page that needs no network: numbers with intervals, breakdowns, and every row to read.
 
-    Several result files are compared with the first, row by row. Exit codes: 0 done; 2 for a file that is no
-    result file, a folder without metrics, and runs that have no row in common.
+    Several result files are compared with the first, row by row; curves of several training runs are drawn
+    over each other. Exit codes: 0 done; 2 for a file that is no result file, a folder without metrics, and
+    runs that have no row in common; 130 interrupted.
     """
     with one_line_errors("report"):
         if output.is_dir() or any(output.exists() and output.samefile(run) for run in runs if run.exists()):
             raise ValueError(f"--output {output}: choose a file that is not one of the runs")
+        if follow:
+            _follow(runs, output)
         page = page_of(runs, texts=texts, price=price_of(price_in, price_out), seed=seed)
         write_atomically(output, page.html)
     print(f"open {output.resolve().as_uri()} ({_sizes(page)})")
 
 
+def _follow(runs: Sequence[Path], output: Path) -> None:
+    """Write the page of training runs every RENEWED seconds while a process trains one of them."""
+    from tirjudge.report.page import training_page
+    from tirjudge.report.training import is_going_on, read_training_run
+
+    if not all(run.is_dir() for run in runs):
+        raise ValueError("--follow belongs to run folders of tirjudge train")
+    said = False
+    try:
+        while any(map(is_going_on, runs)):
+            page = training_page(list(map(read_training_run, runs)), renewed=RENEWED)
+            write_atomically(output, page.html)
+            if not said:
+                say(f"open {output.resolve().as_uri()}, which is renewed every {RENEWED} s; Ctrl-C ends it")
+                said = True
+            time.sleep(RENEWED)
+    except KeyboardInterrupt:
+        stop("report", f"interrupted; {output} shows the run as it was", INTERRUPTED)
+
+
 def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: int) -> Page:
-    """Return the page of result files, or of one training run.
+    """Return the page of result files, or of training runs.
 
     Raises OSError for a missing file, and ValueError, in one line, for any other bad input.
     """
@@ -288,14 +318,15 @@ def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: in
     from tirjudge.report.training import is_training_run, read_training_run
 
     folders = [run for run in runs if run.is_dir()]
-    if folders and len(runs) > 1:
-        raise ValueError(f"{folders[0]} is a folder: a training run has a report of its own")
-    if folders:
-        if not is_training_run(folders[0]):
-            raise ValueError(f"{folders[0]} is no run folder of tirjudge train: no stage in it has metrics")
-        return training_page(read_training_run(folders[0]))
     if len(set(runs)) < len(runs):
-        raise ValueError("the same result file is given twice")
+        raise ValueError("the same run is given twice")
+    if folders and len(folders) < len(runs):
+        raise ValueError(f"{folders[0]} is a folder: a training run has a report of its own")
+    for folder in folders:
+        if not is_training_run(folder):
+            raise ValueError(f"{folder} is no run folder of tirjudge train: no stage in it has metrics")
+    if folders:
+        return training_page(list(map(read_training_run, folders)))
     return judged_page([read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed)
 
 

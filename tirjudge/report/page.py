@@ -13,7 +13,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from tirjudge.console_text import printable
+from tirjudge.console_text import duration, printable
 from tirjudge.report.judgments import JudgedRun, comparisons, joined
 from tirjudge.report.training import TrainingRun
 from tirjudge.storage.json_lines import finite
@@ -61,14 +61,18 @@ def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
     )
 
 
-def training_page(run: TrainingRun) -> Page:
-    """Return the page of a training run."""
-    data = encoded(run.charts)
+def training_page(runs: Sequence[TrainingRun], *, renewed: int | None = None) -> Page:
+    """Return the page of training runs, whose curves are drawn over each other.
+
+    `renewed` is the seconds after which a browser loads the page again.
+    """
+    data = encoded({"runs": [{"name": run.name, **run.charts} for run in runs]})
     html = _render(
         "training.html.jinja",
-        title=run.name,
+        title=" and ".join(run.name for run in runs),
         scripts=("page.js", *_CHART_SCRIPTS),
-        run=run.summary,
+        renewed=renewed,
+        runs=[run.summary for run in runs],
         data=data,
     )
     return Page(html, rows=0, row_bytes=len(data), text_bytes=0)
@@ -96,7 +100,9 @@ def _render(template: str, *, title: str, scripts: Sequence[str], **values: Any)
         # Jinja's own filters would escape nothing more; printable shows control characters as escapes.
         finalize=lambda value: printable(value, 10_000) if type(value) is str else value,
     )
-    environment.filters.update(percent=percent, figure=figure, interval=interval, short=short)
+    environment.filters.update(
+        percent=percent, figure=figure, interval=interval, short=short, duration=duration
+    )
     script = "\n".join(_asset(name) for name in scripts)
     style = "\n".join(_asset(name) for name in ("report.css", f"{_UPLOT}/uPlot.min.css"))
     policy = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,20 +15,14 @@ from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.settings_text import json_file, toml_value
 
 _METRICS, _DONE, _CONFIG, _EVENTS = "metrics.jsonl", "done.json", "config.toml", "events.jsonl"
-_CHECKPOINT = "checkpoint-"
+_LOCK, _CHECKPOINT = ".lock", "checkpoint-"
+_RECENT = 10
+"""Rows of metrics by whose seconds the time left is estimated."""
 _CHARTS: Mapping[str, tuple[str, ...]] = {
     "Reward and its parts": ("reward", "reward/*"),
-    "Accuracy by format": ("correct/*",),
-    "Accuracy by domain": ("domain/*",),
-    "Token accuracy": ("mean_token_accuracy",),
-    "Loss": ("loss",),
-    "Entropy, nats per token": ("entropy",),
-    "KL divergence": ("kl", "kl_start"),
-    "Clipped tokens, share": ("clipped_low", "clipped_high"),
-    "Difference of sampler and trainer, logprobs": ("sampler_gap",),
-    "Tokens by that difference, share": ("sampler_gap/*",),
-    "Programs per response": ("tools/calls",),
-    "Programs that failed, share": ("tools/error_rate",),
+    "Right by format, share": ("correct/*",),
+    "Right by domain, share": ("domain/*",),
+    "Right tokens, share": ("mean_token_accuracy",),
     "Last programs, share": (
         "programs/right",
         "programs/wrong",
@@ -38,8 +33,16 @@ _CHARTS: Mapping[str, tuple[str, ...]] = {
     ),
     "Right verdicts by last program, share": ("verdicts/*",),
     "Verdicts that follow a counting program, share": ("programs/followed",),
-    "Groups dropped, share": ("groups/dropped",),
+    "Loss": ("loss",),
     "Lengths, tokens per response": ("tokens/model", "tokens/sandbox", "tokens/longest"),
+    "Entropy, nats per token": ("entropy",),
+    "KL divergence": ("kl", "kl_start"),
+    "Difference of sampler and trainer, logprobs": ("sampler_gap",),
+    "Tokens by that difference, share": ("sampler_gap/*",),
+    "Clipped tokens, share": ("clipped_low", "clipped_high"),
+    "Programs per response": ("tools/calls",),
+    "Programs that failed, share": ("tools/error_rate",),
+    "Groups dropped, share": ("groups/dropped",),
     "Ends of dialogues, share": ("stop/*",),
     "Time, share of a step": ("share/*",),
     "Seconds per step": ("seconds/rollout", "seconds/logprobs", "seconds/train", "seconds/step"),
@@ -93,13 +96,17 @@ def read_training_run(folder: Path) -> TrainingRun:
     Raises OSError for files that cannot be read, and ValueError, in one line, for metrics that are no JSON.
     """
     stages = [_stage(stage, folder) for stage in _stages(folder)]
+    measured, going = _measured(folder), is_going_on(folder)
     curves = [stage for stage in stages if stage["charts"]]
     summary = {
         "name": folder.resolve().name,
         "settings": _settings(folder),
         "stages": [{name: value for name, value in one.items() if name != "charts"} for one in stages],
         "events": [{"stage": one["name"], **event} for one in stages for event in one["events"]],
-        "measured": _measured(folder),
+        "measured": measured,
+        "gains": _gains(measured),
+        "going_on": going,
+        "progress": _progress(folder) if going or any(not one["finished"] for one in curves) else None,
     }
     charts = {
         "stages": [{"name": one["name"], "marks": one["marks"], "charts": one["charts"]} for one in curves]
@@ -190,10 +197,89 @@ def _measured(folder: Path) -> dict[str, Any]:
             tables["format"].setdefault(kind, {})[name] = _accuracy(found["accuracy"])
             families = found.get("families")
             for family, one in families.items() if isinstance(families, dict) else ():
-                if isinstance(one, dict) and isinstance(one.get("accuracy"), dict):
+                if family and isinstance(one, dict) and isinstance(one.get("accuracy"), dict):
                     row = tables["family"].setdefault(f"{family}, {kind}", {})
                     row[name] = _accuracy(one["accuracy"])
     return {"names": names, "tables": tables}
+
+
+def _gains(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the first and the last accuracy of each format, and their difference, for those measured.
+
+    A format that was measured once has only a last one.
+    """
+    found = []
+    for name, cells in measured["tables"]["format"].items():
+        known = [(when, cells[when]) for when in measured["names"] if when in cells]
+        (first, before), (last, after) = known[0], known[-1]
+        several = len(known) > 1 and None not in (before["value"], after["value"])
+        found.append(
+            {
+                "format": name,
+                "after": after | {"name": last},
+                "before": before | {"name": first} if several else None,
+                "gain": after["value"] - before["value"] if several else None,
+            }
+        )
+    return found
+
+
+def is_going_on(folder: Path) -> bool:
+    """Return True while a process is training in a run folder: it holds the lock of the folder or a stage."""
+    return any(map(_is_locked, [folder / _LOCK, *folder.glob(f"*/{_LOCK}"), *folder.glob(f"*/*/{_LOCK}")]))
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        with file.open("rb") as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _progress(folder: Path) -> dict[str, Any] | None:
+    """Return how far the last stage with metrics is: its step, of how many, and the seconds that are left."""
+    stages = [stage for stage in _stages(folder) if (stage / _METRICS).exists()]
+    if not stages:
+        return None
+    stage = stages[-1]
+    rows = list(read_lines(stage / _METRICS))
+    if not rows:
+        return None
+    # RL counts its batches from 0; people count steps from 1.
+    step = int(_number(rows[-1].get("step")) or 0) + (rows[0].get("step") == 0)
+    total = _total(folder, stage, rows[-1], step)
+    recent = [one for row in rows[-_RECENT:] for one in (_step_seconds(row),) if one is not None]
+    left = None
+    if total is not None and recent:
+        left = max(0, total - step) * sum(recent) / len(recent)
+    name = "" if stage == folder else str(stage.relative_to(folder))
+    return {"stage": name, "step": step, "total": total, "seconds_left": left}
+
+
+def _step_seconds(row: Mapping[str, Any]) -> float | None:
+    seconds = _number(row.get("seconds/step"))
+    return _number(row.get("seconds/mean_step")) if seconds is None else seconds
+
+
+def _total(folder: Path, stage: Path, last: Mapping[str, Any], step: int) -> int | None:
+    """Return the steps of a stage: those of RL by the recipe, and of fine-tuning by its epochs."""
+    settings = _settings(folder)
+    steps, epoch = _number(_parsed(settings.get("rl.steps"))), _number(last.get("epoch"))
+    if epoch:
+        epochs = _number(_parsed(settings.get(f"{stage.name}.sft.epochs") or settings.get("sft.epochs")))
+        return None if epochs is None else max(step, round(step * epochs / epoch))
+    return max(step, int(steps)) if steps else None
+
+
+def _parsed(text: str | None) -> Any:
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return None
 
 
 def _accuracy(found: Mapping[str, Any]) -> dict[str, Any]:

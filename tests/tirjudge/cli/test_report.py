@@ -7,6 +7,8 @@ import gzip
 import hashlib
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.tirjudge.judged_files import asking, edit, judge_to
-from tests.tirjudge.report.runs import training_run
-from tirjudge.cli import app
+from tests.tirjudge.report.runs import finish, training_run
+from tirjudge.cli import app, results
 from tirjudge.report.judgments import joined, read_run
 from tirjudge.report.page import training_page
 from tirjudge.report.training import read_training_run
+from tirjudge.storage.run_folder import RunFolder
 
 
 def report(*arguments: object) -> Result:
@@ -140,3 +143,28 @@ def test_a_torn_last_row_is_left_out_and_said(judged: Path, tmp_path: Path) -> N
     assert report(path, "-o", page).exit_code == 0
     assert read_run(path).summary["rows"] == 7
     assert "ends in the middle of a row" in page.read_text()
+
+
+def test_a_page_is_renewed_while_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, page = training_run(tmp_path / "run"), tmp_path / "page.html"
+    monkeypatch.setattr(results, "RENEWED", 1)
+    refreshes = '<meta http-equiv="refresh" content="1">'
+    with RunFolder(run), ThreadPoolExecutor(1) as thread:
+        followed = thread.submit(report, run, "--follow", "-o", page)
+        while not page.exists():
+            time.sleep(0.05)
+        assert refreshes in page.read_text()
+        assert "Training: rl, step 4 of 10, 9 min left." in page.read_text()
+        metrics = run / "rl" / "metrics.jsonl"
+        metrics.write_text(metrics.read_text() + '{"step": 4, "seconds/step": 90.0}\n')
+        while "step 5 of 10" not in page.read_text():
+            time.sleep(0.05)
+        assert not followed.done()
+        finish(run)
+        # The process that trains ends.
+        (run / ".lock").unlink()
+        done = followed.result()
+    assert done.exit_code == 0, done.output
+    assert refreshes not in page.read_text()
+    assert report(run, run, "-o", page).exit_code == 2
+    assert "--follow belongs to run folders" in report(page, "--follow", "-o", tmp_path / "x.html").output

@@ -36,7 +36,16 @@ def training_run(folder: Path) -> Path:
     ]
     (stage / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     accuracy = {"accuracy": {"rate": 0.8, "low": 0.6, "high": 0.9, "n": 20}}
-    measured = {"tir-pairwise": {**accuracy, "families": {"contains": accuracy}}}
+    measured = {"tir-pairwise": {**accuracy, "families": {"contains": accuracy, "": accuracy}}}
     (heldout / "done.json").write_text(json.dumps(measured))
     (folder / "config.toml").write_text('method = "rl"\nseed = 3\n\n[rl]\nsteps = 10\n')
+    return folder
+
+
+def finish(folder: Path) -> Path:
+    """Measure the run of `training_run` after its training, and end its stage; return the folder."""
+    accuracy = {"rate": 0.9, "low": 0.7, "high": 0.95, "n": 20}
+    (folder / "heldout-rl").mkdir()
+    (folder / "heldout-rl" / "done.json").write_text(json.dumps({"tir-pairwise": {"accuracy": accuracy}}))
+    (folder / "rl" / "done.json").write_text("{}")
     return folder

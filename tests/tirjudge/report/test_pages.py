@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.judged_files import edit
 from tests.tirjudge.report.conftest import HOSTILE, ROWS
-from tests.tirjudge.report.runs import training_run
+from tests.tirjudge.report.runs import finish, training_run
 from tirjudge.cli import app
 
 pytestmark = pytest.mark.browser
@@ -33,6 +33,10 @@ OVERLAPPING = """() => {
   }
   return found;
 }"""
+
+CUT = """() => [...document.querySelectorAll('.stages, .stages td')]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().right > 400)
+  .map((one) => one.textContent)"""
 
 
 def written(folder: Path, *arguments: object) -> str:
@@ -254,6 +258,10 @@ def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: 
         chart = page.locator(".chart", has_text="Reward and its parts")
         chart.locator("summary").click()
         assert chart.locator(".numbers tbody tr").nth(1).inner_text().split() == ["2", "0.2", "0.4"]
+        assert page.locator(".sentence").inner_text() == "Not finished: rl, step 4 of 10."
+        # A family without a name is no family.
+        assert page.locator("main").inner_text().count("contains, tir-pairwise") == 1
+        assert "\n, tir-pairwise" not in page.locator("main").inner_text()
         assert serious(page) == []
 
 
@@ -272,6 +280,36 @@ def test_hostile_names_of_a_training_run_stay_names(chromium: Any, tmp_path: Pat
         assert page.locator(".chart canvas").count() == page.locator(".chart").count() > 0
         assert page.locator("img").count() == 0
         assert "constructor, __proto__, <img" in page.locator("#curves .note").inner_text()
+
+
+def test_a_training_page_begins_with_the_gain_and_draws_runs_over_each_other(
+    chromium: Any, tmp_path: Path
+) -> None:
+    first, second = finish(training_run(tmp_path / "first")), training_run(tmp_path / "<b>second")
+    with opened(chromium, written(tmp_path, first, second), viewport={"width": 400, "height": 900}) as page:
+        lead = page.locator(".lead").first.inner_text()
+        assert lead.index("+10.0 points") < lead.index("held out: 80.0 % (base) to 90.0 % (rl)")
+        assert "interval 60.0 to 90.0 before, n = 20; 70.0 to 95.0 after" in lead.replace("\xa0", " ")
+        chart = page.locator(".chart", has_text="KL divergence")
+        labels = chart.locator(".u-series .u-label").all_inner_texts()
+        assert [one.rstrip(":") for one in labels] == ["step", "first: kl", "<b>second: kl"]
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        # Nothing is cut: every number of the tables is within the page.
+        assert page.evaluate(CUT) == []
+        assert serious(page) == []
+
+
+def test_ticks_differ_and_have_the_same_number_of_digits(chromium: Any, tmp_path: Path) -> None:
+    with opened(chromium, written(tmp_path, training_run(tmp_path / "run"))) as page:
+        for ticks, distance, wanted in (
+            ([5.5375, 5.54, 5.5425], 0.0025, ["5.5375", "5.5400", "5.5425"]),
+            ([0, 50000, 100000], 50000, ["0", "50,000", "100,000"]),
+            ([-0.5, 0, 0.5], 0.5, ["-0.5", "0.0", "0.5"]),
+            ([0, 0.00001, 0.00002], 0.00001, ["0.0e0", "1.0e-5", "2.0e-5"]),
+        ):
+            assert page.evaluate("([one, other]) => tickTexts(one, other)", [ticks, distance]) == wanted
+        means = page.evaluate("smoothed([0, 3, null, 6, 9], 3)")
+        assert means == [1.5, 1.5, None, 7.5, 7.5]
 
 
 WON = (

@@ -1,4 +1,4 @@
-// The curves of a training run. Every chart has a table with the same numbers.
+// The curves of training runs. Every chart has a table with the same numbers, which are never smoothed.
 const plots = [];
 const palette = () => {
   const style = getComputedStyle(document.documentElement);
@@ -30,35 +30,123 @@ function drawMarks(plot, marks, colours) {
   ctx.restore();
 }
 
+// The means of windows around each point, of the values that are known.
+function smoothed(values, points) {
+  if (points < 2) return values;
+  const reach = Math.floor(points / 2);
+  return values.map((value, at) => {
+    if (value === null) return null;
+    const near = values.slice(Math.max(0, at - reach), at + reach + 1).filter((one) => one !== null);
+    return near.reduce((sum, one) => sum + one, 0) / near.length;
+  });
+}
+
+// Ticks at a distance get as many decimals as it takes to tell them apart, and all get the same number.
+function tickTexts(ticks, distance) {
+  const least = Math.max(...ticks.map(Math.abs), Number.MIN_VALUE);
+  if (least < 1e-3 || least >= 1e6) return ticks.map((tick) => tick.toExponential(Math.max(0, Math.ceil(Math.log10(least / distance)))).replace(/e[+]?/, "e"));
+  let decimals = 0;
+  while (decimals < 8 && Math.abs(distance * 10 ** decimals - Math.round(distance * 10 ** decimals)) > 1e-6) decimals++;
+  return ticks.map((tick) => tick.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }));
+}
+
 function numbers(chart) {
-  const names = Object.keys(chart.series);
-  const head = make("tr", {}, make("th", { scope: "col" }, "step"), ...names.map((name) => make("th", { scope: "col", class: "n" }, name)));
+  const head = make("tr", {}, make("th", { scope: "col" }, "step"), ...chart.series.map(({ name }) => make("th", { scope: "col", class: "n" }, visible(name))));
   const rows = chart.steps.map((step, at) => make("tr", {}, make("th", { scope: "row" }, String(step)),
-    ...names.map((name) => make("td", { class: "n" }, shown(chart.series[name][at])))));
+    ...chart.series.map(({ values }) => make("td", { class: "n" }, shown(values[at])))));
   return make("div", { class: "scroll numbers", tabIndex: 0, role: "region", "aria-label": `Numbers of ${chart.title}` },
     make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
 
+// The measured points behind a smoothed curve.
+function drawRaw(plot, chart, looks) {
+  const { ctx } = plot;
+  ctx.save();
+  ctx.globalAlpha = 0.3;
+  chart.series.forEach(({ values }, at) => {
+    ctx.strokeStyle = looks[at].stroke;
+    ctx.lineWidth = devicePixelRatio;
+    ctx.beginPath();
+    let begun = false;
+    values.forEach((value, place) => {
+      if (value === null) return;
+      const [x, y] = [plot.valToPos(chart.steps[place], "x", true), plot.valToPos(value, "y", true)];
+      if (begun) ctx.lineTo(x, y); else ctx.moveTo(x, y);
+      begun = true;
+    });
+    ctx.stroke();
+  });
+  ctx.restore();
+}
+
+// Of one run, a colour is a metric; of several, a colour is a run, and a dash a metric.
+function looksOf(chart, colours) {
+  const metrics = [...new Set(chart.series.map(({ metric }) => metric))];
+  return chart.series.map(({ run, metric }) => {
+    const [colour, dash] = several ? [run, metrics.indexOf(metric)] : [metrics.indexOf(metric), Math.floor(metrics.indexOf(metric) / colours.lines.length)];
+    return { stroke: colours.lines[colour % colours.lines.length], dash: [[], [6, 3], [2, 3], [9, 3, 2, 3]][dash % 4] };
+  });
+}
+
 function plot(holder, chart, marks) {
-  const colours = palette();
+  const colours = palette(), looks = looksOf(chart, colours), window = Number(byId("smoothing").value);
+  const every = chart.series.flatMap(({ values }) => values.filter((value) => value !== null));
+  const [low, high] = [Math.min(...every), Math.max(...every)];
+  const range = low === high ? [Math.min(0, low), low === 0 ? 1 : Math.max(0, 2 * low)] : uPlot.rangeNum(low, high, 0.1, true);
   const axis = { stroke: colours.ink, grid: { stroke: colours.rule, width: 1 }, ticks: { stroke: colours.rule, width: 1 }, font: "11px system-ui, sans-serif" };
-  const names = Object.keys(chart.series);
   const made = new uPlot({
     width: Math.max(240, holder.clientWidth), height: 210, cursor: { sync: { key: "steps" } },
-    scales: { x: { time: false }, y: { range: (_, low, high) => low === high ? [Math.min(0, low), low === 0 ? 1 : Math.max(0, 2 * low)] : uPlot.rangeNum(low, high, 0.1, true) } },
-    axes: [{ ...axis, incrs: wholeSteps }, { ...axis, size: 56, values: (_, values) => values.map(shown) }],
-    series: [{ label: "step" }, ...names.map((name, at) => ({
-      label: name, stroke: colours.lines[at % colours.lines.length], width: 1.75, spanGaps: true,
-      dash: at < colours.lines.length ? [] : [6, 3], value: (_, value) => shown(value), points: { show: chart.steps.length < 40, size: 4 },
+    scales: { x: { time: false }, y: { range } },
+    axes: [{ ...axis, incrs: wholeSteps }, { ...axis,
+      values: (_, ticks, __, ___, distance) => tickTexts(ticks, distance),
+      size: (_, texts) => 18 + 7 * Math.max(3, ...(texts ?? []).map((text) => text.length)) }],
+    series: [{ label: "step" }, ...chart.series.map(({ name }, at) => ({
+      label: visible(name), ...looks[at], width: 1.75, spanGaps: true,
+      value: (_, value) => shown(value), points: { show: chart.steps.length < 40, size: 4 },
     }))],
-    hooks: { drawAxes: [(self) => drawMarks(self, marks, colours)] },
-  }, [chart.steps, ...names.map((name) => chart.series[name])], holder);
+    hooks: { drawAxes: [(self) => drawMarks(self, marks, colours), (self) => { if (window > 1) drawRaw(self, chart, looks); }] },
+  }, [chart.steps, ...chart.series.map(({ values }) => smoothed(values, window))], holder);
   plots.push({ made, holder, chart, marks });
 }
 
+// The stages of all runs by their names, and in each the charts by their titles, on the steps of all runs.
+function stagesOf(runs) {
+  const found = new Map();
+  runs.forEach((run, number) => {
+    for (const stage of run.stages) {
+      const mine = found.get(stage.name) ?? { name: stage.name, marks: [], charts: new Map() };
+      found.set(stage.name, mine);
+      if (!several) mine.marks = stage.marks;
+      for (const { title, steps, series } of stage.charts) {
+        const charts = mine.charts.get(title) ?? [];
+        mine.charts.set(title, charts);
+        for (const [metric, values] of Object.entries(series)) charts.push({ run: number, metric, name: several ? `${run.name}: ${metric}` : metric, steps, values });
+      }
+    }
+  });
+  for (const stage of found.values()) stage.charts = [...stage.charts].map(([title, series]) => joined(title, series));
+  return [...found.values()];
+}
+
+function joined(title, series) {
+  const steps = [...new Set(series.flatMap((one) => one.steps))].sort((one, other) => one - other);
+  return { title, steps, series: series.map(({ steps: own, values, ...rest }) => {
+    const at = new Map(own.map((step, place) => [step, values[place]]));
+    return { ...rest, values: steps.map((step) => at.get(step) ?? null) };
+  }) };
+}
+
+const { runs } = JSON.parse(byId("charts-data").textContent);
+const several = runs.length > 1;
+
 function drawCharts() {
-  const { stages } = JSON.parse(byId("charts-data").textContent);
-  plots.splice(0).forEach(({ made }) => made.destroy());
+  const stages = stagesOf(runs);
+  const points = Math.max(1, ...stages.flatMap((stage) => stage.charts.map((chart) => chart.steps.length)));
+  // About forty windows on the longest curve.
+  const usual = [1, 5, 10, 20, 50].findLast((window) => window <= Math.max(1, points / 40));
+  byId("smoothing").replaceChildren(...[1, 5, 10, 20, 50].filter((window) => window === 1 || window < points).map((window) =>
+    make("option", { value: String(window), selected: window === usual }, window === 1 ? "none" : `mean of ${window} points`)));
+  byId("chart-tools").hidden = !stages.length;
   const sections = stages.map((stage) => {
     const kinds = [...new Set(stage.marks.map((mark) => mark.kind))];
     const about = kinds.length ? make("p", { class: "note" }, `Lines across the charts: ${kinds.map((kind) => ({
@@ -77,7 +165,7 @@ function drawCharts() {
   for (const [, begins] of sections) for (const begin of begins) begin();
 }
 
-const visibleName = (name) => name === "." ? "of this folder" : name;
+const visibleName = (name) => name === "." ? "of this folder" : visible(name);
 
 function redraw() {
   const old = plots.splice(0);
@@ -91,4 +179,6 @@ let resizing;
 addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(redraw, 150); });
 document.addEventListener("themechange", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+byId("smoothing").addEventListener("change", redraw);
+byId("chart-tools").addEventListener("submit", (event) => event.preventDefault());
 drawCharts();
