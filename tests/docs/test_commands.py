@@ -55,9 +55,6 @@ RUNS = {
     "tirjudge judge examples/instructions.jsonl": Runs(
         "2 rows", more=f"--model {TRAINED} --limit 2 --max-tokens 200"
     ),
-    "tirjudge show instructions.verdicts.jsonl tides": Runs(
-        "verdict: response", files={"instructions.verdicts.jsonl": VERDICTS}
-    ),
     CSV: Runs("who won", more=f"--model {TRAINED} --limit 2 --max-tokens 200"),
     f"{CSV} --min-accuracy 0.9": Runs(
         "--min-accuracy is 0.9", more=f"--model {TRAINED} --limit 4 --max-tokens 200", code=1
@@ -92,6 +89,7 @@ RUNS = {
 }
 """Command to what it prints. Every command of README is here or in `ELSEWHERE`."""
 ELSEWHERE = {
+    "tirjudge show rows.verdicts.jsonl moon": "tests/docs/test_readme.py",
     f"tirjudge eval judgebench {QWEN}": "tests/tirjudge/evaluation/test_benchmarks.py",
     "tirjudge train --data examples/labels.jsonl --plan": "tests/docs/test_adapt_page.py",
     "tirjudge train --data examples/labels.jsonl": "tests/docs/test_adapt_page.py",

@@ -44,7 +44,7 @@ def test_the_commands_print_the_lines_that_the_readme_shows(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     commands = shown()
-    assert [command.split()[1] for command, _ in commands] == ["judge", "show", "judge"]
+    assert [command.split()[1] for command, _ in commands] == ["judge", "show"]
     for command, lines in commands:
         done = CliRunner().invoke(app, shlex.split(command)[1:])
         assert done.exit_code == 0, done.output

@@ -46,6 +46,9 @@ def question(row: RecordedRow) -> dict[str, Any]:
         "reference": row.reference,
         "criteria": criteria,
         "tools": [one.model_dump() for one in row.tools],
+        # The page has no contents of files: `judge` says so, instead of judging without the files.
+        "files": [{path: file.model_dump() for path, file in files.items()} for files in row.files],
+        "prompt_files": {path: file.model_dump() for path, file in row.prompt_files.items()},
         "domain": row.domain,
         "tags": row.tags,
     }
