@@ -38,7 +38,9 @@ from tirjudge.cli.output import (
     say,
     stop,
 )
+from tirjudge.cli.paper_tables import TableFormat, print_table, selection_rows
 from tirjudge.cli.progress import Display, introduction
+from tirjudge.cli.score import TableOption, one_output
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
@@ -79,6 +81,7 @@ def bon(
         Path | None, option("Output", "File of judgments.  [default: NAME.bon.jsonl in this folder]")
     ] = None,
     as_json: Annotated[bool, option("Output", "Print the result as JSON.", "--json")] = False,
+    table: TableOption = None,
     method: Annotated[
         list[str] | None,
         option(
@@ -120,6 +123,7 @@ def bon(
     failed or no judgment got a verdict, 2 usage, 130 interrupted.
     """
     named = [*(method or ()), *(name for name in DEFAULT_METHODS if getattr(options, name))]
+    one_output(table, as_json)
     if no_judge and named:
         raise ValueError("--no-judge and a method exclude each other")
     if options.runner != "local":
@@ -153,6 +157,7 @@ def bon(
         labels=meaning,
         most=n,
         as_json=as_json,
+        table=table,
     )
     done = run.run()
     for note in rows.left():
@@ -186,6 +191,8 @@ class BonRun:
     """Candidates of each row that are used; None is all."""
     as_json: bool = False
     """Print the result as JSON."""
+    table: TableFormat | None = None
+    """Print the result as a table for a paper, and nothing else."""
 
     def run(self) -> bool:
         """Select from every question and print the table; return whether all questions are done."""
@@ -217,6 +224,9 @@ class BonRun:
 
     def _print(self, tally: SolvedTally, failed: int, judge: _Judge | None, display: Display) -> None:
         picks = str(self._companion("picks"))
+        if self.table:
+            print_table(selection_rows(tally, self.output.name), self.table)
+            return
         if self.as_json:
             spent = {} if judge is None else _spent_record(judge)
             record = _solved_record(tally, failed) | {"retries": display.retries, **spent, "picks": picks}

@@ -12,7 +12,15 @@ import typer
 
 from tirjudge.cli.options import RunOptions, takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, say
-from tirjudge.cli.score import FullOption, JsonOption, MetaJudgeOption, MetaJudgeUrlOption, ProtocolOption
+from tirjudge.cli.score import (
+    FullOption,
+    JsonOption,
+    MetaJudgeOption,
+    MetaJudgeUrlOption,
+    ProtocolOption,
+    TableOption,
+    one_output,
+)
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.judging.options import ABSTENTION, LENIENT, JudgeOptions
@@ -50,6 +58,7 @@ def evaluate(
     protocol: ProtocolOption = None,
     full: FullOption = False,
     as_json: JsonOption = False,
+    table: TableOption = None,
     meta_judge: MetaJudgeOption = "",
     meta_judge_url: MetaJudgeUrlOption = "",
     *,
@@ -64,6 +73,7 @@ def evaluate(
     from tirjudge.cli.score_output import print_scored, with_matchings
     from tirjudge.evaluation.stored_outputs.reading import open_replay
 
+    one_output(table, as_json)
     if listing:
         return print_benchmarks(as_json=as_json)
     if benchmark is None:
@@ -75,14 +85,16 @@ def evaluate(
         # Published protocols count the verdicts of a judge, guesses included.
         options = options.model_copy(update={"undecided": "guess"})
     result, whole = run_benchmark(
-        benchmark, options, parts=part or (), data=data or (), output=output, quiet=as_json
+        benchmark, options, parts=part or (), data=data or (), output=output, quiet=as_json or bool(table)
     )
     if not result.stat().st_size:
         raise typer.Exit(0 if whole else SOME_FAILED)
     run = with_matchings(
         open_replay(result), meta_judge, meta_judge_url, timeout=options.timeout, retries=options.retries
     )
-    fits = print_scored("eval", run, protocol or (), seed=options.seed, full=full, as_json=as_json)
+    fits = print_scored(
+        "eval", run, protocol or (), seed=options.seed, full=full, as_json=as_json, table=table
+    )
     raise typer.Exit(0 if fits and whole else SOME_FAILED)
 
 

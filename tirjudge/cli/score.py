@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors, option
+from tirjudge.cli.paper_tables import TableFormat
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import Option
@@ -22,6 +23,10 @@ FullOption = Annotated[
     bool, option("Output", "Print every figure, its definition and counts, and published figures.", "--full")
 ]
 JsonOption = Annotated[bool, option("Output", "Print the numbers as JSON, and nothing else.", "--json")]
+TableOption = Annotated[
+    TableFormat | None,
+    option("Output", "Print a table for a paper, and nothing else, with published figures.", "--as"),
+]
 MetaJudgeOption = Annotated[
     str,
     option(
@@ -81,6 +86,12 @@ class ScoreOptions(BaseModel):
     """Further attempts of a request to the meta judge."""
 
 
+def one_output(table: TableFormat | None, as_json: bool) -> None:
+    """Raise ValueError for a table and JSON together."""
+    if table and as_json:
+        raise ValueError("--as and --json exclude each other")
+
+
 @examples(
     "tirjudge score judgebench.verdicts.jsonl --protocol both-orders",
     "tirjudge score published.jsonl --column prediction=verdict --column label=winner",
@@ -98,6 +109,7 @@ def score(
     protocol: ProtocolOption = None,
     full: FullOption = False,
     as_json: JsonOption = False,
+    table: TableOption = None,
     column: PlaceOption = None,
     labels: StoredLabelsOption = None,
     swapped: SwappedOption = "",
@@ -157,6 +169,9 @@ def score(
     )
     from tirjudge.evaluation.protocols import all_protocols
 
+    one_output(table, as_json)
+    if table and (protocols or published or calibrate is not None):
+        raise ValueError("--as is for scores: leave it out, or --protocols, --published and --calibrate")
     if protocols:
         return print_protocols([one.card for one in all_protocols()], as_json=as_json)
     if published:
@@ -180,7 +195,9 @@ def score(
         run = with_matchings(
             run, meta_judge, meta_judge_url, timeout=options.timeout, retries=options.retries
         )
-        fits = print_scored("score", run, protocol or (), seed=options.seed, full=full, as_json=as_json)
+        fits = print_scored(
+            "score", run, protocol or (), seed=options.seed, full=full, as_json=as_json, table=table
+        )
         raise typer.Exit(0 if fits else SOME_FAILED)
     if protocol:
         raise ValueError("--calibrate measures a run under no protocol: leave out --protocol")
@@ -211,6 +228,7 @@ def compare(
     protocol: ProtocolOption = None,
     full: FullOption = False,
     as_json: JsonOption = False,
+    table: TableOption = None,
     column: PlaceOption = None,
     labels: StoredLabelsOption = None,
     swapped: SwappedOption = "",
@@ -228,6 +246,7 @@ def compare(
     from tirjudge.cli.score_output import print_compared, stored_files, with_matchings
 
     with one_line_errors("compare"):
+        one_output(table, as_json)
         opened, _ = stored_files(
             columns=column or (),
             labels=labels or (),
@@ -237,5 +256,5 @@ def compare(
             cluster=cluster,
         )
         runs = [with_matchings(opened([one])) for one in (first, second, *(more or ()))]
-        fits = print_compared(runs, protocol or (), seed=seed, full=full, as_json=as_json)
+        fits = print_compared(runs, protocol or (), seed=seed, full=full, as_json=as_json, table=table)
     raise typer.Exit(0 if fits else SOME_FAILED)

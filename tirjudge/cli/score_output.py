@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tirjudge.cli.options import label_values
 from tirjudge.cli.output import console, new_table, plain, say
+from tirjudge.cli.paper_tables import TableFormat, comparison_rows, print_table, score_rows
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import DECIDED, LEFT_OPEN, ProtocolCard, ScoringProtocol, decision
@@ -152,10 +153,18 @@ def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
 
 
 def headlines(score: Score, run: str) -> list[str]:
-    """Return the lines to quote of a score: the first figure, but the win rate of each of several models."""
+    """Return the lines to quote of a score, see `_quotable`."""
+    return [headline(score, run, figure) for figure in _quotable(score)]
+
+
+def _quotable(score: Score, *, full: bool = False) -> list[str]:
+    """Return the names of the figures to quote: the first, but the win rate of each of several models."""
     rates = (WIN_RATE_OF, f"{LENGTH_CONTROLLED} of ")
     models = [figure for figure in score.estimates if figure.startswith(rates)]
-    return [headline(score, run, figure) for figure in models] if len(models) > 1 else [headline(score, run)]
+    if full:
+        return list(score.estimates)
+    first = _first_known({name: one.value for name, one in score.estimates.items()})
+    return models if len(models) > 1 else [first]
 
 
 def headline(score: Score, run: str = "", figure: str = "") -> str:
@@ -176,7 +185,7 @@ def who_won_lines(scores: Iterable[Score]) -> list[str]:
 
 def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
     """Return the first difference of a comparison as a line to quote."""
-    figure = _first_known({name: one.value for name, one in comparison.differences.items()})
+    figure = _compared_first(comparison)
     estimate = comparison.differences[figure]
     first, second = (_number(one[figure], comparison.card) for one in (comparison.first, comparison.second))
     line = (
@@ -192,6 +201,10 @@ def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
         if comparison.disagrees:
             line += f"; {DISAGREEMENT}"
     return printable(line)
+
+
+def _compared_first(comparison: Comparison) -> str:
+    return _first_known({name: one.value for name, one in comparison.differences.items()})
 
 
 def _missing(card: ProtocolCard, *counts: int) -> str:
@@ -255,7 +268,7 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     terminal = console()
     terminal.print(table)
     _print_missing(terminal, comparison.differences)
-    figure = _first_known({name: one.value for name, one in comparison.differences.items()})
+    figure = _compared_first(comparison)
     if not math.isnan(power := comparison.detectable.get(figure, math.nan)):
         points = " points" if card.percent else ""
         terminal.print(
@@ -356,8 +369,12 @@ def print_comparable(score: Score, found: Sequence[PublishedFigure]) -> None:
 
 def print_incomparable(lacking: str, benchmark: str) -> None:
     """Print why no published figures are shown; `lacking` says how the rows differ from the benchmark's."""
-    line = f"{lacking}: not comparable with the figures published on {benchmark}"
-    console().print(printable(line), markup=False)
+    console().print(printable(incomparable(lacking, benchmark)), markup=False)
+
+
+def incomparable(lacking: str, benchmark: str) -> str:
+    """Return why no published figures are shown; `lacking` says how the rows differ from the benchmark's."""
+    return f"{lacking}: not comparable with the figures published on {benchmark}"
 
 
 def print_others(benchmark: str, shown: Sequence[str]) -> None:
@@ -398,9 +415,16 @@ def _percent(share: float) -> str:
 
 
 def print_scored(
-    command: str, run: Replay, named: Sequence[str], *, seed: int, full: bool, as_json: bool
+    command: str,
+    run: Replay,
+    named: Sequence[str],
+    *,
+    seed: int,
+    full: bool,
+    as_json: bool,
+    table: TableFormat | None = None,
 ) -> bool:
-    """Score a run under each protocol and print the scores: a line to quote for each, everything, or JSON.
+    """Score a run under each protocol and print a line to quote for each, everything, a table or JSON.
 
     Protocols that were not `named` are printed only if they fit. Returns True if every named one fits.
     Raises ValueError, in one line, for an unknown name, for unreadable rows, and when no protocol fits.
@@ -415,6 +439,11 @@ def print_scored(
     if run.unlabelled:
         rows = "1 row has" if run.unlabelled == 1 else f"{run.unlabelled} rows have"
         say(f"tirjudge {command}: {rows} no label in the file of --labels, and no part in the accuracy")
+    if table:
+        for fault in {one.fault for one in results if one.fault}:
+            say(f"tirjudge {command}: {incomparable(fault, run.benchmark)}")
+        print_table(score_rows(results, run.name, lambda one: _quotable(one.score, full=full)), table)
+        return not (named and unfit)
     evidence = evidence_of(run)
     if as_json:
         known = {"evidence": evidence.record()} if evidence.known else {}
@@ -451,10 +480,16 @@ def evidence_of(run: Replay) -> EvidenceTally:
 
 
 def print_compared(
-    runs: Sequence[Replay], named: Sequence[str], *, seed: int, full: bool, as_json: bool
+    runs: Sequence[Replay],
+    named: Sequence[str],
+    *,
+    seed: int,
+    full: bool,
+    as_json: bool,
+    table: TableFormat | None = None,
 ) -> bool:
     """Compare the first run with every other one under each protocol, otherwise like `print_scored`."""
-    agreement = judges_agreement(runs) if full else None
+    agreement = judges_agreement(runs) if full and not table else None
     found, faults = [], []
     for other in runs[1:]:
 
@@ -468,6 +503,10 @@ def print_compared(
         faults += unfit
     pairs = [(runs[0].name, other.name) for other in runs[1:]]
     results = [(one, pair) for some, pair in zip(with_holm(found), pairs, strict=True) for one in some]
+    if table:
+        rows = comparison_rows(results, lambda one: list(one.differences) if full else [_compared_first(one)])
+        print_table(rows, table)
+        return not (named and faults)
     if as_json:
         together = (
             {}
