@@ -18,6 +18,7 @@ from tirjudge.records.text import (
     decided_text,
     deciding_lines,
     evidence_text,
+    files_text,
     jury_text,
     outcome_text,
     program_outputs,
@@ -226,7 +227,7 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
     if row.prompt is not None and row.responses is not None:
         record["prompt"] = prompt_parts(row)
         record["responses"] = [
-            [response_heading(row, index).removesuffix(":"), _drawn(response)]
+            [response_heading(row, index).removesuffix(":"), _drawn(response, files_text(row, index))]
             for index, response in enumerate(row.shown_responses)
         ]
         record["question"] = question(row)
@@ -242,11 +243,15 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
     return record
 
 
-def _drawn(response: Response) -> str | list[tuple[str, str]]:
-    """Return a response as the page draws it: a text, or the parts of a transcript under their headings."""
+def _drawn(response: Response, files: str) -> str | list[tuple[str, str]]:
+    """Return a response as the page draws it: a text, or the parts of a transcript under their headings.
+
+    The listing of its `files` follows.
+    """
     if isinstance(response, str):
-        return response
-    return [(heading, text) for _, heading, text in transcript_parts(response)]
+        return "\n\n".join(filter(None, (response, files)))
+    parts = [(heading, text) for _, heading, text in transcript_parts(response)]
+    return [*parts, ("files", files)] if files else parts
 
 
 def _view_record(view: RecordedView, jury: Sequence[JurorVerdict]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
 import re
@@ -161,3 +162,16 @@ def test_standard_input_may_name_nothing(
     stdin = "".join(json.dumps(row) + "\n" for row in rows[:1])
     run = judge(tmp_path / "data", "-", "--output", "out.jsonl", *through(endpoint), stdin=stdin)
     assert "only rows of a file may name one" in run.stderr
+
+
+def test_the_report_lists_the_files(
+    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
+) -> None:
+    judge(tmp_path, "data/rows.jsonl", *through(endpoint))
+    run = invoke("report", "rows.verdicts.jsonl", "-o", "page.html", folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    chunks = re.findall(r'id="texts-\d+-\d+">([^<]*)<', (tmp_path / "page.html").read_text())
+    drawn = [row for one in chunks for row in json.loads(gzip.decompress(base64.b64decode(one)))]
+    assert len(drawn) == 4
+    for row in drawn:
+        assert "[files of response A: 1 file, 6 bytes]" in row["responses"][0][1]
