@@ -29,7 +29,7 @@ from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, refu
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
-from tirjudge.judging.options import ABSTENTION, LENIENT
+from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
 from tirjudge.statistics import Proportion, in_clusters
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns
@@ -39,7 +39,7 @@ from tirjudge_environments.tasks import Columns
     "tirjudge attack examples/instructions.jsonl --limit 3 --attack forgeries",
     "tirjudge attack rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
 )
-@takes_options("attack", without=(*ABSTENTION, *LENIENT))
+@takes_options("attack", without=(*ABSTENTION, *LENIENT, *CHECKED))
 def attack(
     file: Annotated[
         str | None,

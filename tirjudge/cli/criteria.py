@@ -42,7 +42,7 @@ from tirjudge.judging.batch import BatchRunner, Failure, Plan, TooManyFailures, 
 from tirjudge.judging.criteria import ProposedCriteria, propose_criteria
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights, most_tokens
-from tirjudge.judging.options import ABSTENTION, LENIENT
+from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import check_settings, record_settings, settings_path
 from tirjudge.storage.run_settings import refuse_foreign_file
@@ -54,7 +54,7 @@ from tirjudge_environments.tasks import Columns
     "tirjudge criteria rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge criteria rows.jsonl --model my-model --most 5 --output rubrics.jsonl",
 )
-@takes_options("criteria", without=(*ABSTENTION, *LENIENT, *RUNNER, "texts", "criteria_per_call"))
+@takes_options("criteria", without=(*ABSTENTION, *LENIENT, *CHECKED, *RUNNER, "texts", "criteria_per_call"))
 def criteria(
     file: Annotated[
         str,

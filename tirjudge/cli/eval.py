@@ -23,7 +23,7 @@ from tirjudge.cli.score import (
 )
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
-from tirjudge.judging.options import ABSTENTION, LENIENT, JudgeOptions
+from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.registry import environment_options, open_environment
 
@@ -38,7 +38,7 @@ _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b
     "tirjudge eval judgebench --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge eval rewardbench --data rewardbench.parquet --limit 100",
 )
-@takes_options("eval", without=(*ABSTENTION, *LENIENT))
+@takes_options("eval", without=(*ABSTENTION, *LENIENT, *CHECKED))
 def evaluate(
     benchmark: Annotated[
         str | None, typer.Argument(metavar="BENCHMARK", help="Judge its rows, then score them.")

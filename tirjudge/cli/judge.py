@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from tirjudge.evaluation.rating_agreement import RatingAgreement
     from tirjudge.evaluation.who_won import WhoWon
 
+JudgeRow = Callable[[Work], Awaitable[Mapping[str, Any]]]
 _ADVICE = {
     "token_budget": ": --max-tokens allows more, and --no-enable-thinking less thinking",
     "turn_budget": ": --max-tool-calls allows more programs, --no-tools none",
@@ -148,7 +149,7 @@ class BatchRun:
             remote=bool(self.options.base_url or self.options.runner == "ray"),
         )
         try:
-            completed, model, note = asyncio.run(self._batch(results, display, spending))
+            completed, model, note = asyncio.run(self._batch(results, display, spending, tally))
         except KeyboardInterrupt:
             kept = f"the same command resumes, {tally.judged} rows are in {self.output}"
             streamed = f"{tally.judged} rows were written, and a run to standard output cannot be resumed"
@@ -274,7 +275,7 @@ class BatchRun:
         return "the run stopped before a row was judged"
 
     async def _batch(
-        self, results: ResultFile | ResultStream, display: Display, spending: Spending
+        self, results: ResultFile | ResultStream, display: Display, spending: Spending, tally: Tally
     ) -> tuple[bool, str, str]:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
@@ -289,7 +290,7 @@ class BatchRun:
             sink = ResultSink(results, display)
             with display:
                 try:
-                    if not await BatchRunner(judge.row, sink, plan).run(self.rows):
+                    if not await BatchRunner(self._audited(judge.row, tally), sink, plan).run(self.rows):
                         raise ValueError(f"{self.rows.name} has no rows")
                 except (CostReached, TooManyFailures) as error:
                     completed = False
@@ -298,6 +299,23 @@ class BatchRun:
             self._relabel(results, sink.relabelled, judge, display)
             self._cached = judge.cached
             return completed, judge.model, judge.note
+
+    def _audited(self, judge: JudgeRow, tally: Tally) -> JudgeRow:
+        """Return `judge`, which raises TooManyFailures once the model disagrees with checkers too often."""
+        most = self.options.max_disagreement
+        if most is None:
+            return judge
+
+        async def judged(work: Work) -> Mapping[str, Any]:
+            found = tally.checkers.disagreement
+            if found.n and found.interval[0] > most:
+                raise TooManyFailures(
+                    f"the model disagrees with {found} of the audited decisions of {self.options.checkers}, "
+                    f"more than --max-disagreement {most:g}"
+                )
+            return await judge(work)
+
+        return judged
 
     def _relabel(
         self,

@@ -147,6 +147,8 @@ class RunOptions(JudgeOptions):
             raise ValueError(f"--{own[0].replace('_', '-')} belongs to --runner ray")
         if self.runner == "ray" and self.jury:
             raise ValueError("--runner ray judges with one --model")
+        if self.runner == "ray" and self.checkers:
+            raise ValueError("--checkers runs in this process: leave it out with --runner ray")
         if self.runner == "ray" and self.max_cost is not None:
             raise ValueError(
                 "--max-cost cannot be kept over several machines: leave it out with --runner ray"

@@ -339,6 +339,7 @@ class Summary:
             "ties": tally.ties,
             "open": tally.open,
             "evidence": tally.evidence.record(),
+            **({} if (checked := tally.checkers.record()) is None else {"checkers": checked}),
             "labelled": tally.labelled,
             "protocol": "verdict",
             "accuracy": tally.accuracy.rate if tally.labelled else None,
@@ -391,6 +392,7 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
             ("accuracy", f"{tally.accuracy}, protocol verdict (ties are shared, a missing verdict is wrong)")
         )
     lines += zip(("evidence", "", ""), tally.evidence.lines(), strict=False)
+    lines += tally.checkers.lines()
     if tally.ties:
         lines.append(("ties", str(tally.ties)))
     if tally.programs or tally.programs_refused:

@@ -43,7 +43,7 @@ from tirjudge.judging.reproduction import (
     reproductions,
 )
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading, verdicts
-from tirjudge.judging.tally import EvidenceTally
+from tirjudge.judging.tally import CheckerTally, EvidenceTally
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
@@ -144,6 +144,10 @@ def _numbers(file: Path) -> Iterator[str]:
     from tirjudge.evaluation.runs import default_protocols, score_run
     from tirjudge.evaluation.stored_outputs.reading import open_results
 
+    checkers = CheckerTally()
+    for _, fields in read_result_rows(file):
+        checkers.add(fields)
+    yield from (f"{heading:<10}{line}" for heading, line in checkers.lines())
     run = open_results(file)
     names = dict.fromkeys((default_protocols(run)[0], "win-rate", "ratings"))
     for one in score_run(run, list(names), run.benchmark, seed=0)[0]:

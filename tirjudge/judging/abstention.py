@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from tirjudge.judging.checked import checked_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.verdicts import Confidence, JudgedConfidence
@@ -96,12 +97,19 @@ def _opinions(judged: Judgment) -> list[Judgment]:
     """
     if not judged.criteria:
         return _of_dialogues(judged, judged.trajectories)
+    checked = checked_of(judged.criteria, judged.trajectories)
+    if len(checked) == len(judged.criteria):
+        return [judged]
+    asked = [number for number in range(len(judged.criteria)) if number not in checked]
     parts = [
         _of_dialogues(judged, [one for one in judged.trajectories if one.view.criterion == number])
-        for number in range(len(judged.criteria))
+        for number in asked
     ]
-    threshold = common_threshold(one.satisfied_from for one in judged.criteria)
-    return [by_criteria(judged.episode.task, part, threshold) for part in zip(*parts, strict=False)]
+    threshold = common_threshold(judged.criteria[number].satisfied_from for number in asked)
+    return [
+        by_criteria(judged.episode.task, part, threshold, checked=checked)
+        for part in zip(*parts, strict=False)
+    ]
 
 
 def _of_dialogues(judged: Judgment, trajectories: Sequence[Trajectory]) -> list[Judgment]:

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from tirjudge.judging.checked import UNCHECKED, Checked
 from tirjudge.judging.judgment import Judgment
 from tirjudge.records.verdicts import JudgedCriterion
-from tirjudge_environments import Episode, JudgeTask, StopReason, Trajectory, Usage, Verdict, View
+from tirjudge_environments import Criterion, Episode, JudgeTask, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.programs.evidence import decided as program_decided
 
 SATISFIED_FROM = 6.0
@@ -134,43 +135,49 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
     )
 
 
-def _carried(parts: Sequence[Judgment], best: Sequence[int]) -> bool | None:
+def _carried(parts: Sequence[Judgment], best: Sequence[int], *, checked: bool = False) -> bool | None:
     """Return whether programs decided the parts that carry a verdict: the parts with verdict `best`.
 
-    Responses shown alone: every part carries the verdict.
+    Responses shown alone: every part carries the verdict. With `checked`, checkers decided further criteria.
     """
-    if all(part.decided is None for part in parts):
+    if all(part.decided is None for part in parts) and parts:
         return None
-    alone = _alone(parts[0])
-    return all_decided(part.decided for part in parts if alone or (part.best == tuple(best) and part.best))
+    alone = not parts or _alone(parts[0])
+    carrying = [part.decided for part in parts if alone or (part.best == tuple(best) and part.best)]
+    # If no part of the model has the verdict, it is that of the checked criteria.
+    return all_decided(carrying or [checked])
 
 
 def by_criteria(
-    task: JudgeTask, parts: Sequence[Judgment], satisfied_from: float = SATISFIED_FROM
+    task: JudgeTask,
+    parts: Sequence[Judgment],
+    satisfied_from: float = SATISFIED_FROM,
+    *,
+    checked: Checked = UNCHECKED,
+    kind: str = "",
 ) -> Judgment:
-    """Combine the judgments on a task's criteria, one for each, into the judgment of the task.
+    """Combine the judgments on a task's criteria into the judgment of the task.
+
+    `checked` has the criteria that checkers decide, and `parts` a judgment for each of the others, in order;
+    `kind` is that of the task if there are none.
 
     `satisfied_from` is the lowest score with which a response that was shown alone satisfies a criterion; of
     responses that were shown together, the better one does. See `aggregate` for the rule. A failure of the
     model or the sandbox on any criterion leaves the task without a verdict.
     """
     count = len(task.candidates)
+    numbers = [number for number in range(len(task.criteria)) if number not in checked]
+    asked = dict(zip(numbers, parts, strict=True))
     verdicts = tuple(
-        JudgedCriterion.of(
-            task.criteria[number],
-            count,
-            best=part.best,
-            scores=part.scores,
-            satisfied_from=satisfied_from if _alone(part) else None,
-            stop=part.stop.value,
-            detail=part.detail,
-        )
-        for number, part in enumerate(parts)
+        checked[number].verdict(criterion, count)
+        if number in checked
+        else _verdict_on(criterion, asked[number], count, satisfied_from)
+        for number, criterion in enumerate(task.criteria)
     )
     unanswered = [
-        (one.stop, f"criterion {number}: {one.detail}")
-        for number, one in enumerate(parts, 1)
-        if one.stop is not StopReason.VERDICT
+        (StopReason(one.stop), f"criterion {number}: {one.detail}")
+        for number, one in enumerate(verdicts, 1)
+        if one.stop != StopReason.VERDICT
     ]
     # A failure that a retry may mend comes first: another run completes the record.
     unanswered.sort(key=lambda pair: not pair[0].down)
@@ -178,18 +185,35 @@ def by_criteria(
     found = Aggregate((), {}) if stop.down else aggregate(verdicts, count)
     if found.decided(count):
         stop, detail = StopReason.VERDICT, ""
+    checks = [(number, one.trajectories) for number, one in checked.items()]
+    episodes = [(number, part.episode.trajectories) for number, part in asked.items()]
     return Judgment(
-        kind=parts[0].kind,
+        kind=parts[0].kind if parts else kind,
         best=found.best,
         scores=found.scores,
         stop=stop,
         detail=detail,
-        episode=_joined(task, [part.episode for part in parts]),
+        episode=_joined(task, parts[0].episode.sample if parts else 0, [*checks, *episodes]),
         further=tuple(
-            _joined(task, list(episodes)) for episodes in zip(*(part.further for part in parts), strict=True)
+            _joined(
+                task, several[0].sample, [*zip(numbers, (one.trajectories for one in several), strict=True)]
+            )
+            for several in zip(*(part.further for part in parts), strict=True)
         ),
         criteria=verdicts,
-        decided=_carried(parts, found.best),
+        decided=_carried(parts, found.best, checked=bool(checked)),
+    )
+
+
+def _verdict_on(criterion: Criterion, part: Judgment, count: int, satisfied_from: float) -> JudgedCriterion:
+    return JudgedCriterion.of(
+        criterion,
+        count,
+        best=part.best,
+        scores=part.scores,
+        satisfied_from=satisfied_from if _alone(part) else None,
+        stop=part.stop.value,
+        detail=part.detail,
     )
 
 
@@ -206,14 +230,14 @@ def _alone(judged: Judgment) -> bool:
     return all(len(one.view.order) == 1 for one in judged.trajectories)
 
 
-def _joined(task: JudgeTask, episodes: Sequence[Episode]) -> Episode:
+def _joined(task: JudgeTask, sample: int, dialogues: Sequence[tuple[int, Sequence[Trajectory]]]) -> Episode:
     """Return one episode with the dialogues of a sample; each view names the criterion."""
     trajectories = tuple(
         replace(one, view=replace(one.view, criterion=number))
-        for number, episode in enumerate(episodes)
-        for one in episode.trajectories
+        for number, several in sorted(dialogues, key=lambda pair: pair[0])
+        for one in several
     )
-    return Episode(task, episodes[0].sample, trajectories)
+    return Episode(task, sample, trajectories)
 
 
 def _worst(stops: Sequence[tuple[StopReason, str]]) -> tuple[StopReason, str]:
@@ -313,6 +337,6 @@ def _bounds(verdicts: Sequence[JudgedCriterion], index: int) -> tuple[float, flo
 def common_threshold(thresholds: Iterable[float | None]) -> float:
     """Return the `satisfied_from` of a row's criteria, which is an option of the run and the same for all.
 
-    It is the default where the responses were compared.
+    It is the default where the responses were compared. Criteria that checkers decided have one of their own.
     """
     return next((one for one in thresholds if one is not None), SATISFIED_FROM)

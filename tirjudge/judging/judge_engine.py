@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Self, get_args
@@ -11,6 +11,7 @@ from typing import Self, get_args
 from tirjudge.generation.base import Generator
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import MeteredGenerator, Spending
+from tirjudge.judging.checked import CriteriaCheckers, audited
 from tirjudge.judging.judge_model import JudgeModel, check_model, open_model, undecided_verdicts
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.juror import Juror, open_format
@@ -73,6 +74,7 @@ class JudgeEngine:
             for one in self.options.jurors:
                 check_model(one)
         self._closed_sandbox()
+        _ = self.options.checker_file
         fixed = self.options.format or kind
         faults = []
         for name in (fixed,) if fixed else get_args(Kind):
@@ -89,6 +91,9 @@ class JudgeEngine:
         async with AsyncExitStack() as stack:
             models = self._open_models(stack)
             self._sandbox: Sandbox = CallersSandbox(await stack.enter_async_context(sandbox))
+            self._checkers = CriteriaCheckers(
+                self.options.checker_file, self._sandbox, audit=self.options.audit, seed=self.options.seed
+            )
             tools = await stack.enter_async_context(open_tools(self.options.tool_settings, self._sandbox))
             weights = self.options.vote_weights
             # Twice as many, so that the model has work while programs run.
@@ -124,14 +129,31 @@ class JudgeEngine:
         and if it does not show a reference or criteria of the task.
         """
         name = self.options.format or kind or kind_for(task)
-        self._check_shown(name, task)
-        result = await self._jury.judge(name, task, order, evidence=evidence)
+        checked = await self._checkers.decide(task)
+        if len(checked) < max(1, len(task.criteria)):
+            self._check_shown(name, task)
+        result = await self._jury.judge(name, task, order, evidence=evidence, checked=checked)
+        if checked and self._checkers.is_audited(task):
+            result = await self._audited(result, name, order, sorted(checked))
         if len(task.candidates) == 1:
-            result = replace(result, satisfied_from=self.options.satisfied_from)
+            # The aggregate of criteria is from 0 to 1: a response passes if it satisfies all.
+            passing = 1.0 if task.criteria else self.options.satisfied_from
+            result = replace(result, satisfied_from=passing)
         if self._abstention is not None:
             result = self._abstention.apply(result)
         tied = undecided_verdicts(self.options, self.note) == "tie"
         return result.tied_without_evidence() if tied else result
+
+    async def _audited(
+        self, result: Judgment, name: str, order: Order | None, numbers: Sequence[int]
+    ) -> Judgment:
+        """Return the judgment with the model's verdicts on criteria that checkers decided."""
+        asked = replace(
+            result.episode.task, criteria=tuple(result.criteria[one].criterion for one in numbers)
+        )
+        model = await self._jury.judge(name, asked, order, evidence=False)
+        compared = audited([result.criteria[one] for one in numbers], model.criteria, numbers)
+        return replace(result, audit=tuple(compared), audit_usage=model.usage)
 
     def _check_shown(self, name: str, task: JudgeTask) -> None:
         """Raise ValueError for a format of another package that leaves out a part of the task."""
@@ -265,4 +287,5 @@ class JudgeEngine:
         """Create the sandbox; done before a model is loaded, so that an unknown backend fails at once."""
         if self._given_sandbox is not None:
             return self._given_sandbox
-        return self.options.closed_sandbox() if self._runs_programs else NoSandbox()
+        needed = self._runs_programs or self.options.checkers
+        return self.options.closed_sandbox() if needed else NoSandbox()

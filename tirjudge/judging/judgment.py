@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -17,6 +17,7 @@ from tirjudge.records.recorded_row import (
     file_records,
 )
 from tirjudge.records.verdicts import (
+    AuditedCriterion,
     JudgedConfidence,
     JudgedCriterion,
     JurorVerdict,
@@ -59,6 +60,10 @@ class Judgment:
     decided: bool | None = None
     """True if a program decided each dialogue, sample, criterion and model that carries the verdict (see
     `tirjudge_environments.programs.evidence`), False if not, and None if that is not known."""
+    audit: tuple[AuditedCriterion, ...] = ()
+    """The model's verdicts on criteria that checkers decided; empty for a task that is not audited."""
+    audit_usage: Usage = field(default_factory=Usage)
+    """The tokens of the audit."""
     guess: tuple[int, ...] = ()
     """The judge's own verdict, as `best`, in place of which the judgment is a tie because no program decided
     it; empty for any other judgment."""
@@ -115,7 +120,8 @@ class Judgment:
     def usage(self) -> Usage:
         """The tokens of all dialogues, also of the models of a jury whose verdict did not decide."""
         earlier = (Usage(one.prompt_tokens, one.completion_tokens) for one in self.jury if not one.samples)
-        return sum((*earlier, *(trajectory.usage for trajectory in self.trajectories)), Usage())
+        asked = (trajectory.usage for trajectory in self.trajectories)
+        return sum((*earlier, *asked, self.audit_usage), Usage())
 
     @property
     def credit(self) -> float | None:
@@ -183,6 +189,7 @@ class Judgment:
             "sources": list(task.sources) if len(task.sources) == len(task.candidates) else [],
             "reference": task.reference if texts else "",
             "criteria": [one if texts else one.without_text() for one in self.criteria],
+            "audit": list(self.audit),
             "confidence": self.confidence,
             "jury": list(self.jury),
             "guess": verdict_name(self.guess),
@@ -210,7 +217,7 @@ class Judgment:
             **rated,
             **known,
             views=[
-                RecordedView.of(one, task, texts=texts, reward=reward, evidence=self.decided is not None)
+                RecordedView.of(one, task, texts=texts, reward=reward, evidence=self._has_evidence(one))
                 for one, reward in zip_longest(self.trajectories, rewards)
             ],
             programs=len(calls) - refused,
@@ -219,6 +226,12 @@ class Judgment:
             prompt_tokens=self.usage.prompt_tokens,
             completion_tokens=self.usage.completion_tokens,
         )
+
+    def _has_evidence(self, dialogue: Trajectory) -> bool:
+        """Return True if the record of a dialogue has its evidence; a checker needs none."""
+        number = dialogue.view.criterion
+        checked = number is not None and bool(self.criteria) and bool(self.criteria[number].checker)
+        return self.decided is not None and not checked
 
     @property
     def all_scores(self) -> list[float | None] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.judging.checked import UNCHECKED, Checked
 from tirjudge.judging.combining import by_criteria, by_criterion, by_views, self_consistency
 from tirjudge.judging.judge_model import JudgeModel, view_tokens
 from tirjudge.judging.judgment import Judgment
@@ -59,28 +60,47 @@ class Juror:
         return self.model.name
 
     async def judge(
-        self, format: str, task: JudgeTask, order: Order | None = None, *, evidence: bool = True
+        self,
+        format: str,
+        task: JudgeTask,
+        order: Order | None = None,
+        *,
+        evidence: bool = True,
+        checked: Checked = UNCHECKED,
     ) -> Judgment:
         """Judge a task alone; see `answers`."""
-        return self.combined(task, await self.answers(format, task, order, evidence=evidence))
+        answers = await self.answers(format, task, order, evidence=evidence, checked=checked)
+        return self.combined(task, answers, checked)
 
     async def answers(
-        self, format: str, task: JudgeTask, order: Order | None = None, *, evidence: bool = True
+        self,
+        format: str,
+        task: JudgeTask,
+        order: Order | None = None,
+        *,
+        evidence: bool = True,
+        checked: Checked = UNCHECKED,
     ) -> list[Judgment]:
         """Return the juror's judgments on each criterion of a task, or on a task without criteria.
 
         `format` is a kind or the name of a format, and `order` replaces the configured order of responses.
-        Without `evidence` no program runs twice, whatever the options say.
+        Without `evidence` no program runs twice, whatever the options say. The `checked` criteria, which are
+        not all, are left out.
         """
         size = self.options.criteria_per_call
-        starts = range(0, max(1, len(task.criteria)), size)
-        questions = [replace(task, criteria=task.criteria[start : start + size]) for start in starts]
+        asked = [one for number, one in enumerate(task.criteria) if number not in checked]
+        starts = range(0, max(1, len(asked)), size)
+        questions = [replace(task, criteria=tuple(asked[start : start + size])) for start in starts]
         found = await all_or_none(self._sampled(format, question, order, evidence) for question in questions)
         return [judged for part in found for judged in part]
 
-    def combined(self, task: JudgeTask, answers: Sequence[Judgment]) -> Judgment:
+    def combined(
+        self, task: JudgeTask, answers: Sequence[Judgment], checked: Checked = UNCHECKED
+    ) -> Judgment:
         """Combine what `answers` returns into the judgment of the task."""
-        return by_criteria(task, answers, self.options.satisfied_from) if task.criteria else answers[0]
+        if not task.criteria:
+            return answers[0]
+        return by_criteria(task, answers, self.options.satisfied_from, checked=checked)
 
     async def ask(self, text: str, *, tokens: int | None = None) -> str:
         """Return the greedy answer to a question of our own; raises GeneratorFailed."""

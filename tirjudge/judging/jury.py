@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tirjudge.judging.abstention import Abstention
-from tirjudge.judging.combining import self_consistency
+from tirjudge.judging.checked import UNCHECKED, Checked
+from tirjudge.judging.combining import by_criteria, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.juror import Juror
 from tirjudge.records.verdicts import JurorVerdict
@@ -24,35 +25,54 @@ class Jury:
     """The rule for asking the next juror; None lets all jurors vote."""
 
     async def judge(
-        self, format: str, task: JudgeTask, order: Order | None = None, *, evidence: bool = True
+        self,
+        format: str,
+        task: JudgeTask,
+        order: Order | None = None,
+        *,
+        evidence: bool = True,
+        checked: Checked = UNCHECKED,
     ) -> Judgment:
-        """Judge a task by the only juror, by a vote, or by the first juror with enough confidence."""
-        if self.escalation is not None:
-            return await self._escalated(self.escalation, format, task, order, evidence)
-        if len(self.jurors) == 1:
-            return await self.jurors[0].judge(format, task, order, evidence=evidence)
-        return await self._voted(format, task, order, evidence)
+        """Judge a task by the only juror, by a vote, or by the first juror with enough confidence.
 
-    async def _voted(self, format: str, task: JudgeTask, order: Order | None, evidence: bool) -> Judgment:
+        The `checked` criteria are decided already. If they are all criteria, no juror is asked.
+        """
+        if task.criteria and len(checked) == len(task.criteria):
+            return by_criteria(task, (), checked=checked, kind=format)
+        if self.escalation is not None:
+            return await self._escalated(self.escalation, format, task, order, evidence, checked)
+        if len(self.jurors) == 1:
+            return await self.jurors[0].judge(format, task, order, evidence=evidence, checked=checked)
+        return await self._voted(format, task, order, evidence, checked)
+
+    async def _voted(
+        self, format: str, task: JudgeTask, order: Order | None, evidence: bool, checked: Checked
+    ) -> Judgment:
         """Ask all jurors at once, and combine their answers by their weights."""
         found = await all_or_none(
-            juror.answers(format, task, order, evidence=evidence) for juror in self.jurors
+            juror.answers(format, task, order, evidence=evidence, checked=checked) for juror in self.jurors
         )
         weights = [juror.weight for juror in self.jurors]
         voted = [self_consistency(answers, weights) for answers in zip(*found, strict=True)]
         verdicts = tuple(
-            juror_verdict(juror, juror.combined(task, answers), number * juror.options.samples)
+            juror_verdict(juror, juror.combined(task, answers, checked), number * juror.options.samples)
             for number, (juror, answers) in enumerate(zip(self.jurors, found, strict=True))
         )
-        return replace(self.jurors[0].combined(task, voted), jury=verdicts)
+        return replace(self.jurors[0].combined(task, voted, checked), jury=verdicts)
 
     async def _escalated(
-        self, rule: Abstention, format: str, task: JudgeTask, order: Order | None, evidence: bool
+        self,
+        rule: Abstention,
+        format: str,
+        task: JudgeTask,
+        order: Order | None,
+        evidence: bool,
+        checked: Checked,
     ) -> Judgment:
         """Ask jurors in order until a juror has enough confidence or fails."""
         asked: list[JurorVerdict] = []
         for juror in self.jurors:
-            result = await juror.judge(format, task, order, evidence=evidence)
+            result = await juror.judge(format, task, order, evidence=evidence, checked=checked)
             verdict = juror_verdict(juror, result, 0)
             if result.stop.unscored or juror is self.jurors[-1]:
                 break

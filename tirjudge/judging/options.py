@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import Signature
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -22,6 +24,7 @@ from tirjudge.models import is_local_name
 from tirjudge.models.resolve import Undecided, embedded_name
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, parameters
+from tirjudge_environments.checkers import CheckerFile
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tools.base import ToolSettings
@@ -55,6 +58,8 @@ _ASKED = {*_JURY, *_OF_ENGINES, *_OF_ENDPOINTS}
 """Options by which a user chooses engine or endpoint."""
 ABSTENTION = ("abstain_below", "confidence")
 """Options by which verdicts are left open."""
+CHECKED = ("checkers", "audit", "max_disagreement")
+"""Options of criteria that checkers decide, which are no verdicts of the model."""
 LENIENT = ("ask_for_verdict",)
 """Options that accept a verdict that the strict reading of benchmarks and rewards does not find."""
 
@@ -232,6 +237,14 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     """Lowest score with which a response that is judged alone passes, or satisfies a criterion."""
     criteria_per_call: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
     """Criteria of a row that share one dialogue; each criterion gets a separate verdict."""
+    checkers: Annotated[str, Option("Judging", metavar="FILE"), Later("")] = ""
+    """File of tirjudge compile, whose admitted checkers decide the criteria that they match."""
+    audit: Annotated[float, Field(ge=0, le=1), Option("Judging", metavar="SHARE"), MOVABLE] = 0.02
+    """Share of the rows with checked criteria on which the model is asked as well."""
+    max_disagreement: Annotated[
+        float | None, Field(ge=0, lt=1), Option("Judging", metavar="SHARE"), MOVABLE
+    ] = None
+    """Stop once the audit shows, with its interval, that the model disagrees with checkers more often."""
     seed: Annotated[int, Field(ge=0), Option("Sampling", metavar="N")] = 0
     """Seed of the orders and of sampling."""
 
@@ -329,7 +342,26 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
 
         Options that only say where and how patiently a judge runs (`MOVABLE`) may differ when a run resumes.
         """
-        return self.model_dump(mode="json", exclude=movable(type(self)))
+        given = self.model_dump(mode="json", exclude=movable(type(self)))
+        return {**given, "checkers": self.checker_file.digest} if self.checkers else given
+
+    @property
+    def checker_file(self) -> CheckerFile:
+        """The checkers that decide; empty without `checkers`.
+
+        Raises ValueError, in one line, for a bad file and for a file without an admitted checker.
+        """
+        if not self.checkers:
+            return CheckerFile()
+        file = CheckerFile.read(Path(self.checkers))
+        if not file.admitted:
+            unmeasured = sum(not one.is_measured for one in file.checkers)
+            raise ValueError(
+                f"--checkers {self.checkers}: none of its {len(file.checkers)} checkers is admitted, and "
+                f"{unmeasured} are unmeasured: tirjudge compile ROWS --measure {shlex.quote(self.checkers)} "
+                "measures them"
+            )
+        return file
 
     @property
     def jurors(self) -> tuple[Self, ...]:

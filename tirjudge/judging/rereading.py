@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.judging.abstention import Abstention
+from tirjudge.judging.checked import CheckedCriterion, score_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.judgment import Judgment, verdict_name
 from tirjudge.records.recorded_row import (
@@ -29,6 +30,7 @@ from tirjudge.records.verdicts import JudgedConfidence, RecordedVerdict
 from tirjudge_environments import (
     Call,
     Completion,
+    Criterion,
     Environment,
     Episode,
     Finish,
@@ -110,6 +112,16 @@ class Rereading:
         """Read the verdicts of a row again, and compare them."""
         for view in row.views:
             self.dialogues += bool(view.segments)
+            if criterion := _checked_criterion(row, view):
+                self.read += 1
+                printed = "".join(one.stdout for one in view.segments if one.kind == "program")
+                score, scores = score_of(printed, criterion), view.verdict.scores if view.verdict else {}
+                if scores != {str(index): score for index in view.order if score is not None}:
+                    reason = (
+                        f"the file says {_described(view.verdict)}, and the checker printed {printed.strip()}"
+                    )
+                    self.changed.append(ChangedVerdict(row, _place(view), reason))
+                continue
             readings = _readings(row, view) if view.stop in _READ else []
             if not readings:
                 self.unreadable += view.stop in _READ
@@ -121,6 +133,14 @@ class Rereading:
                 self.changed.append(ChangedVerdict(row, _place(view), reason))
         if difference := _combined_difference(row):
             self.changed.append(ChangedVerdict(row, "row", difference))
+
+
+def _checked_criterion(row: RecordedRow, view: RecordedView) -> Criterion | None:
+    """Return the criterion that a checker decided in a view; None for a dialogue of the model."""
+    number = view.criterion
+    if number is None or number >= len(row.criteria) or not row.criteria[number].checker:
+        return None
+    return row.criteria[number].criterion
 
 
 def _readings(row: RecordedRow, view: RecordedView) -> list[str]:
@@ -247,14 +267,23 @@ def _of_dialogues(row: RecordedRow, *, evidence: bool) -> Judgment | None:
     if not row.criteria:
         found = _of_views(row, task, row.views, evidence)
         return None if found is None else replace(found, satisfied_from=row.satisfied_from)
-    parts = [
-        _of_views(row, task, [view for view in row.views if view.criterion == number], evidence)
-        for number in range(len(row.criteria))
-    ]
-    judged = [part for part in parts if part is not None]
-    if len(judged) < len(parts):
+    views = [[view for view in row.views if view.criterion == number] for number in range(len(row.criteria))]
+    if not all(views):
         raise ValueError("a criterion has no dialogue")
-    whole = by_criteria(task, judged, common_threshold(one.satisfied_from for one in row.criteria))
+    asked = [number for number, one in enumerate(row.criteria) if not one.checker]
+    parts = [_of_views(row, task, views[number], evidence) for number in asked]
+    checked = {
+        number: CheckedCriterion(one.checker, tuple(map(recorded_trajectory, views[number])))
+        for number, one in enumerate(row.criteria)
+        if one.checker
+    }
+    whole = by_criteria(
+        task,
+        [part for part in parts if part is not None],
+        common_threshold(row.criteria[number].satisfied_from for number in asked),
+        checked=checked,
+        kind=row.format,
+    )
     return replace(whole, satisfied_from=row.satisfied_from)
 
 

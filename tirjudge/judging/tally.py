@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,7 @@ class Tally:
     ratings: int = 0
     """Rows about a single response that people rated with a number."""
     evidence: EvidenceTally = field(default_factory=lambda: EvidenceTally())
+    checkers: CheckerTally = field(default_factory=lambda: CheckerTally())
     sources: int = 0
     """Rows that name the sources of their responses."""
     programs: int = 0
@@ -84,6 +85,7 @@ class Tally:
             self.evidence.add(row.get("decided"), row["correct"], row.get("prompt"))
         for verdict in row.get("jury", ()):
             self.jury.setdefault(verdict["model"], JurorTally()).add(verdict, row)
+        self.checkers.add(row)
         rating = row.get("rating")
         self.passes += isinstance(rating, bool)
         self.ratings += rating is not None and not isinstance(rating, bool)
@@ -156,6 +158,89 @@ class EvidenceTally:
             "opinions": self.opinions,
             "decided_accuracy": _accuracy(self.decided_credits),
             "opinion_accuracy": _accuracy(self.opinion_credits),
+        }
+
+
+@dataclass(slots=True)
+class CheckerTally:
+    """Counts of criteria that checkers decided, and of those that the model judged as well."""
+
+    rows: int = 0
+    alone: int = 0
+    """Rows whose criteria checkers decided, all of them."""
+    mixed: int = 0
+    """Rows with some criteria that checkers decided."""
+    decided: int = 0
+    """Criteria that checkers decided."""
+    asked: int = 0
+    """Criteria that the model judged, audits apart."""
+    audited: int = 0
+    """Decisions of checkers on which the model was asked as well."""
+    agreements: list[tuple[bool, str]] = field(default_factory=list)
+    """Of each audited decision that can be compared, in the order of the rows, whether the model agrees, and
+    the cluster of its prompt."""
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Count a row of a result file."""
+        criteria = row.get("criteria") or ()
+        checked = sum(bool(one.get("checker")) for one in criteria)
+        self.rows += 1
+        self.decided += checked
+        self.asked += len(criteria) - checked
+        self.alone += bool(checked) and checked == len(criteria)
+        self.mixed += 0 < checked < len(criteria)
+        for one in row.get("audit", ()):
+            self.audited += 1
+            if one["agrees"] is not None:
+                self.agreements.append((one["agrees"], prompt_cluster(row.get("prompt"))))
+
+    @property
+    def disagreement(self) -> Proportion:
+        """The share of audited decisions with which the model disagrees."""
+        return self._disagreement(self.agreements)
+
+    @staticmethod
+    def _disagreement(agreements: Sequence[tuple[bool, str]]) -> Proportion:
+        credits = Credits()
+        for agrees, cluster in agreements:
+            credits.add(float(not agrees), cluster)
+        return credits.mean
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yield lines with headings: rows by who decided them, dialogues that were saved, and the audit."""
+        if not self.decided:
+            return
+        by_model = self.rows - self.alone - self.mixed
+        yield (
+            "checkers",
+            f"decided {self.alone} of {self.rows} rows alone, {self.mixed} with the model; "
+            f"{by_model} are the model's",
+        )
+        yield "", f"{self.decided} of {self.decided + self.asked} criteria needed no dialogue"
+        if self.audited:
+            yield "audit", f"{self.audited} decisions, the model disagrees with {self.disagreement}"
+            half = len(self.agreements) // 2
+            if half:
+                parts = (
+                    self._disagreement(part) for part in (self.agreements[:half], self.agreements[half:])
+                )
+                yield "", "first half {}; second half {}".format(*parts)
+
+    def record(self) -> dict[str, Any] | None:
+        """Return the same as JSON values; None if no checker decided anything."""
+        if not self.decided:
+            return None
+        half = len(self.agreements) // 2
+        return {
+            "rows": self.alone,
+            "rows_with_model": self.mixed,
+            "decided": self.decided,
+            "asked": self.asked,
+            "audited": self.audited,
+            "disagreement": self.disagreement.record(),
+            "halves": [
+                self._disagreement(part).record() for part in (self.agreements[:half], self.agreements[half:])
+            ],
         }
 
 

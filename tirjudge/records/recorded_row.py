@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from tirjudge.records.verdicts import (
+    AuditedCriterion,
     Count,
     Index,
     JudgedConfidence,
@@ -272,6 +273,8 @@ class RecordedRow(Recorded):
     prompt_files: dict[Text, RecordedFile] = Field(default_factory=dict)
     reference: Text = ""
     criteria: list[JudgedCriterion] = Field(default_factory=list)
+    audit: list[AuditedCriterion] = Field(default_factory=list)
+    """The model's verdicts on criteria that checkers decided; empty for a row that is not audited."""
     confidence: JudgedConfidence | None = None
     """None if the run left no verdicts open."""
     jury: list[JurorVerdict] = Field(default_factory=list)

@@ -144,6 +144,12 @@ def _last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1]
 
 
+def checker_of(view: Dialogue, criteria: Sequence[JudgedCriterion]) -> str:
+    """Return the name of the checker that decided in place of a dialogue; empty for a dialogue."""
+    number = view.criterion
+    return criteria[number].checker if number is not None and number < len(criteria) else ""
+
+
 def order_note(order: Sequence[int]) -> str:
     """Return what the letters in a dialogue stand for, given the candidate at each shown position."""
     if len(order) == 1:
@@ -207,8 +213,12 @@ def view_name(view: Dialogue, jury: Sequence[JurorVerdict] = ()) -> str:
     return f"{model}{', ' if model else ''}{criterion}view {printable(view.view)}{sample}"
 
 
-def view_heading(view: Dialogue, jury: Sequence[JurorVerdict] = ()) -> str:
-    """Return the name of a dialogue and what its letters stand for."""
+def view_heading(
+    view: Dialogue, jury: Sequence[JurorVerdict] = (), criteria: Sequence[JudgedCriterion] = ()
+) -> str:
+    """Return the name of a dialogue and what its letters stand for, or which checker decided."""
+    if checker := checker_of(view, criteria):
+        return f"{view_name(view)}: checker {printable(checker)}, without the model"
     return f"{view_name(view, jury)}: {order_note(view.order)}"
 
 
@@ -240,10 +250,22 @@ def criterion_text(criterion: JudgedCriterion) -> str:
         f"{letter(index)} {_share(share)}{_scored(criterion, index)}"
         for index, share in enumerate(criterion.satisfied)
     ]
+    if criterion.checker:
+        found.append(f"by checker {printable(criterion.checker)}")
     if criterion.stop != "verdict":
         reason = f"{criterion.stop}: {criterion.detail}" if criterion.detail else criterion.stop
         found.append(f"no verdict: {printable(reason)}")
     return ", ".join(found)
+
+
+def audit_lines(row: RecordedRow, number: int) -> Iterator[str]:
+    """Yield what the model said about a criterion that a checker decided, for an audited row."""
+    for one in row.audit:
+        if one.criterion == number:
+            said = ", ".join(f"{letter(index)} {_share(share)}" for index, share in enumerate(one.satisfied))
+            outcome = {True: "agrees", False: "disagrees", None: "cannot be compared"}[one.agrees]
+            reason = f" ({printable(one.stop)}: {printable(one.detail)})" if one.stop != "verdict" else ""
+            yield f"audit: the model {outcome}: {said}{reason}"
 
 
 def _share(share: float | None) -> str:
@@ -422,6 +444,8 @@ def _print_criteria(console: Console, row: RecordedRow) -> None:
         if criterion.text:
             console.print(Text(printable_text(criterion.text)))
         console.print(Text(f"  {criterion_text(criterion)}"))
+        for line in audit_lines(row, number - 1):
+            console.print(Text(f"  {line}"))
 
 
 def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) -> Iterator[Table]:
@@ -438,7 +462,7 @@ def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) 
 
 
 def _print_view(console: Console, row: RecordedRow, view: RecordedView) -> None:
-    console.print(Text(view_heading(view, row.jury), "bold"))
+    console.print(Text(view_heading(view, row.jury, row.criteria), "bold"))
     for passage, heading, shown in view_passages(view):
         _print_passage(console, heading, passage.text)
         if passage.kind == "program":

@@ -62,6 +62,8 @@ class JudgedCriterion(Recorded):
     stop: Text
     """`verdict`, or why a response has none."""
     detail: Text = ""
+    checker: Text = ""
+    """Name of the checker that decided it; empty for a verdict of the judge's model."""
 
     @classmethod
     def of(
@@ -74,8 +76,9 @@ class JudgedCriterion(Recorded):
         satisfied_from: float | None,
         stop: str,
         detail: str = "",
+        checker: str = "",
     ) -> JudgedCriterion:
-        """Return the verdict on `count` responses.
+        """Return the verdict on `count` responses, of a model or of a `checker`.
 
         `satisfied_from` is the lowest satisfying score of a response shown alone; None for responses shown
         together, of which `best` satisfy. Without `best` there is no verdict.
@@ -96,16 +99,31 @@ class JudgedCriterion(Recorded):
             satisfied_from=satisfied_from,
             stop=str(stop),
             detail=detail,
+            **({"checker": checker} if checker else {}),
         )
 
     def without_text(self) -> JudgedCriterion:
         """Return the verdict without the text, as `--no-texts` records it."""
-        return JudgedCriterion(**self.model_dump(exclude={"text"}))
+        return JudgedCriterion(**self.model_dump(exclude={"text"}, exclude_unset=True))
 
     @property
     def criterion(self) -> Criterion:
         """The criterion, as tasks have it."""
         return Criterion(text=self.text, weight=self.weight, polarity=self.polarity, must_have=self.must_have)
+
+
+class AuditedCriterion(Recorded):
+    """The verdict of the judge's model on a criterion that a checker decided, and whether both agree."""
+
+    criterion: Index
+    """Index of the criterion in the row."""
+    agrees: bool | None
+    """None if the model gave no verdict, or compared responses that all pass or all fail."""
+    satisfied: list[Annotated[float, Field(ge=0, le=1)] | None]
+    """For each response as in `JudgedCriterion`, by the model."""
+    stop: Text
+    """`verdict`, or why a response has none."""
+    detail: Text = ""
 
 
 class JurorVerdict(Recorded):

@@ -22,7 +22,7 @@ from tirjudge.evaluation.scoring import Comparison, Score, compare, with_holm
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
-from tirjudge.judging.tally import EvidenceTally
+from tirjudge.judging.tally import CheckerTally, EvidenceTally
 from tirjudge.records.recorded_row import is_truncated, read_result_rows
 from tirjudge.report.breakdowns import (
     RowFacts,
@@ -61,11 +61,12 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
     that is no result file.
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
-    evidence = EvidenceTally()
+    evidence, checkers = EvidenceTally(), CheckerTally()
     for row, fields in read_result_rows(path):
         builder.add(row)
         if row.stop == "verdict":
             evidence.add(row.decided, row.correct, fields.get("prompt"))
+        checkers.add(fields)
         facts.append(RowFacts.of(row))
         models.append(row.model)
         formats.append(row.format)
@@ -83,7 +84,7 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "rows": len(facts),
         "headline": headline(facts, scores, run.benchmark),
         "winner": winner(won),
-        "trust": trust(rows, evidence, scores, won, order),
+        "trust": [*trust(rows, evidence, scores, won, order), *_checked(checkers)],
         "benchmark": run.benchmark,
         "models": distinct([one for one in models if one]),
         "formats": distinct([one for one in formats if one]),
@@ -103,6 +104,14 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "not_comparable": benchmark,
     }
     return JudgedRun(path.name, path, summary, builder.build(), rows, protocols)
+
+
+def _checked(checkers: CheckerTally) -> Iterator[dict[str, Any]]:
+    """Yield the share of checkers in the result, in the form of `trust`; nothing without checkers."""
+    lines = [f"{heading} {line}".strip() for heading, line in checkers.lines()]
+    if lines:
+        value = lines[0].removeprefix("checkers ")
+        yield {"name": "checkers", "value": value, "notes": lines[1:], "asks_for_labels": False}
 
 
 def _scores(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from tirjudge.console_text import printable
 from tirjudge.records.recorded_row import RecordedPassage, RecordedRow, RecordedView
 from tirjudge.records.text import (
+    audit_lines,
     criterion_heading,
     criterion_text,
     decided_text,
@@ -32,7 +33,7 @@ from tirjudge.records.text import (
     view_passages,
     view_verdict,
 )
-from tirjudge.records.verdicts import JurorVerdict
+from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict
 from tirjudge.report.labelling import question, responses_to_label
 from tirjudge_environments import Response
 from tirjudge_environments.messages import transcript_parts
@@ -222,7 +223,7 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
     }
     record: dict[str, Any] = {
         "facts": [[name, printable(fact)] for name, fact in facts.items() if fact],
-        "views": [_view_record(view, row.jury) for view in row.views],
+        "views": [_view_record(view, row.jury, row.criteria) for view in row.views],
     }
     if row.prompt is not None and row.responses is not None:
         record["prompt"] = prompt_parts(row)
@@ -235,7 +236,11 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
         record["reference"] = row.reference
     if row.criteria:
         record["criteria"] = [
-            [criterion_heading(number, one), one.text, criterion_text(one)]
+            [
+                criterion_heading(number, one),
+                one.text,
+                "; ".join([criterion_text(one), *audit_lines(row, number - 1)]),
+            ]
             for number, one in enumerate(row.criteria, 1)
         ]
     if row.cut:
@@ -254,7 +259,9 @@ def _drawn(response: Response, files: str) -> str | list[tuple[str, str]]:
     return [*parts, ("files", files)] if files else parts
 
 
-def _view_record(view: RecordedView, jury: Sequence[JurorVerdict]) -> dict[str, Any]:
+def _view_record(
+    view: RecordedView, jury: Sequence[JurorVerdict], criteria: Sequence[JudgedCriterion]
+) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
     for passage, heading, shown in view_passages(view):
         parts.append(_part(passage, heading))
@@ -265,7 +272,7 @@ def _view_record(view: RecordedView, jury: Sequence[JurorVerdict]) -> dict[str, 
                 for name, text in program_outputs(passage, shown)
             ]
     return {
-        "heading": view_heading(view, jury),
+        "heading": view_heading(view, jury, criteria),
         "parts": parts,
         "verdict": view_verdict(view),
         "reward": reward_text(view) if view.reward is not None else "",

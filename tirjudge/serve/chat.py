@@ -20,7 +20,7 @@ from tirjudge.judging.questions import Kind
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.records.recorded_row import RecordedView
 from tirjudge.records.text import view_heading
-from tirjudge.records.verdicts import JurorVerdict, encodable
+from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
 from tirjudge.serve.messages import MOST_RESPONSES, ChatMessage, JudgeRequest, QuestionParts
 from tirjudge_sandbox.http.fields import Request, Text
 from tirjudge_sandbox.server.guard import App, Event, Receive, Scope, Send
@@ -244,12 +244,15 @@ def _dialogue(judgment: Judgment) -> str:
     """Return all dialogues as text, without hidden thinking."""
     task, jury = judgment.episode.task, judgment.jury
     return encodable(
-        "\n\n".join(_view(RecordedView.of(one, task, texts=True), jury) for one in judgment.trajectories)
+        "\n\n".join(
+            _view(RecordedView.of(one, task, texts=True), jury, judgment.criteria)
+            for one in judgment.trajectories
+        )
     )
 
 
-def _view(view: RecordedView, jury: Sequence[JurorVerdict]) -> str:
-    parts = [view_heading(view, jury)]
+def _view(view: RecordedView, jury: Sequence[JurorVerdict], criteria: Sequence[JudgedCriterion]) -> str:
+    parts = [view_heading(view, jury, criteria)]
     for passage in view.segments:
         if not passage.hidden:
             program = passage.kind == "program"

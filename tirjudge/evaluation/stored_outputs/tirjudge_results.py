@@ -85,6 +85,7 @@ class CriterionShape(_Shape):
     polarity: Literal["positive", "negative"]
     must_have: bool
     satisfied_from: Annotated[float, Field(allow_inf_nan=False)] | None
+    checker: str = ""
 
 
 class ProgramShape(_Shape):
@@ -109,8 +110,8 @@ def criteria_votes(views: Sequence[Record], criteria: Sequence[Record]) -> tuple
     """Return the votes of a row with criteria: each is the aggregate of the votes on its criteria.
 
     The views of all criteria are the same, so there is one vote per order or, if views show one response
-    each, per sample. Raises ValueError if views of a criterion are missing, and for a response beyond all
-    that a row can have.
+    each, per sample. What a checker decided is part of every vote. Raises ValueError if views of a criterion
+    are missing, and for a response beyond all that a row can have.
     """
     count = candidates_shown(views)
     if count > _MOST_RESPONSES:
@@ -119,9 +120,18 @@ def criteria_votes(views: Sequence[Record], criteria: Sequence[Record]) -> tuple
         recorded_votes([view for view in views if view.get("criterion") == number])
         for number in range(len(criteria))
     ]
-    if not all(found) or len(set(map(len, found))) > 1:
+    asked = [votes for votes, one in zip(found, criteria, strict=True) if not one.get("checker")]
+    if not all(found) or len(set(map(len, asked))) > 1:
         raise ValueError("the criteria do not have the same views")
-    return tuple(_aggregated(votes, criteria, count) for votes in zip(*found, strict=True))
+    size = len(asked[0]) if asked else 1
+    several = [
+        votes * size if one.get("checker") else votes for votes, one in zip(found, criteria, strict=True)
+    ]
+    shown = asked[0] if asked else found[0]
+    return tuple(
+        replace(_aggregated(votes, criteria, count), order=vote.order, sample=vote.sample)
+        for vote, votes in zip(shown, zip(*several, strict=True), strict=True)
+    )
 
 
 def _aggregated(votes: Sequence[Vote], criteria: Sequence[Record], count: int) -> Vote:

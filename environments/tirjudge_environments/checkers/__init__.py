@@ -1,0 +1,19 @@
+"""Checkers: rules that programs decide without a model, written once and run on every row."""
+
+from __future__ import annotations
+
+from tirjudge_environments.checkers.file import Checker, CheckerFile, Match, Measurement
+from tirjudge_environments.checkers.rules import RulePattern
+from tirjudge_environments.checkers.runner import Case, CheckerRunner, CheckersDown, Outcome
+
+__all__ = [
+    "Case",
+    "Checker",
+    "CheckerFile",
+    "CheckerRunner",
+    "CheckersDown",
+    "Match",
+    "Measurement",
+    "Outcome",
+    "RulePattern",
+]
