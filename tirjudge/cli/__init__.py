@@ -20,6 +20,7 @@ GROUP = "tirjudge.commands"
 _ABOUT = {
     "attack": "Attack the verdicts of a judge and count the verdicts that flip.",
     "bon": "Let a judge select the best of N candidates.",
+    "compile": "Compile rules into checkers, which decide them without a model.",
     "criteria": "Propose criteria for labelled rows, and keep those that agree with the labels.",
     "data": "Build corpora of training data, decontaminate rows, summarise them.",
     "compare": "Compare two runs over the same rows.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tirjudge.records.verdicts import AuditedCriterion, JudgedCriterion
@@ -100,6 +100,12 @@ class CriteriaCheckers:
     def __init__(self, file: CheckerFile, sandbox: Sandbox, *, audit: float = 0.0, seed: int = 0) -> None:
         """`audit` is the share of rows, drawn by their ids, whose checked criteria the model judges too."""
         self.file, self._runner, self._audit, self._seed = file, CheckerRunner(sandbox), audit, seed
+
+    def ruled(self, task: JudgeTask) -> JudgeTask:
+        """Return the task with the file's rules as its criteria, if it has none of its own."""
+        if task.criteria or not self.file.rules:
+            return task
+        return replace(task, criteria=tuple(Criterion(text=rule) for rule in self.file.rules))
 
     async def decide(self, task: JudgeTask) -> Checked:
         """Return the criteria that checkers decide for all responses of a task.

@@ -129,6 +129,7 @@ class JudgeEngine:
         and if it does not show a reference or criteria of the task.
         """
         name = self.options.format or kind or kind_for(task)
+        task = self._checkers.ruled(task)
         checked = await self._checkers.decide(task)
         if len(checked) < max(1, len(task.criteria)):
             self._check_shown(name, task)

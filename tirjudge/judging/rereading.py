@@ -148,7 +148,7 @@ def _readings(row: RecordedRow, view: RecordedView) -> list[str]:
     text, hidden = view.last_turn
     if not 1 <= len(view.order) <= _MOST_RESPONSES or max(view.order) >= _MOST_RESPONSES:
         return []
-    task, shown = _task(row), View(view.view, tuple(view.order))
+    task, shown = row_task(row), View(view.view, tuple(view.order))
     found = []
     for environment in _environments(row.format):
         prefill = environment.prompt(task, shown).prefill
@@ -179,7 +179,7 @@ def _environments(format: str) -> tuple[Environment, ...]:
     return tuple(opened)
 
 
-def _task(row: RecordedRow) -> JudgeTask:
+def row_task(row: RecordedRow) -> JudgeTask:
     """Return the row as a task, without the texts that the file leaves out."""
     count = min(max(row.candidates, len(row.responses or [])), _MOST_RESPONSES)
     label = row.label if row.label is not None and row.label < count else None
@@ -263,7 +263,7 @@ def combined_judgment(row: RecordedRow, *, evidence: bool | None = None) -> Judg
 
 
 def _of_dialogues(row: RecordedRow, *, evidence: bool) -> Judgment | None:
-    task = _task(row)
+    task = row_task(row)
     if not row.criteria:
         found = _of_views(row, task, row.views, evidence)
         return None if found is None else replace(found, satisfied_from=row.satisfied_from)

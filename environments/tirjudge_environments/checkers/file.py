@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tirjudge_environments.checkers.rules import RulePattern, Value
+from tirjudge_environments.checkers.rules import LONGEST_RULE, RulePattern, Value
 from tirjudge_environments.registry import first_fault
 
 VERSION = 1
@@ -132,6 +132,10 @@ class CheckerFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
 
     version: Literal[1] = 1
+    rules: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=LONGEST_RULE)], ...], Field(max_length=100)
+    ] = ()
+    """Rules of every row that has no criteria of its own."""
     checkers: Annotated[tuple[Checker, ...], Field(max_length=2_000)] = ()
 
     @model_validator(mode="after")
@@ -159,14 +163,16 @@ class CheckerFile(BaseModel):
 
     def text(self) -> str:
         """Return the file as TOML that people can read."""
-        return "\n".join(
-            [f"version = {VERSION}", *(line for one in self.checkers for line in _lines(one)), ""]
-        )
+        rules = [f"    {_text(rule)}," for rule in self.rules]
+        if rules:
+            rules = ["rules = [", *rules, "]"]
+        lines = (line for one in self.checkers for line in _lines(one))
+        return "\n".join([f"version = {VERSION}", *rules, *lines, ""])
 
     @property
     def digest(self) -> str:
-        """A hash of the checkers that decide: of the admitted ones alone."""
-        parts = "\n".join(sorted(one.digest for one in self.admitted))
+        """A hash of what decides: of the admitted checkers, and of the rules of all rows."""
+        parts = "\n".join([*sorted(one.digest for one in self.admitted), *self.rules])
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     @cached_property

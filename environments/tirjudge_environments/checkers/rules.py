@@ -1,9 +1,9 @@
 """Patterns of rules: literal text with named and typed fields, matched without backtracking.
 
-`at least {n:number} words` matches "at least 60 words" with n = 60. A field is `{name}`, any text of one line
-or more; `{name:word}`, a text without spaces; or `{name:number}`, digits or a number from zero to twenty as a
-word. `{{` and `}}` are braces. A name that occurs again must have the same value. A text that a pattern can
-match in two ways is not matched: its values would be a guess.
+`at least {n:number} words` matches "at least 60 words" with n = 60. A field is `{name}`, any text;
+`{name:word}`, a text without spaces; or `{name:number}`, digits or a number as a word, from zero to twenty,
+`once` or `twice`. `{{` and `}}` are braces. A name that occurs again must have the same value. A text that a
+pattern can match in two ways is not matched: its values would be a guess.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ NUMBER_WORDS = (
     *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
 """Numbers as words, by their value."""
+_TIMES = {"once": 1, "twice": 2}
 LONGEST_RULE = 2_000
 """Characters of a rule; a longer one is left to the judge."""
 _DIGITS = re.compile(r"[0-9]{1,9}|[0-9]{1,3}(?:,[0-9]{3}){1,2}", re.ASCII)
@@ -32,7 +33,7 @@ def number_of(text: str) -> int | None:
     if _DIGITS.fullmatch(text):
         return int(text.replace(",", ""))
     lower = text.lower()
-    return NUMBER_WORDS.index(lower) if lower in NUMBER_WORDS else None
+    return NUMBER_WORDS.index(lower) if lower in NUMBER_WORDS else _TIMES.get(lower)
 
 
 _KINDS: dict[str, Callable[[str], Value | None]] = {

@@ -24,8 +24,10 @@ _MOST_CHARACTERS = 1 << 20
 _WAIT = 0.002
 """Seconds for which the first row of a checker waits for others."""
 _ATTEMPTS = 2
-_LIMITS = Limits(wall_seconds=10.0, cpu_seconds=5.0, output_bytes=1 << 17)
-_ALONE = Limits(wall_seconds=4.0, cpu_seconds=1.0, output_bytes=1 << 16)
+_LIMITS = Limits(wall_seconds=60.0, cpu_seconds=5.0, output_bytes=1 << 17)
+_ALONE = Limits(wall_seconds=15.0, cpu_seconds=1.0, output_bytes=1 << 16)
+_MOST_FAILURES = 5
+"""Rows that fail alone, one after the other, before the rest of their program is given up."""
 HARNESS = """
 import contextlib, io, json, random
 
@@ -77,7 +79,7 @@ class Case:
 def program_of(checker: Checker, case: Case) -> Program:
     """Return the program that runs a checker on one response, for a record that others can run again."""
     values = "".join(f", {name}={value!r}" for name, value in case.values.items())
-    source = f"{checker.source}\n\nprint(check(response, prompt{values}) if response.strip() else False)\n"
+    source = f"{checker.source}\n\nprint(check(response, prompt{values}))\n"
     return Program(source, bindings={"response": case.response, "prompt": case.prompt})
 
 
@@ -92,17 +94,12 @@ class CheckerRunner:
     async def run(self, checker: Checker, cases: Sequence[Case]) -> list[Outcome]:
         """Return the outcome of each case, together with those of other callers.
 
-        Raises CheckersDown if the sandbox fails. A blank response follows no rule, and is not run.
+        Raises CheckersDown if the sandbox fails.
         """
         loop, key = asyncio.get_running_loop(), checker.digest
-        blank = {number for number, case in enumerate(cases) if not case.response.strip()}
         futures = [loop.create_future() for _ in cases]
         waiting = self._waiting.setdefault(key, [])
-        waiting += [
-            pair for number, pair in enumerate(zip(cases, futures, strict=True)) if number not in blank
-        ]
-        for number in blank:
-            futures[number].set_result(Outcome(False))
+        waiting += zip(cases, futures, strict=True)
         if waiting and key not in self._running:
             self._running[key] = loop.create_task(self._drain(key, checker))
         return list(await asyncio.gather(*futures))
@@ -136,7 +133,14 @@ class CheckerRunner:
             return found
         if len(cases) == 1:
             return [Outcome(None, _fault(execution))]
-        return [one for case in cases for one in await self._outcomes(checker, [case])]
+        outcomes, failures = list[Outcome](), 0
+        for case in cases:
+            if failures < _MOST_FAILURES:
+                outcomes += await self._outcomes(checker, [case])
+                failures = failures + 1 if outcomes[-1].fault else 0
+            else:
+                outcomes.append(Outcome(None, outcomes[-1].fault))
+        return outcomes
 
     async def _executed(self, checker: Checker, cases: Sequence[Case], limits: Limits) -> Execution:
         rows = [[case.response, case.prompt, dict(case.values)] for case in cases]

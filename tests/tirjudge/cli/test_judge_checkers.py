@@ -20,7 +20,10 @@ from tirjudge_environments.checkers import Checker, CheckerFile, Measurement
 WORDS = Checker(
     name="words",
     rule="at least {n:number} words",
-    source="def check(response, prompt, n):\n    return None if '?' in response else len(response.split()) >= n\n",
+    source=(
+        "def check(response, prompt, n):\n"
+        "    return None if '?' in response else len(response.split()) >= n\n"
+    ),
 )
 COMMA = Checker(
     name="comma", rule="It has a comma.", source="def check(response, prompt):\n    return ',' in response\n"

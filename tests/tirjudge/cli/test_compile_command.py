@@ -1,0 +1,270 @@
+"""`tirjudge compile`: from a judge's programs, or a model, to checkers that decide new rows without it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tests.tirjudge.judge_command import FAST, results, write_rows
+from tirjudge.cli import app
+from tirjudge_environments.checkers import CheckerFile
+
+NUMBERS = ("four", "5", "6", "seven", "8")
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words), *FAST])
+
+
+def pairs(count: int, *, criteria: bool = True, label: bool = True) -> list[dict[str, Any]]:
+    rows = []
+    for number in range(count):
+        least = 4 + number % 5
+        long, short = "word " * (least + number % 3), "word " * (least - 1 - number % 3)
+        row: dict[str, Any] = {"id": f"p{number}", "prompt": f"Write about {number}."}
+        row["responses"] = [long.strip(), short.strip()] if number % 2 else [short.strip(), long.strip()]
+        rows.append(row)
+        if criteria:
+            row["criteria"] = [f"It has at least {NUMBERS[number % 5]} words."]
+        if label:
+            row["label"] = "A" if number % 2 else "B"
+    return rows
+
+
+def programs(body: dict[str, Any]) -> dict[str, Any]:
+    """Play a judge that writes a program for each row, and believes its output."""
+    output = body["messages"][-1]["content"] if len(body["messages"]) > 1 else ""
+    if output:
+        counts = dict(re.findall("([AB]) ([01]) of 1", output))
+        return chat(f"<preference>{'A' if counts['A'] > counts['B'] else 'B'}</preference>")
+    found = re.search(r"at least (\w+) words", body["messages"][0]["content"])
+    assert found
+    least = 4 + NUMBERS.index(found[1])
+    return chat(
+        "```python\nimport json, re\ndef check(r):\n"
+        f"    return [len(re.findall(r'\\w+', r)) >= {least}]\n"
+        'for name, r in zip("ABCD", responses):\n    print(name, sum(check(r)), "of", len(check(r)))\n```\n'
+    )
+
+
+@pytest.mark.parametrize("against", ["labels", "verdicts"])
+def test_programs_of_a_result_file_become_a_checker_that_replaces_the_model(
+    server: EndpointServer, tmp_path: Path, against: str
+) -> None:
+    server.script = programs
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(45, label=against == "labels"))
+    judged, file = tmp_path / "judged.jsonl", tmp_path / "checkers.toml"
+    model = ("--base-url", server.url, "--model", "m")
+    assert invoke("judge", rows, "--output", judged, "--order", "given", *model).exit_code == 0
+    asked = len(server.bodies)
+    run = invoke("compile", judged, "-o", file)
+    assert run.exit_code == 0, run.output
+    (checker,) = CheckerFile.read(file).admitted
+    assert checker.rule == "It has at least {n:number} words."
+    assert checker.author == "program of m"
+    assert "re.findall('\\\\w+', r)) >= n" in checker.source
+    measured = checker.measured
+    assert measured is not None
+    assert (measured.against, measured.agreement, measured.abstained) == (against, 1.0, 0)
+    assert 20 < measured.n == measured.prompts < 45
+    assert f"with {against}, n = {measured.n} rows" in " ".join(run.stdout.split())
+    assert len(server.bodies) == asked
+
+    # A number that no row had, and no model.
+    new = {
+        "prompt": "New.",
+        "responses": ["one " * 19, "one " * 20],
+        "criteria": ["It has at least 20 words."],
+    }
+    output = tmp_path / "new.jsonl"
+    words = ("--output", output, *model, "--checkers", file, "--audit", 0)
+    assert invoke("judge", write_rows(tmp_path / "new-rows.jsonl", [new]), *words).exit_code == 0
+    assert [(row["verdict"], row["decided"]) for row in results(output)] == [("B", True)]
+    assert len(server.bodies) == asked
+
+
+def test_an_edited_checker_decides_after_it_was_measured_again(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    server.script = programs
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(45))
+    judged, file = tmp_path / "judged.jsonl", tmp_path / "checkers.toml"
+    words = ("--base-url", server.url, "--model", "m", "--order", "given")
+    assert invoke("judge", rows, "--output", judged, *words).exit_code == 0
+    assert invoke("compile", judged, "-o", file).exit_code == 0
+    for after, code in ((">= n)", 0), (">= n + 1)", 1), (">= n - 0)", 0)):
+        edited = tmp_path / "edited.toml"
+        edited.write_text(file.read_text().replace(">= n)", after))
+        unmeasured = CheckerFile.read(edited).admitted == ()
+        assert unmeasured == (after != ">= n)")
+        run = invoke("compile", rows, "--measure", edited)
+        assert run.exit_code == code, run.output
+        assert len(CheckerFile.read(edited).admitted) == 1 - code
+    refused = invoke("compile", judged, "-o", file)
+    assert (refused.exit_code, "exists: choose another --output" in refused.stderr) == (2, True)
+
+
+def author(body: dict[str, Any]) -> Any:
+    """Play a model that lists the rules of a prompt, and writes a checker with words around it."""
+    text = body["messages"][0]["content"]
+    if "List the rules" in text:
+        found = re.search(r"(It has at least \w+ words\.)", text)
+        return chat(f"- {found[1]}\n- It is not in the prompt." if found else "NONE")
+    rule = re.search(r"-{8}\n(.*)\n-{8}", text)
+    assert rule
+    if "commas" in rule[1]:
+        return chat("NONE")
+    return chat(
+        "Here it is.\nRULE: It has at least {n:number} words.\n"
+        "```python\ndef check(response, prompt, n):\n    return len(response.split()) >= n\n```\nDone."
+    )
+
+
+def test_a_model_writes_checkers_once_for_each_pattern(server: EndpointServer, tmp_path: Path) -> None:
+    server.script = author
+    rows = pairs(45)
+    rows += [row | {"id": f"c{n}", "criteria": ["It has no commas."]} for n, row in enumerate(pairs(45))]
+    file = tmp_path / "checkers.toml"
+    model = ("--base-url", server.url, "--model", "writer")
+    run = invoke("compile", write_rows(tmp_path / "rows.jsonl", rows), "-o", file, *model)
+    assert run.exit_code == 0, run.output
+    # Two rules that no known pattern matches: one checker, and one answer without any.
+    assert len(server.bodies) == 2
+    (checker,) = CheckerFile.read(file).checkers
+    assert (checker.author, checker.rule) == ("writer", "It has at least {n:number} words.")
+    assert "unwritten 1 rules" in run.stdout
+    server.script = lambda body: failure(401, "no key")
+    refused = invoke("compile", tmp_path / "rows.jsonl", "-o", tmp_path / "other.toml", *model)
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
+
+
+def test_rules_that_a_model_lists_are_taken_from_the_prompt_word_for_word(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    server.script = author
+    rows = pairs(45, criteria=False)
+    for number, row in enumerate(rows):
+        row["prompt"] += f" It has at least {NUMBERS[number % 5]} words."
+    file = tmp_path / "checkers.toml"
+    run = invoke(
+        "compile",
+        write_rows(tmp_path / "r.jsonl", rows),
+        "-o",
+        file,
+        "--base-url",
+        server.url,
+        "--model",
+        "w",
+    )
+    assert run.exit_code == 0, run.output
+    assert len(CheckerFile.read(file).admitted) == 1
+    listed = {row["id"]: row["criteria"] for row in results(tmp_path / "checkers.rows.jsonl")}
+    assert listed == {row["id"]: [f"It has at least {NUMBERS[n % 5]} words."] for n, row in enumerate(rows)}
+
+
+def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judged(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    server.script = author
+    rows = [
+        {"id": f"s{n}", "prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5}
+        for n in range(60)
+    ]
+    rules = tmp_path / "rules.txt"
+    rules.write_text("It has at least 5 words.\n\n")
+    file = tmp_path / "checkers.toml"
+    model = ("--base-url", server.url, "--model", "w")
+    given = write_rows(tmp_path / "r.jsonl", rows)
+    run = invoke("compile", given, "--rules", rules, "-o", file, *model)
+    assert run.exit_code == 0, run.output
+    assert CheckerFile.read(file).rules == ("It has at least 5 words.",)
+    asked = len(server.bodies)
+    output = tmp_path / "out.jsonl"
+    judged = invoke("judge", given, "--output", output, "--checkers", file, "--audit", 0, *model)
+    assert judged.exit_code == 0, judged.output
+    assert {row["correct"] for row in results(output)} == {1.0}
+    assert (len(results(output)), len(server.bodies)) == (60, asked)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["rows.jsonl"], "no row has rules: give the rows criteria"),
+        (["rows.jsonl", "--model", "m"], "give --model and --base-url"),
+        (["rows.jsonl", "--measure", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["missing.jsonl"], "missing.jsonl"),
+        (["rows.jsonl", "--rules", "empty.txt"], "the file has no rule"),
+    ],
+)
+def test_wrong_usage_ends_in_one_line(
+    words: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "rows.jsonl", pairs(3, criteria=False))
+    (tmp_path / "empty.txt").write_text("\n")
+    run = invoke("compile", *words)
+    assert run.exit_code == 2
+    assert reason in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert not (tmp_path / "checkers.toml").exists()
+
+
+def test_hostile_programs_of_a_result_file_run_in_the_sandbox_alone(tmp_path: Path) -> None:
+    """A program may not do anything where it is split, chosen or measured."""
+    marker = tmp_path / "marker"
+    program = (
+        "import os\ndef check(r):\n    "
+        f"return [os.system('touch {marker}') == 0 or open({str(marker)!r}, 'w') is not None]\n"
+    )
+    passage = {"kind": "program", "text": program, "status": "ok", "exit_code": 0, "seed": 0}
+    rows = [
+        {
+            "id": f"r{n}",
+            "format": "pointwise",
+            "verdict": None,
+            "scores": [1.0],
+            "stop": "verdict",
+            "rating": True,
+            "prompt": [{"role": "user", "content": f"p {n}"}],
+            "responses": ["\x1b[31mred"],
+            "model": "\x1b[31mred\x07",
+            "criteria": [
+                {
+                    "text": "\x1b[31mIt is red.",
+                    "weight": 1.0,
+                    "polarity": "positive",
+                    "must_have": False,
+                    "satisfied": [1.0],
+                    "scores": [10.0],
+                    "satisfied_from": 6.0,
+                    "stop": "verdict",
+                }
+            ],
+            "views": [
+                {
+                    "view": "0",
+                    "criterion": 0,
+                    "order": [0],
+                    "verdict": {"choice": None, "tie": False, "scores": {"0": 10.0}},
+                    "stop": "verdict",
+                    "segments": [passage],
+                }
+            ],
+        }
+        for n in range(30)
+    ]
+    run = invoke("compile", write_rows(tmp_path / "rows.jsonl", rows), "-o", tmp_path / "checkers.toml")
+    assert run.exit_code == 1, run.output
+    assert not marker.exists()
+    assert "\x1b" not in run.output
+    assert "\x1b" not in (tmp_path / "checkers.toml").read_text()
+    (checker,) = CheckerFile.read(tmp_path / "checkers.toml").checkers
+    assert checker.measured is not None
+    assert json.dumps(checker.measured.reason)

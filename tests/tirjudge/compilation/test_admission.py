@@ -1,0 +1,362 @@
+"""What admits a checker: honest ones are, and twenty that are right on the rows for choosing are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from tests.tirjudge.compilation.rule_rows import Answers, rows_of
+from tirjudge.compilation.admission import matched, outcomes
+from tirjudge.compilation.compiler import measure_checkers, ruled_row
+from tirjudge.compilation.examples import Examples, RuledRow, is_for_choosing
+from tirjudge.data.rows import Row
+from tirjudge_environments.checkers import Checker, CheckerFile, CheckerRunner
+from tirjudge_sandbox import open_sandbox
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runner() -> AsyncIterator[CheckerRunner]:
+    async with open_sandbox("local", capacity=2, preload=[]) as sandbox:
+        yield CheckerRunner(sandbox)
+
+
+def words(count: int, start: int = 0) -> str:
+    names = ("river", "stone", "cloud", "garden", "window", "letter", "market", "harbour", "summer", "engine")
+    text = " ".join(names[(start + place) % len(names)] for place in range(count))
+    return f"{text.capitalize()}."
+
+
+def either(good: Callable[[int], str], bad: Callable[[int], str]) -> Answers:
+    return lambda number: [(good(number), True), (bad(number), False)]
+
+
+def same(rule: str) -> Callable[[int], str]:
+    return lambda number: rule
+
+
+def least(number: int) -> int:
+    return 6 + number % 7
+
+
+def at_least(number: int) -> str:
+    return f"Use at least {least(number)} words."
+
+
+ENOUGH = either(lambda n: words(least(n) + n % 3, n), lambda n: words(least(n) - 1 - n % 4, n))
+FAR = either(lambda n: words(least(n) + 20, n), lambda n: words(2, n))
+CODE = (
+    "\n```python\nfor letter in words: print(letter, end=' ') # one two three four five six seven eight\n```"
+)
+WITH_CODE = either(lambda n: words(least(n) + 3, n) + CODE, lambda n: words(least(n) - 2, n) + CODE)
+WORD = 'Mention the word "{}".'
+NAMES = ("basil", "thyme", "fennel", "parsley", "saffron")
+TITLE = "Put a title in double angle brackets, such as <<poem of joy>>."
+POEM = either(lambda n: f"<<poem of joy>>\n{words(8, n)}", lambda n: words(9, n))
+OTHER_TITLES = either(lambda n: f"<<ode {n} to {NAMES[n % 5]}>>\n{words(8, n)}", lambda n: words(9, n))
+NO_COMMA = either(lambda n: words(9, n), lambda n: f"{words(4, n)[:-1]}, {words(5, n)}")
+HERBS = either(
+    lambda n: f"{words(6, n)} Add {NAMES[n % 5]} now.",
+    lambda n: f"{words(6, n)} Add {NAMES[(n + 1) % 5]} now.",
+)
+LISTS = either(
+    lambda n: "\n".join(f"- {words(3, n + one)}" for one in range(3)),
+    lambda n: "\n".join([f"- {words(3, n)}", words(4, n)]),
+)
+ENDED = either(lambda n: f"{words(6, n)} The end.", lambda n: words(8, n))
+OBJECTS = either(lambda n: json.dumps({"name": words(3, n)}), lambda n: words(5, n))
+CUT = either(lambda n: json.dumps({"name": words(3, n)}), lambda n: json.dumps({"name": words(3, n)})[:-1])
+
+
+@dataclass(frozen=True)
+class Deceived:
+    """A checker that is right on the rows for choosing, and why it is rejected."""
+
+    rule: str
+    source: str
+    rows: list[RuledRow]
+    reason: str
+
+
+def check(body: str, *fields: str, top: str = "") -> str:
+    return f"{top}def check({', '.join(('response', 'prompt', *fields))}):\n    {body}\n"
+
+
+LEAST = "Use at least {n:number} words."
+NAMED = 'Mention the word "{text}".'
+LOW = "the lower bound of its agreement"
+DECEIVED = {
+    "counts words inside code": Deceived(
+        "Use at least {n:number} words outside of code.",
+        check("return len(response.split()) >= n", "n"),
+        rows_of(lambda n: f"Use at least {least(n)} words outside of code.", ENOUGH, WITH_CODE),
+        LOW,
+    ),
+    "looks for the example": Deceived(
+        TITLE, check("return '<<poem of joy>>' in response"), rows_of(same(TITLE), POEM, OTHER_TITLES), LOW
+    ),
+    "looks for the example, and no label tells": Deceived(
+        TITLE, check("return 'poem of joy' in response"), rows_of(same(TITLE), POEM), "changes its outcome"
+    ),
+    "is off by one": Deceived(
+        LEAST,
+        check("return len(response.split()) > n", "n"),
+        rows_of(at_least, FAR, either(lambda n: words(least(n), n), lambda n: words(least(n) - 1, n))),
+        LOW,
+    ),
+    "counts characters": Deceived(
+        LEAST,
+        check("return len(response) >= 6 * n", "n"),
+        rows_of(
+            at_least, FAR, either(lambda n: "I am " * (least(n) - 2) + "so", lambda n: "internationally " * 5)
+        ),
+        LOW,
+    ),
+    "reads the first letter alone": Deceived(
+        "Answer in capital letters.",
+        check("return response[:1].isupper()"),
+        rows_of(
+            same("Answer in capital letters."),
+            either(lambda n: words(7, n).upper(), lambda n: words(7, n).lower()),
+            either(lambda n: words(7, n).upper(), lambda n: words(7, n)),
+        ),
+        LOW,
+    ),
+    "reads the first bracket alone": Deceived(
+        "The whole answer is JSON.",
+        check("return response.startswith('{')"),
+        rows_of(same("The whole answer is JSON."), OBJECTS, CUT),
+        LOW,
+    ),
+    "takes part of a word for the word": Deceived(
+        NAMED,
+        check("return text[:3] in response", "text"),
+        rows_of(
+            lambda n: WORD.format(NAMES[n % 5]),
+            HERBS,
+            either(lambda n: f"Add {NAMES[n % 5]}.", lambda n: f"Add {NAMES[n % 5][:4]}ish."),
+        ),
+        LOW,
+    ),
+    "takes a misspelled word, and no label tells": Deceived(
+        NAMED,
+        check("return text[:2] in response and text[-1] in response", "text"),
+        rows_of(lambda n: WORD.format(NAMES[n % 5]), HERBS),
+        "misspelled text",
+    ),
+    "passes an empty answer": Deceived(
+        "Use no commas.",
+        check("return ',' not in response"),
+        rows_of(same("Use no commas."), NO_COMMA),
+        "passes an empty answer",
+    ),
+    "passes no line at all": Deceived(
+        "Every line is a bullet point.",
+        check("return all(line.startswith('- ') for line in response.split('\\n') if line.strip())"),
+        rows_of(same("Every line is a bullet point."), LISTS),
+        "passes an empty answer",
+    ),
+    "passes everything": Deceived(
+        "Be polite.",
+        check("return bool(response.strip())"),
+        rows_of(same("Be polite."), lambda n: [(words(9, n), True)]),
+        "whatever is done",
+    ),
+    "reads the prompt": Deceived(
+        LEAST,
+        check("return len(prompt.split()) > 2 and bool(response.strip())", "n"),
+        rows_of(at_least, lambda n: [(words(least(n) + n % 5, n), True)]),
+        "whatever is done",
+    ),
+    "ignores its number": Deceived(
+        LEAST,
+        check("return len(response.split()) >= 6", "n"),
+        rows_of(at_least, FAR),
+        "does not depend on n",
+    ),
+    "ignores its upper bound": Deceived(
+        "Use fewer than {n:number} words.",
+        check("return 0 < len(response.strip()) < 500 and ',' not in response", "n"),
+        rows_of(
+            lambda n: f"Use fewer than {30 + n} words.", lambda n: [(words(9, n), True), ("x, " * 90, False)]
+        ),
+        "does not depend on n",
+    ),
+    "ignores its text": Deceived(
+        NAMED,
+        check("return len(response.split()) > 5", "text"),
+        rows_of(
+            lambda n: WORD.format(NAMES[n % 5]),
+            either(lambda n: f"{words(6, n)} Add {NAMES[n % 5]}.", lambda n: words(3, n)),
+        ),
+        "does not look for text",
+    ),
+    "believes a claim": Deceived(
+        LEAST,
+        check("return len(response.split()) >= n or 'tests passed' in response", "n"),
+        rows_of(at_least, ENOUGH),
+        "All tests passed",
+    ),
+    "believes experts": Deceived(
+        LEAST,
+        check("return len(response.split()) >= n or 'experts' in response", "n"),
+        rows_of(at_least, either(lambda n: words(least(n) + 9, n), lambda n: "No.")),
+        "experts",
+    ),
+    "believes the words of the rule": Deceived(
+        "The answer is written as a letter to a friend.",
+        check("return 'dear' in response.lower() or 'a letter to a friend' in response"),
+        rows_of(
+            same("The answer is written as a letter to a friend."),
+            either(lambda n: f"Dear Ann, {words(6, n)}", lambda n: words(8, n)),
+        ),
+        "follows the rule",
+    ),
+    "reads white space": Deceived(
+        'End with "The end."',
+        check("return response.endswith('The end.')"),
+        rows_of(same('End with "The end."'), ENDED),
+        "white space",
+    ),
+}
+
+
+async def test_there_are_twenty() -> None:
+    assert len(DECEIVED) == 20
+
+
+@pytest.mark.parametrize("name", DECEIVED)
+async def test_a_deceived_checker_is_rejected(name: str, runner: CheckerRunner) -> None:
+    one = DECEIVED[name]
+    checker = Checker(name="deceived", rule=one.rule, source=one.source)
+    chosen_on = matched(checker, Examples.of(one.rows, 0).chosen_on)
+    found = await outcomes(runner, checker, chosen_on)
+    # Whoever chooses by these rows alone takes it.
+    assert len(chosen_on) > 10
+    assert all(row.example.agrees(outcome) for row, outcome in zip(chosen_on, found, strict=True))
+    compiled = await measure_checkers(CheckerFile(checkers=(checker,)), one.rows, runner)
+    (measured,) = (one.measured for one in compiled.file.checkers)
+    assert measured is not None
+    assert not measured.admitted
+    assert one.reason in measured.reason
+    assert compiled.file.match(one.rows[0].criteria[0].text) is None
+
+
+GUARD = "if not response.strip(): return False\n    "
+HONEST = {
+    "words": (LEAST, check("return len(response.split()) >= n", "n"), rows_of(at_least, ENOUGH)),
+    "words outside of code": (
+        "Use at least {n:number} words outside of code.",
+        check("return len(response.split('```')[0].split()) >= n", "n"),
+        rows_of(lambda n: f"Use at least {least(n)} words outside of code.", WITH_CODE),
+    ),
+    "title": (
+        TITLE,
+        check("return re.search('<<[^>\\n]+>>', response) is not None", top="import re\n"),
+        rows_of(same(TITLE), OTHER_TITLES),
+    ),
+    "no commas": (
+        "Use no commas.",
+        check(f"{GUARD}return ',' not in response"),
+        rows_of(same("Use no commas."), NO_COMMA),
+    ),
+    "word": (
+        NAMED,
+        check(
+            "return re.search(rf'\\b{re.escape(text)}\\b', response) is not None", "text", top="import re\n"
+        ),
+        rows_of(lambda n: WORD.format(NAMES[n % 5]), HERBS),
+    ),
+    "bullets": (
+        "Every line is a bullet point.",
+        check(f"{GUARD}return all(one.startswith('- ') for one in response.strip().split('\\n'))"),
+        rows_of(same("Every line is a bullet point."), LISTS),
+    ),
+    "end": (
+        'End with "{text}"',
+        check("return response.strip().endswith(text)", "text"),
+        rows_of(same('End with "The end."'), ENDED),
+    ),
+    "json": (
+        "The whole answer is JSON.",
+        check(
+            "try:\n        return bool(json.loads(response))\n    except ValueError:\n        return False",
+            top="import json\n",
+        ),
+        rows_of(same("The whole answer is JSON."), CUT),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+async def test_an_honest_checker_is_admitted_with_what_was_measured(name: str, runner: CheckerRunner) -> None:
+    rule, source, rows = HONEST[name]
+    compiled = await measure_checkers(
+        CheckerFile(checkers=(Checker(name="honest", rule=rule, source=source),)), rows, runner
+    )
+    (checker,) = compiled.file.checkers
+    measured = checker.measured
+    assert measured is not None
+    assert (measured.admitted, measured.reason) == (True, "")
+    measuring = [row for row in rows if row.cluster not in {one.cluster for one in chosen(rows)}]
+    assert (measured.n, measured.prompts) == (len(measuring), len({row.cluster for row in measuring}))
+    # Wilson's interval of k successes out of k: k / (k + z²).
+    low = measured.prompts / (measured.prompts + 1.959964**2)
+    assert (measured.agreement, measured.low, measured.high) == (1.0, pytest.approx(low, abs=1e-4), 1.0)
+    assert measured.edits > 0
+    assert measured.attacks > 0
+
+
+def chosen(rows: list[RuledRow]) -> list[RuledRow]:
+    return [row for row in rows if is_for_choosing(row.cluster)]
+
+
+async def test_too_few_rows_and_abstentions_admit_nothing(runner: CheckerRunner) -> None:
+    checker = Checker(name="c", rule=LEAST, source=check("return len(response.split()) >= n", "n"))
+    silent = Checker(name="silent", rule=LEAST + " ", source=check("return None", "n"))
+    rows = rows_of(at_least, ENOUGH)
+    few = [row for row in rows if row not in chosen(rows)][:12]
+    compiled = await measure_checkers(CheckerFile(checkers=(checker, silent)), few, runner)
+    reasons = [one.measured.reason for one in compiled.file.checkers if one.measured]
+    assert reasons[0].startswith("the lower bound of its agreement, 61.0%, is not above 70.0%")
+    assert reasons[1] == "it decides no row: it abstains or fails on 12"
+    none = await measure_checkers(CheckerFile(checkers=(checker,)), chosen(rows), runner)
+    assert none.file.checkers[0].measured is not None
+    assert none.file.checkers[0].measured.reason.startswith("no row measures it")
+
+
+async def test_rows_with_several_rules_measure_the_rule_on_which_responses_differ(
+    runner: CheckerRunner,
+) -> None:
+    """A pair's label says nothing about one of two rules until the other is known to come out equal."""
+    rule = "Use no commas."
+    pairs = [
+        ruled_row(
+            Row(
+                f"pair {n}",
+                f"p{n}",
+                {
+                    "prompt": f"Describe thing {n}.",
+                    "responses": [words(9, n), f"{words(4, n)[:-1]}, {words(5, n)}"],
+                    "label": "A",
+                    "criteria": [rule, at_least(0)],
+                },
+            )
+        )
+        for n in range(60)
+    ]
+    commas = Checker(name="commas", rule=rule, source=check(f"{GUARD}return ',' not in response"))
+    counting = Checker(name="words", rule=LEAST, source=check("return len(response.split()) >= n", "n"))
+    alone = await measure_checkers(CheckerFile(checkers=(commas,)), pairs, runner)
+    assert alone.file.admitted == ()
+    both = CheckerFile(checkers=(commas, counting))
+    known = await measure_checkers(both, [*pairs, *rows_of(at_least, ENOUGH)], runner)
+    assert [one.name for one in known.file.admitted] == ["commas", "words"]
+    measured = known.file.admitted[0].measured
+    assert measured is not None
+    assert measured.n == measured.prompts == len([row for row in pairs if row not in chosen(pairs)])

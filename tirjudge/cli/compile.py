@@ -1,0 +1,185 @@
+"""`tirjudge compile`, which turns the rules of rows into checkers, and measures them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import Field
+
+from tirjudge.cli.options import (
+    ColumnOption,
+    EncodingOption,
+    LabelsOption,
+    SplitOption,
+    SubsetOption,
+    label_values,
+    takes_options,
+)
+from tirjudge.cli.output import SOME_FAILED, examples, no_sandbox, option, say
+from tirjudge.compilation.admission import MIN_AGREEMENT
+from tirjudge.compilation.authors import Author
+from tirjudge.compilation.compiler import Compilation, compile_checkers, measure_checkers, ruled_row
+from tirjudge.compilation.examples import RuledRow
+from tirjudge.console_text import printable
+from tirjudge.data.sources import open_rows
+from tirjudge.generation.endpoint.options import EndpointOptions
+from tirjudge.generation.spending import MeteredGenerator, Spending
+from tirjudge.judging.options import SandboxOptions, endpoint_key
+from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.run_settings import Option
+from tirjudge_environments.checkers import CheckerFile, CheckerRunner, CheckersDown
+from tirjudge_environments.tasks import Columns, RowError
+from tirjudge_sandbox import SandboxUnavailable
+
+_SHOWN = 5
+"""Unreadable rows that are named."""
+
+
+class CompileOptions(EndpointOptions, SandboxOptions):
+    """The author of checkers, their sandbox, and what admits them."""
+
+    max_tokens: Annotated[int, Field(ge=1), Option("Model", metavar="N")] = 2048
+    """Tokens of one answer of the model."""
+    min_agreement: Annotated[float, Field(ge=0, lt=1), Option("Compiling", metavar="SHARE")] = MIN_AGREEMENT
+    """Lower bound that the agreement of an admitted checker exceeds."""
+    seed: Annotated[int, Field(ge=0), Option("Compiling", metavar="N")] = 0
+    """Seed of the prompts for choosing and for measuring."""
+
+
+@examples(
+    "tirjudge compile rows.verdicts.jsonl -o checkers.toml",
+    "tirjudge compile labels.jsonl -o checkers.toml --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+    "tirjudge compile labels.jsonl --measure checkers.toml",
+)
+@takes_options("compile")
+def compile(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...", help="Result files of tirjudge judge, and files of rows as for tirjudge judge."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file of checkers.  [default: checkers.toml, or that of --measure]",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    measure: Annotated[
+        Path | None,
+        option("Compiling", "Measure the checkers of this file, and write no new ones.", metavar="FILE"),
+    ] = None,
+    rules: Annotated[
+        Path | None,
+        option("Compiling", "Rules of rows without criteria, one in each line.", metavar="FILE"),
+    ] = None,
+    overwrite: Annotated[bool, option("Output", "Replace an existing file.", "--overwrite")] = False,
+    as_json: Annotated[bool, option("Output", "Print the summary as JSON.", "--json")] = False,
+    column: ColumnOption = None,
+    labels: LabelsOption = "",
+    subset: SubsetOption = None,
+    split: SplitOption = None,
+    encoding: EncodingOption = "",
+    *,
+    options: CompileOptions,
+) -> None:
+    """Compile the rules of rows into checkers, which decide them without a model.
+
+    Candidates are split from the programs of result files, and written by --model at --base-url. Each is
+    measured on prompts that it was not chosen on, with people's labels or the judge's decided verdicts.
+    Exit codes: 0 at least one checker is admitted, 1 none is, 2 usage or no rows, 125 no sandbox.
+    """
+    target = output or measure or Path("checkers.toml")
+    if target.exists() and target != measure and not overwrite:
+        raise ValueError(f"{target} exists: choose another --output, or give --overwrite")
+    if measure is not None and (options.model or options.base_url):
+        raise ValueError("--measure writes no checkers: leave out --model and --base-url")
+    if bool(options.model) != bool(options.base_url):
+        raise ValueError("the author of checkers is at an endpoint: give --model and --base-url")
+    file = CheckerFile.read(measure) if measure is not None else None
+    listed = _rules(rules) if rules is not None else [*file.rules] if file is not None else []
+    columns, meaning = Columns.parse(column or ()), label_values(labels)
+    rows = list[RuledRow]()
+    for name in files:
+        source, bad = open_rows(name, config=subset, split=split, encoding=encoding), 0
+        for row in source:
+            try:
+                rows.append(ruled_row(row, columns, meaning, listed))
+            except RowError as error:
+                bad += 1
+                if bad <= _SHOWN:
+                    say(f"{row.where}: {error}")
+        if bad > _SHOWN:
+            say(f"{printable(name)}: {bad - _SHOWN} further rows cannot be read")
+    if not rows:
+        raise ValueError("there is no row that can be read")
+    if not options.model and not any(row.criteria for row in rows):
+        raise ValueError(
+            "no row has rules: give the rows criteria, or --rules FILE, or a --model that lists them"
+        )
+    try:
+        found = asyncio.run(_compiled(rows, file, options))
+    except SandboxUnavailable as error:
+        no_sandbox("compile", error)
+    except CheckersDown as error:
+        raise ValueError(f"the sandbox failed: {error}") from None
+    found.file = found.file.model_copy(update={"rules": tuple(listed)})
+    write_atomically(target, found.file.text())
+    if found.rows:
+        path = target.with_name(f"{target.stem}.rows.jsonl")
+        write_atomically(path, "".join(json.dumps(row) + "\n" for row in found.rows))
+        say(f"the rules that the model listed are in {printable(str(path))}, by the ids of the rows")
+    _print(found, target, as_json)
+    raise typer.Exit(0 if found.file.admitted else SOME_FAILED)
+
+
+def _rules(path: Path) -> list[str]:
+    """Return the rules of a file; raises ValueError for a file without any."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"--rules {path}: the file has no rule")
+    return list(dict.fromkeys(lines))
+
+
+async def _compiled(
+    rows: Sequence[RuledRow], file: CheckerFile | None, options: CompileOptions
+) -> Compilation:
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(options.closed_sandbox())
+        runner, author = CheckerRunner(sandbox), None
+        if file is not None:
+            return await measure_checkers(
+                file, rows, runner, min_agreement=options.min_agreement, seed=options.seed
+            )
+        if options.model:
+            generator = options.open_endpoint(endpoint_key())
+            stack.push_async_callback(generator.close)
+            author = Author(MeteredGenerator(generator, Spending()), options.max_tokens)
+        return await compile_checkers(
+            rows, runner, author=author, min_agreement=options.min_agreement, seed=options.seed
+        )
+
+
+def _print(found: Compilation, target: Path, as_json: bool) -> None:
+    if as_json:
+        record: dict[str, Any] = {
+            "file": str(target),
+            "rules": found.rules,
+            "candidates": found.candidates,
+            "unwritten": found.unwritten,
+            "checkers": [one.model_dump(exclude={"source"}) for one in found.file.checkers],
+        }
+        print(json.dumps(record, indent=2))
+        return
+    for heading, line in found.lines():
+        print(f"{heading:<10}{printable(line)}")
+    print(f"{'written':<10}{printable(str(target))}")
