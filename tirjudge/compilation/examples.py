@@ -37,12 +37,12 @@ class RuleExample:
     prompt: Any
     """The conversation as JSON values, as checkers find it."""
     cluster: str
-    """What rows with the same prompt have in common."""
+    """The name of all rows with the same prompt."""
     responses: tuple[str, ...]
     follows: bool | None
-    """Of a single response: whether it follows the rule; None for several."""
+    """True if a single response follows the rule; None for several responses."""
     best: int | None
-    """Of several: the index of the response that alone follows the rule, or alone breaks it if `breaks`."""
+    """The index of the response that alone follows the rule, or alone breaks it if `breaks`; None for one."""
     breaks: bool
     against: Against
 

@@ -29,7 +29,7 @@ Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class Measurement(BaseModel):
-    """What was measured of a checker on rows that it was not chosen on."""
+    """Numbers of a checker on rows that it was not chosen on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class Measurement(BaseModel):
     reason: str = ""
     """Why it was rejected, in one line; empty for an admitted checker."""
     against: Literal["labels", "verdicts"] = "labels"
-    """Whether the agreement is with people's labels or with the judge's decided verdicts."""
+    """The truth: people's labels, or the judge's decided verdicts."""
     agreement: Share | None = None
     low: Share | None = None
     high: Share | None = None

@@ -57,7 +57,7 @@ class CheckersDown(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a checker found in one response."""
+    """The finding of a checker in one response."""
 
     passed: bool | None
     """None if it abstained or failed."""
