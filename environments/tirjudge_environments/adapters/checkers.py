@@ -1,0 +1,156 @@
+"""Checkers as the reward of a policy in any framework: the share of a row's rules that a response follows.
+
+No model is asked. TRL takes a `CheckerReward` as a reward function, and verl takes `compute_score`:
+
+    reward.custom_reward_function.path=pkg://tirjudge_environments.adapters.checkers
+    reward.custom_reward_function.name=compute_score
+    +reward.custom_reward_function.reward_kwargs.checkers=checkers.toml
+
+Every other framework calls `CheckerReward.scores` in its own reward: a rubric of verifiers, the `step` of an
+environment of SkyRL or OpenEnv.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tirjudge_environments.adapters.dialogues import SandboxThread
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.checkers import Case, CheckerFile, CheckerRunner
+from tirjudge_environments.messages import conversation_data
+from tirjudge_environments.tasks import RowError, read_task
+from tirjudge_environments.types import Criterion, JudgeTask
+
+Turns = str | Sequence[Mapping[str, Any]]
+"""A text, or chat messages with `role` and `content`."""
+
+
+class CheckerReward:
+    """The weighted share of the criteria that a completion satisfies, by the admitted checkers of a file.
+
+        GRPOTrainer(reward_funcs=CheckerReward("checkers.toml"), ...)
+
+    It is the score that the judge's criteria give a single response. A completion gets None, which TRL leaves
+    out of its group, where a criterion has no checker or the checker abstains: a reward is never invented.
+    The metric `checkers/undecided` is their share.
+    """
+
+    # TRL names the metrics of a reward by its `__name__`, which an object would lack.
+    __name__ = "checkers"
+
+    def __init__(
+        self,
+        file: str | Path,
+        *,
+        criteria_column: str = "criteria",
+        sandbox: str = "local",
+        sandbox_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`criteria_column` is the column of the dataset with the criteria of a row, or no column.
+
+        Rows without criteria have the rules of the file. One sandbox serves all rewards of a process. Raises
+        ValueError for a bad file, and SandboxUnavailable.
+        """
+        self._file, self._column = CheckerFile.read(Path(file)), criteria_column
+        settings = JudgeSettings(sandbox=sandbox, sandbox_options=sandbox_options or {})
+        self._thread = SandboxThread.shared(settings)
+        self._runner = CheckerRunner(self._thread.sandbox)
+
+    def __call__(
+        self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
+    ) -> list[float | None]:
+        """Score completions, called by TRL with equally many prompts and further columns by name."""
+        criteria = columns.get(self._column) or [None] * len(prompts)
+        scores = self.scores(prompts, completions, criteria)
+        log: Callable[[str, float], None] | None = columns.get("log_metric")
+        if log is not None and scores:
+            log("checkers/undecided", scores.count(None) / len(scores))
+        return scores
+
+    def scores(
+        self, prompts: Sequence[Turns], completions: Sequence[Turns], criteria: Sequence[Any]
+    ) -> list[float | None]:
+        """Return the score of each completion from 0 to 1, and None where checkers do not decide it.
+
+        `criteria` has the criteria of each prompt as rows have them, or None for the rules of the file.
+        Raises RowError for a row that cannot be read, and CheckersDown if the sandbox fails.
+        """
+        rows = zip(prompts, completions, criteria, strict=True)
+        tasks = [self._task(number, *row) for number, row in enumerate(rows)]
+        return self._thread.run(self._scores(tasks))
+
+    def _task(self, number: int, prompt: Turns, completion: Turns, criteria: Any) -> JudgeTask:
+        text = completion if isinstance(completion, str) else str(completion[-1]["content"])
+        asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
+        given = list(self._file.rules) if criteria is None or not len(criteria) else list(criteria)
+        if not given:
+            raise RowError(f"row {number} has no criteria, and the file of checkers has no rules")
+        row = {"id": str(number), "prompt": asked, "response": text, "criteria": list(map(_plain, given))}
+        return read_task(row, default_id=str(number))
+
+    async def _scores(self, tasks: Sequence[JudgeTask]) -> list[float | None]:
+        return list(await asyncio.gather(*map(self._score, tasks)))
+
+    async def _score(self, task: JudgeTask) -> float | None:
+        found = await asyncio.gather(*(self._satisfied(task, one) for one in task.criteria))
+        if any(
+            one.must_have and satisfied is False for one, satisfied in zip(task.criteria, found, strict=True)
+        ):
+            return 0.0
+        if None in found:
+            return None
+        total = sum(one.weight for one in task.criteria)
+        return (
+            sum(one.weight for one, satisfied in zip(task.criteria, found, strict=True) if satisfied) / total
+        )
+
+    async def _satisfied(self, task: JudgeTask, criterion: Criterion) -> bool | None:
+        match, response = self._file.match(criterion.text), task.candidates[0]
+        if match is None or not isinstance(response, str):
+            return None
+        case = Case(response, conversation_data(task.prompt), match.values)
+        (outcome,) = await self._runner.run(match.checker, [case])
+        if outcome.passed is None:
+            return None
+        return outcome.passed != (criterion.polarity == "negative")
+
+
+def _plain(criterion: Any) -> Any:
+    """Return a criterion as rows have it: a dataset gives each the fields of all others, without a value."""
+    if not isinstance(criterion, Mapping):
+        return criterion
+    return {name: value for name, value in criterion.items() if value is not None}
+
+
+@lru_cache
+def _reward(checkers: str) -> CheckerReward:
+    return CheckerReward(checkers)
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    checkers: str,
+    prompt_key: str = "question",
+    criteria_key: str = "criteria",
+    undecided_reward: float | None = None,
+    **_: Any,
+) -> dict[str, float]:
+    """Return the score of one response as verl (as of 0.9.1) takes it.
+
+    `prompt_key` and `criteria_key` are keys of `extra_info`. Raises ValueError for a response that checkers
+    do not decide, unless `undecided_reward` is given: a reward is never invented.
+    """
+    info = extra_info or {}
+    (score,) = _reward(checkers).scores([info.get(prompt_key, "")], [solution_str], [info.get(criteria_key)])
+    reward = undecided_reward if score is None else score
+    if reward is None:
+        raise ValueError(f"no checker decides a rule of a row of {data_source!r}: give undecided_reward")
+    return {"score": reward, "checkers_undecided": float(score is None)}

@@ -1,0 +1,81 @@
+"""Checkers as rewards: the judge's scores without a judge, as TRL and verl call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tirjudge import Judge
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge_environments import RowError
+from tirjudge_environments.adapters.checkers import CheckerReward, compute_score
+from tirjudge_environments.adapters.dialogues import SandboxThread
+from tirjudge_environments.checkers import Checker, CheckerFile, Measurement
+
+WORDS = (
+    "def check(response, prompt, n):\n    return None if '?' in response else len(response.split()) >= n\n"
+)
+COMMA = "def check(response, prompt):\n    return ',' in response\n"
+CRITERIA: list[Any] = [
+    "at least 2 words",
+    {"text": "It has a comma.", "polarity": "negative", "weight": 2, "must_have": None},
+]
+TEXTS = ["a b", "a", "a, b", "a,", "a b?"]
+FAST = {"capacity": 1, "preload": []}
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    SandboxThread.close_all()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = []
+    for name, rule, source in (("w", "at least {n:number} words", WORDS), ("c", "It has a comma.", COMMA)):
+        one = Checker(name=name, rule=rule, source=source)
+        found.append(one.model_copy(update={"measured": Measurement(digest=one.digest, admitted=True)}))
+    path = tmp_path / "checkers.toml"
+    path.write_text(CheckerFile(checkers=tuple(found), rules=("at least 2 words",)).text())
+    return path
+
+
+def test_a_reward_is_the_score_that_the_judges_criteria_give(file: Path) -> None:
+    reward = CheckerReward(file, sandbox_options=FAST)
+    logged: dict[str, float] = {}
+    chat = [[{"role": "assistant", "content": text}] for text in TEXTS]
+    prompts = [[{"role": "user", "content": "Write."}]] * len(TEXTS)
+    found = reward(prompts, chat, criteria=[CRITERIA] * len(TEXTS), log_metric=logged.__setitem__)
+    assert found == [1.0, pytest.approx(2 / 3), pytest.approx(1 / 3), 0.0, None]
+    assert logged == {"checkers/undecided": 0.2}
+    with Judge(generator=ScriptedGenerator([]), checkers=str(file), audit=0.0, backend_options=FAST) as judge:
+        scores = [
+            judge.score("Write.", text, criteria=CRITERIA[:1] + [{**CRITERIA[1], "must_have": False}]).score
+            for text in TEXTS[:4]
+        ]
+    assert found[:4] == pytest.approx(scores)
+
+
+def test_a_must_have_that_fails_is_0_and_rows_without_criteria_have_the_rules_of_the_file(file: Path) -> None:
+    reward = CheckerReward(file, sandbox_options=FAST)
+    required = [{"text": "It has a comma.", "must_have": True}, "It is kind."]
+    assert reward(["p", "p"], ["a", "a,"], criteria=[required, required]) == [0.0, None]
+    assert reward(["p", "p"], ["a", "a b"]) == [0.0, 1.0]
+    assert reward(["p"], ["a"], criteria=[np.array(["at least one words"])]) == [1.0]
+    with pytest.raises(RowError, match="polarity"):
+        reward(["p"], ["a"], criteria=[[{"text": "t", "polarity": "x"}]])
+
+
+def test_verl_gets_a_score_or_an_error(file: Path) -> None:
+    info = {"question": "Write.", "criteria": np.array(["at least 2 words"], dtype=object)}
+    given = {"checkers": str(file)}
+    assert compute_score("d", "a b", None, info, **given) == {"score": 1.0, "checkers_undecided": 0.0}
+    with pytest.raises(ValueError, match="no checker decides"):
+        compute_score("d", "a b?", None, info, **given)
+    scored = compute_score("d", "a b?", None, info, **given, undecided_reward=0.5)
+    assert scored == {"score": 0.5, "checkers_undecided": 1.0}
