@@ -10,8 +10,8 @@ A rule is an instruction as IFEval's registry describes it, and a row is GPT-4's
 it, with that one rule and the result of the released check as its label (`instruction_checks` gives the same
 results, see `tests/environments/instruction_checks/test_oracle.py`). `rows` writes `choosing.jsonl`, from the
 development half of the prompts, and `programs.jsonl`: a pair for each instruction of the prompts on which
-`tirjudge compile` chooses, for the embedded judge to write a program about. `scripted` compiles with an author
-that knows every kind of instruction: an upper bound for authors. `measure` prints by kind the share of the
+`tirjudge compile` chooses, for the embedded judge to write a program about. `scripted` compiles with an
+author that knows most kinds of instructions: an upper bound. `measure` prints by kind the share of the
 instructions of the test half that admitted checkers decide, and their agreement with the released checks.
 """
 
@@ -110,7 +110,7 @@ def choosing_rows() -> Iterator[dict[str, Any]]:
 
 
 def program_rows() -> Iterator[dict[str, Any]]:
-    """Yield a pair for each instruction of the prompts for choosing: an answer that follows it and another."""
+    """Yield a pair for each instruction of the prompts for choosing, in which one answer follows it."""
     for one in instances("development"):
         passing = [text for text, follows in one.answers if follows]
         failing = [text for text, follows in one.answers if not follows]

@@ -97,16 +97,12 @@ class CheckerReward:
 
     async def _score(self, task: JudgeTask) -> float | None:
         found = await asyncio.gather(*(self._satisfied(task, one) for one in task.criteria))
-        if any(
-            one.must_have and satisfied is False for one, satisfied in zip(task.criteria, found, strict=True)
-        ):
+        known = list(zip(task.criteria, found, strict=True))
+        if any(one.must_have and satisfied is False for one, satisfied in known):
             return 0.0
         if None in found:
             return None
-        total = sum(one.weight for one in task.criteria)
-        return (
-            sum(one.weight for one, satisfied in zip(task.criteria, found, strict=True) if satisfied) / total
-        )
+        return sum(one.weight for one, satisfied in known if satisfied) / sum(one.weight for one, _ in known)
 
     async def _satisfied(self, task: JudgeTask, criterion: Criterion) -> bool | None:
         match, response = self._file.match(criterion.text), task.candidates[0]

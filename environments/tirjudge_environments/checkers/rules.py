@@ -2,8 +2,9 @@
 
 `at least {n:number} words` matches "at least 60 words" with n = 60. A field is `{name}`, any text;
 `{name:word}`, a text without spaces; or `{name:number}`, digits or a number as a word, from zero to twenty,
-`once` or `twice`. `{{` and `}}` are braces. A name that occurs again must have the same value. A text that a
-pattern can match in two ways is not matched: its values would be a guess.
+`once` or `twice`. A field in quotation marks has none of them in its text. `{{` and `}}` are braces. A name
+that occurs again must have the same value. A text that a pattern can match in two ways is not matched: its
+values would be a guess.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ LONGEST_RULE = 2_000
 """Characters of a rule; a longer one is left to the judge."""
 _DIGITS = re.compile(r"[0-9]{1,9}|[0-9]{1,3}(?:,[0-9]{3}){1,2}", re.ASCII)
 _FIELD = re.compile(r"\{(?P<name>[a-z][a-z0-9_]{0,30})(?::(?P<kind>[a-z]+))?\}", re.ASCII)
+_MARKS = ('""', "''", "``", "“”", "‘’", "«»")
 _RESERVED = {"response", "prompt", "check"}
 _MOST_FIELDS = 12
 
@@ -147,8 +149,10 @@ class RulePattern:
 
     def _read(self, rule: str, spans: list[tuple[int, int]]) -> dict[str, Value] | None:
         values: dict[str, Value] = {}
-        for (name, kind), span in zip(self.fields, spans, strict=True):
-            value = _KINDS[kind](rule[slice(*span)])
+        for place, ((name, kind), span) in enumerate(zip(self.fields, spans, strict=True)):
+            text = rule[slice(*span)]
+            marks = self.literals[place][-1:] + self.literals[place + 1][:1]
+            value = None if marks in _MARKS and any(mark in text for mark in marks) else _KINDS[kind](text)
             if value is None or values.setdefault(name, value) != value:
                 return None
         return values

@@ -55,7 +55,7 @@ def test_a_reward_is_the_score_that_the_judges_criteria_give(file: Path) -> None
     assert logged == {"checkers/undecided": 0.2}
     with Judge(generator=ScriptedGenerator([]), checkers=str(file), audit=0.0, backend_options=FAST) as judge:
         scores = [
-            judge.score("Write.", text, criteria=CRITERIA[:1] + [{**CRITERIA[1], "must_have": False}]).score
+            judge.score("Write.", text, criteria=[CRITERIA[0], {**CRITERIA[1], "must_have": False}]).score
             for text in TEXTS[:4]
         ]
     assert found[:4] == pytest.approx(scores)

@@ -32,6 +32,10 @@ from tirjudge_environments.checkers.rules import RulePattern, escaped
         ("{n:number} or {n:number}", "5 or 6", None),
         ("say {a}.", "say .", None),
         ("no commas", "no comma", None),
+        ("say ['{a}']", "say ['x']", {"a": "x"}),
+        ("say ['{a}']", "say ['x', 'y']", None),
+        ("say ['{a}', '{b}']", "say ['x', 'y', 'z']", None),
+        ("say [{a}]", "say ['x', 'y']", {"a": "'x', 'y'"}),
     ],
 )
 def test_a_pattern_matches_a_rule_in_one_way_or_not_at_all(
