@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tirjudge_sandbox.field_docs import with_field_docs
 
 if TYPE_CHECKING:
+    from tirjudge.compilation.options import compile_checkers
     from tirjudge.generation.base import GeneratorFailed, Sampling
     from tirjudge.generation.spending import CostReached
     from tirjudge.judge import Judge
@@ -29,6 +30,7 @@ __all__ = [
     "Rollout",
     "Sampling",
     "__version__",
+    "compile_checkers",
 ]
 
 _MODULES = {
@@ -41,6 +43,7 @@ _MODULES = {
     "NoRowJudged": "tirjudge.judging.batch_result",
     "Rollout": "tirjudge.rollout",
     "Sampling": "tirjudge.generation.base",
+    "compile_checkers": "tirjudge.compilation.options",
 }
 
 

@@ -4,15 +4,16 @@
     tirjudge judge FOLDER/programs.jsonl --order given --output FOLDER/judged.jsonl
     tirjudge compile FOLDER/judged.jsonl FOLDER/choosing.jsonl -o FOLDER/embedded.toml
     python -m research.smol.compiled_checkers scripted --output FOLDER
-    python -m research.smol.compiled_checkers measure FOLDER/embedded.toml FOLDER/scripted.toml
+    python -m research.smol.compiled_checkers measure --output FOLDER
 
 A rule is an instruction as IFEval's registry describes it, and a row is GPT-4's stored answer, or an edit of
 it, with that one rule and the result of the released check as its label (`instruction_checks` gives the same
 results, see `tests/environments/instruction_checks/test_oracle.py`). `rows` writes `choosing.jsonl`, from the
 development half of the prompts, and `programs.jsonl`: a pair for each instruction of the prompts on which
 `tirjudge compile` chooses, for the embedded judge to write a program about. `scripted` compiles with an
-author that knows most kinds of instructions: an upper bound. `measure` prints by kind the share of the
-instructions of the test half that admitted checkers decide, and their agreement with the released checks.
+author that knows most kinds of instructions: an upper bound. `measure` prints, of `embedded.toml` and
+`scripted.toml`, by kind the share of the instructions of the test half that admitted checkers decide, and
+their agreement with the released checks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -30,9 +30,10 @@ from typing import Any
 import numpy as np
 
 from research.smol.ifeval_pairs import Asked, asked, breaks, harmless, repaired
+from research.smol.sources import Fields, read_lines
 from research.smol.splits import Split, rank
 from tirjudge.compilation.authors import Author
-from tirjudge.compilation.compiler import compile_checkers, ruled_row
+from tirjudge.compilation.compiler import compile_rows, ruled_row
 from tirjudge.compilation.examples import is_for_choosing
 from tirjudge.data.rows import Row
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -96,7 +97,7 @@ def _cluster(prompt: str) -> str:
     return prompt_cluster([{"role": "user", "content": prompt}])
 
 
-def choosing_rows() -> Iterator[dict[str, Any]]:
+def choosing_rows() -> Iterator[Fields]:
     """Yield labelled rows of one response and one rule from the development half."""
     for one in instances("development"):
         for place, (text, follows) in enumerate(one.answers):
@@ -109,7 +110,7 @@ def choosing_rows() -> Iterator[dict[str, Any]]:
             }
 
 
-def program_rows() -> Iterator[dict[str, Any]]:
+def program_rows() -> Iterator[Fields]:
     """Yield a pair for each instruction of the prompts for choosing, in which one answer follows it."""
     for one in instances("development"):
         passing = [text for text, follows in one.answers if follows]
@@ -121,13 +122,26 @@ def program_rows() -> Iterator[dict[str, Any]]:
             yield row | {"criteria": [one.rule]}
 
 
+def measuring_rows() -> Iterator[Fields]:
+    """Yield each instruction of the test half with its answers and the results of the released check."""
+    for one in instances("test"):
+        texts, follow = zip(*one.answers, strict=True)
+        row = {"id": one.id, "kind": one.kind, "prompt": one.asked.prompt, "rule": one.rule}
+        yield row | {"answers": list(texts), "follow": list(follow)}
+
+
 def write(folder: Path) -> None:
-    """Write the rows of both kinds."""
+    """Write the rows of all kinds."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("choosing", list(choosing_rows())), ("programs", list(program_rows()))):
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
+    for name, rows in (
+        ("choosing", choosing_rows),
+        ("programs", program_rows),
+        ("measuring", measuring_rows),
+    ):
+        found = list(rows())
+        lines = "".join(json.dumps(row) + "\n" for row in found)
         (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-        print(f"{name}: {len(rows)} rows of {len({row['prompt'] for row in rows})} prompts")
+        print(f"{name}: {len(found)} rows of {len({row['prompt'] for row in found})} prompts")
 
 
 async def scripted(folder: Path) -> None:
@@ -136,56 +150,61 @@ async def scripted(folder: Path) -> None:
     def answer(context: Context) -> str:
         text = context.prompt.messages[-1].content
         rule = text.split("--------\n", 1)[1].split("\n--------", 1)[0]
-        return next((written for opening, written in SCRIPT.items() if rule.startswith(opening)), "NONE")
+        parts = ((*opening.partition("|"), written) for opening, written in SCRIPT.items())
+        fitting = (written for start, _, word, written in parts if rule.startswith(start) and word in rule)
+        return next(fitting, "NONE")
 
-    rows = [ruled_row(Row(row["id"], row["id"], row)) for row in choosing_rows()]
+    choosing = read_lines(folder / "choosing.jsonl")
+    rows = [ruled_row(Row(row["id"], row["id"], row)) for row in choosing]
     async with open_sandbox("local") as sandbox:
         author = Author(ScriptedGenerator(answer, model="scripted author"))
-        found = await compile_checkers(rows, CheckerRunner(sandbox), author=author)
+        found = await compile_rows(rows, CheckerRunner(sandbox), author=author)
     (folder / "scripted.toml").write_text(found.file.text(), encoding="utf-8")
     for heading, line in found.lines():
         print(f"{heading:<10}{line}")
 
 
-async def measure(paths: Sequence[Path]) -> None:
-    """Print what the admitted checkers of files decide on the test half."""
-    found = list(instances("test"))
-    kinds = sorted({one.kind for one in found})
+async def measure(folder: Path) -> None:
+    """Print what the admitted checkers of both files decide on the test half."""
+    found = read_lines(folder / "measuring.jsonl")
     async with open_sandbox("local") as sandbox:
-        for path in paths:
-            file, runner = CheckerFile.read(path), CheckerRunner(sandbox)
-            rights: dict[str, dict[str, list[bool]]] = {}
-            decided: dict[str, set[str]] = {}
-            wrong = total = abstained = 0
-            for one in found:
-                match = file.match(one.rule)
-                if match is None:
-                    continue
-                cases = [Case(text, one.asked.prompt, match.values) for text, _ in one.answers]
-                outcomes = await runner.run(match.checker, cases)
-                for outcome, (_, follows) in zip(outcomes, one.answers, strict=True):
-                    if outcome.passed is None:
-                        abstained += 1
-                        continue
-                    decided.setdefault(one.kind, set()).add(one.id)
-                    right = outcome.passed is follows
-                    rights.setdefault(one.kind, {}).setdefault(one.asked.prompt, []).append(right)
-                    total, wrong = total + 1, wrong + (not right)
-            print(f"\n{path.name}: {len(file.admitted)} of {len(file.checkers)} checkers admitted")
-            print(f"{'kind':<46}{'decided':>12}  agreement with the released check")
-            for kind in kinds:
-                several = [one for one in found if one.kind == kind]
-                known = len(decided.get(kind, ()))
-                line = f"{kind:<46}{f'{known} of {len(several)}':>12}"
-                print(f"{line}  {_share(rights[kind])}" if kind in rights else line)
-            known = sum(map(len, decided.values()))
-            print(f"instructions decided: {known} of {len(found)}, {known / len(found):.1%}")
-            everyone: dict[str, list[bool]] = {}
-            for several_prompts in rights.values():
-                for prompt, values in several_prompts.items():
-                    everyone.setdefault(prompt, []).extend(values)
-            print(f"decisions: {total}, {wrong} wrong ({wrong / max(1, total):.2%}), {abstained} abstentions")
-            print(f"agreement by prompt: {_share(everyone)}" if everyone else "no agreement")
+        for name in ("embedded.toml", "scripted.toml"):
+            file, runner = CheckerFile.read(folder / name), CheckerRunner(sandbox)
+            print(f"\n{name}: {len(file.admitted)} of {len(file.checkers)} checkers admitted")
+            await _print_decided(file, runner, found)
+
+
+async def _print_decided(file: CheckerFile, runner: CheckerRunner, found: Sequence[Fields]) -> None:
+    rights: dict[str, dict[str, list[bool]]] = {}
+    decided: dict[str, set[str]] = {}
+    abstained = 0
+    for one in found:
+        match = file.match(one["rule"])
+        if match is None:
+            continue
+        cases = [Case(text, one["prompt"], match.values) for text in one["answers"]]
+        outcomes = await runner.run(match.checker, cases)
+        for outcome, follows in zip(outcomes, one["follow"], strict=True):
+            if outcome.passed is None:
+                abstained += 1
+                continue
+            decided.setdefault(one["kind"], set()).add(one["id"])
+            right = outcome.passed is follows
+            rights.setdefault(one["kind"], {}).setdefault(one["prompt"], []).append(right)
+    print(f"{'kind':<46}{'decided':>12}  agreement with the released check")
+    for kind in sorted({one["kind"] for one in found}):
+        several = sum(one["kind"] == kind for one in found)
+        line = f"{kind:<46}{f'{len(decided.get(kind, ()))} of {several}':>12}"
+        print(f"{line}  {_share(rights[kind])}" if kind in rights else line)
+    known = sum(map(len, decided.values()))
+    print(f"instructions decided: {known} of {len(found)}, {known / len(found):.1%}")
+    everyone: dict[str, list[bool]] = {}
+    for prompts in rights.values():
+        for prompt, values in prompts.items():
+            everyone.setdefault(prompt, []).extend(values)
+    total, wrong = (sum(map(count, everyone.values())) for count in (len, lambda values: values.count(False)))
+    print(f"decisions: {total}, {wrong} wrong ({wrong / max(1, total):.2%}), {abstained} abstentions")
+    print(f"agreement by prompt: {_share(everyone)}" if everyone else "nothing is decided")
 
 
 def _share(rights: dict[str, list[bool]]) -> str:
@@ -331,17 +350,13 @@ for _relation, _sign in (("at least", ">="), ("less than", "<")):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("rows", "scripted"):
+    for name in ("rows", "scripted", "measure"):
         commands.add_parser(name).add_argument("--output", type=Path, required=True)
-    commands.add_parser("measure").add_argument("files", type=Path, nargs="+")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING)
     if given.command == "rows":
         write(given.output)
-    elif given.command == "scripted":
-        asyncio.run(scripted(given.output))
     else:
-        asyncio.run(measure(given.files))
+        asyncio.run((scripted if given.command == "scripted" else measure)(given.output))
 
 
 if __name__ == "__main__":

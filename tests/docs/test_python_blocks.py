@@ -57,6 +57,8 @@ ADDS = "def add(a, b):\n    return a + b\n"
 RUNS = {
     "README.md#1": Runs("A\n42\n"),
     "attacks.md#1": Runs("True\n", names={"response_a": ADDS}, program=True),
+    "checkers.md#1": Runs(files={"checkers.toml": "examples/checkers.toml"}),
+    "checkers.md#2": Runs(),
     "endpoints.md#1": Runs(),
     "evaluation.md#1": Runs(
         files={f"{name}.jsonl": "examples/miniature.verdicts.jsonl" for name in ("before", "after")}

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import Field
 
 from tirjudge.cli.options import (
     ColumnOption,
@@ -22,34 +19,18 @@ from tirjudge.cli.options import (
     takes_options,
 )
 from tirjudge.cli.output import SOME_FAILED, examples, no_sandbox, option, say
-from tirjudge.compilation.admission import MIN_AGREEMENT
-from tirjudge.compilation.authors import Author
-from tirjudge.compilation.compiler import Compilation, compile_checkers, measure_checkers, ruled_row
+from tirjudge.compilation.compiler import Compilation, ruled_row
 from tirjudge.compilation.examples import RuledRow
+from tirjudge.compilation.options import CompileOptions, compiled
 from tirjudge.console_text import printable
 from tirjudge.data.sources import open_rows
-from tirjudge.generation.endpoint.options import EndpointOptions
-from tirjudge.generation.spending import MeteredGenerator, Spending
-from tirjudge.judging.options import SandboxOptions, endpoint_key
 from tirjudge.storage.run_folder import write_atomically
-from tirjudge.storage.run_settings import Option
-from tirjudge_environments.checkers import CheckerFile, CheckerRunner, CheckersDown
+from tirjudge_environments.checkers import CheckerFile, CheckersDown
 from tirjudge_environments.tasks import Columns, RowError
 from tirjudge_sandbox import SandboxUnavailable
 
 _SHOWN = 5
 """Unreadable rows that are named."""
-
-
-class CompileOptions(EndpointOptions, SandboxOptions):
-    """The author of checkers, their sandbox, and what admits them."""
-
-    max_tokens: Annotated[int, Field(ge=1), Option("Model", metavar="N")] = 2048
-    """Tokens of one answer of the model."""
-    min_agreement: Annotated[float, Field(ge=0, lt=1), Option("Compiling", metavar="SHARE")] = MIN_AGREEMENT
-    """Lower bound that the agreement of an admitted checker exceeds."""
-    seed: Annotated[int, Field(ge=0), Option("Compiling", metavar="N")] = 0
-    """Seed of the prompts for choosing and for measuring."""
 
 
 @examples(
@@ -103,8 +84,6 @@ def compile(
         raise ValueError(f"{target} exists: choose another --output, or give --overwrite")
     if measure is not None and (options.model or options.base_url):
         raise ValueError("--measure writes no checkers: leave out --model and --base-url")
-    if bool(options.model) != bool(options.base_url):
-        raise ValueError("the author of checkers is at an endpoint: give --model and --base-url")
     file = CheckerFile.read(measure) if measure is not None else None
     listed = _rules(rules) if rules is not None else [*file.rules] if file is not None else []
     columns, meaning = Columns.parse(column or ()), label_values(labels)
@@ -120,14 +99,9 @@ def compile(
                     say(f"{row.where}: {error}")
         if bad > _SHOWN:
             say(f"{printable(name)}: {bad - _SHOWN} further rows cannot be read")
-    if not rows:
-        raise ValueError("there is no row that can be read")
-    if not options.model and not any(row.criteria for row in rows):
-        raise ValueError(
-            "no row has rules: give the rows criteria, or --rules FILE, or a --model that lists them"
-        )
+    options.check(rows)
     try:
-        found = asyncio.run(_compiled(rows, file, options))
+        found = asyncio.run(compiled(rows, options, file))
     except SandboxUnavailable as error:
         no_sandbox("compile", error)
     except CheckersDown as error:
@@ -148,25 +122,6 @@ def _rules(path: Path) -> list[str]:
     if not lines:
         raise ValueError(f"--rules {path}: the file has no rule")
     return list(dict.fromkeys(lines))
-
-
-async def _compiled(
-    rows: Sequence[RuledRow], file: CheckerFile | None, options: CompileOptions
-) -> Compilation:
-    async with AsyncExitStack() as stack:
-        sandbox = await stack.enter_async_context(options.closed_sandbox())
-        runner, author = CheckerRunner(sandbox), None
-        if file is not None:
-            return await measure_checkers(
-                file, rows, runner, min_agreement=options.min_agreement, seed=options.seed
-            )
-        if options.model:
-            generator = options.open_endpoint(endpoint_key())
-            stack.push_async_callback(generator.close)
-            author = Author(MeteredGenerator(generator, Spending()), options.max_tokens)
-        return await compile_checkers(
-            rows, runner, author=author, min_agreement=options.min_agreement, seed=options.seed
-        )
 
 
 def _print(found: Compilation, target: Path, as_json: bool) -> None:

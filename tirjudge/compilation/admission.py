@@ -156,7 +156,10 @@ def _destroyed(checker: Checker, one: MatchedExample, answer: str) -> list[tuple
         re.sub(r"\W+", " ", answer),
     ]
     shapes += [re.sub(r"\s+", "\n\n", answer)[:_LONGEST], ", ".join(answer.split())[:_LONGEST]]
-    groups = [("passes whatever is done to an answer", [one.case(shape) for shape in shapes])]
+    # A rule may forbid a word that it names.
+    shapes.append(f"{answer}\n{one.example.rule}")
+    whatever = [one.case(shape) for shape in shapes]
+    groups = [("passes whatever is done to an answer", whatever)]
     for name, value in one.values.items():
         if isinstance(value, int):
             changed = [one.case(answer, {**one.values, name: number}) for number in (0, _HUGE)]
@@ -168,6 +171,7 @@ def _destroyed(checker: Checker, one: MatchedExample, answer: str) -> list[tuple
             more = "".join(f" {value}" for _ in range(min(most + 3, _LONGEST // (len(value) + 1))))
             without = [one.case(_removed(answer, value)), one.case(f"{answer}\n{more.strip()} x")]
             groups.append((f"does not look for {name}", without))
+            whatever += without
     return groups
 
 
@@ -283,7 +287,11 @@ def _answers(examples: Iterable[MatchedExample], *, passing: bool) -> list[tuple
 
 
 def _removed(answer: str, value: str) -> str:
-    return _replaced(answer, value, "") or "x"
+    """Return an answer without a text, or without the items of a text that is a list in quotation marks."""
+    items = [value] if value.lower() in answer.lower() else re.findall(r"['\"]([^'\"]+)['\"]", value)
+    for item in items:
+        answer = _replaced(answer, item, "")
+    return answer or "x"
 
 
 def _replaced(answer: str, value: str, other: str) -> str:

@@ -31,7 +31,7 @@ _MOST_PATTERNS = 1_000
 
 @dataclass(slots=True)
 class Compilation:
-    """The outcome of `compile_checkers`."""
+    """The outcome of `compile_rows`."""
 
     file: CheckerFile
     rules: int = 0
@@ -102,7 +102,7 @@ def ruled_row(
     return RuledRow(task, task.criteria or given)
 
 
-async def compile_checkers(
+async def compile_rows(
     rows: Sequence[RuledRow],
     runner: CheckerRunner,
     *,
@@ -132,7 +132,7 @@ async def compile_checkers(
     return found
 
 
-async def measure_checkers(
+async def measure_rows(
     file: CheckerFile,
     rows: Sequence[RuledRow],
     runner: CheckerRunner,
@@ -140,7 +140,7 @@ async def measure_checkers(
     min_agreement: float = MIN_AGREEMENT,
     seed: int = 0,
 ) -> Compilation:
-    """Measure the checkers of a file again, on the rows that `compile_checkers` would measure on."""
+    """Measure the checkers of a file again, on the rows that `compile_rows` would measure on."""
     found = Compilation(file, rules=sum(len(row.criteria) for row in rows), candidates=len(file.checkers))
     bare = [one.model_copy(update={"measured": None}) for one in file.checkers]
     checkers = await _admitted(bare, rows, runner, Examples.of(rows, seed), min_agreement, seed)

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import FAST, results, write_rows
+from tirjudge import compile_checkers
 from tirjudge.cli import app
-from tirjudge_environments.checkers import CheckerFile
+from tirjudge_environments.checkers import Checker, CheckerFile
 
 NUMBERS = ("four", "5", "6", "seven", "8")
 
@@ -268,3 +269,20 @@ def test_hostile_programs_of_a_result_file_run_in_the_sandbox_alone(tmp_path: Pa
     (checker,) = CheckerFile.read(tmp_path / "checkers.toml").checkers
     assert checker.measured is not None
     assert json.dumps(checker.measured.reason)
+
+
+def test_in_python() -> None:
+    rows = [
+        {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(60)
+    ]
+    source = "def check(response, prompt):\n    return len(response.split()) >= 5\n"
+    file = CheckerFile(checkers=(Checker(name="words", rule="It has at least 5 words.", source=source),))
+    found = compile_checkers(
+        rows, rules=["It has at least 5 words."], measure=file, backend_options={"preload": []}
+    )
+    assert [one.name for one in found.file.admitted] == ["words"]
+    assert found.file.rules == ("It has at least 5 words.",)
+    with pytest.raises(ValueError, match="no row has rules"):
+        compile_checkers(rows)
+    with pytest.raises(ValueError, match="min_agreement"):
+        compile_checkers(rows, min_agreement=2)

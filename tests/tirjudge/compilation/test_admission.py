@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.tirjudge.compilation.rule_rows import Answers, rows_of
 from tirjudge.compilation.admission import matched, outcomes
-from tirjudge.compilation.compiler import measure_checkers, ruled_row
+from tirjudge.compilation.compiler import measure_rows, ruled_row
 from tirjudge.compilation.examples import Examples, RuledRow, is_for_choosing
 from tirjudge.data.rows import Row
 from tirjudge_environments.checkers import Checker, CheckerFile, CheckerRunner
@@ -239,7 +239,7 @@ async def test_a_deceived_checker_is_rejected(name: str, runner: CheckerRunner) 
     # Whoever chooses by these rows alone takes it.
     assert len(chosen_on) > 10
     assert all(row.example.agrees(outcome) for row, outcome in zip(chosen_on, found, strict=True))
-    compiled = await measure_checkers(CheckerFile(checkers=(checker,)), one.rows, runner)
+    compiled = await measure_rows(CheckerFile(checkers=(checker,)), one.rows, runner)
     (measured,) = (one.measured for one in compiled.file.checkers)
     assert measured is not None
     assert not measured.admitted
@@ -272,6 +272,38 @@ HONEST = {
         ),
         rows_of(lambda n: WORD.format(NAMES[n % 5]), HERBS),
     ),
+    "no word of a list": (
+        "Do not include keywords [{words}] in the response.",
+        check(
+            f"{GUARD}return not any(one in response.lower() for one in re.findall(r\"'([^']*)'\", words))",
+            "words",
+            top="import re\n",
+        ),
+        rows_of(
+            lambda n: f"Do not include keywords ['{NAMES[n % 5]}', 'sorry'] in the response.",
+            lambda n: [(words(9, n), True), (f"{words(6, n)} Add {NAMES[n % 5]}.", False)],
+        ),
+    ),
+    "every word of a list": (
+        "Include keywords [{words}] in the response.",
+        check(
+            "return all(one in response.lower() for one in re.findall(r\"'([^']*)'\", words))",
+            "words",
+            top="import re\n",
+        ),
+        rows_of(
+            lambda n: f"Include keywords ['{NAMES[n % 5]}', 'river'] in the response.",
+            either(lambda n: f"Add {NAMES[n % 5]}. {words(10, n)}", lambda n: f"No {words(10, n)}"),
+        ),
+    ),
+    "a word that the rule forbids": (
+        "Do not say that you are sorry.",
+        check(f"{GUARD}return 'sorry' not in response.lower()"),
+        rows_of(
+            same("Do not say that you are sorry."),
+            either(lambda n: words(9, n), lambda n: f"{words(5, n)} Sorry."),
+        ),
+    ),
     "bullets": (
         "Every line is a bullet point.",
         check(f"{GUARD}return all(one.startswith('- ') for one in response.strip().split('\\n'))"),
@@ -296,7 +328,7 @@ HONEST = {
 @pytest.mark.parametrize("name", HONEST)
 async def test_an_honest_checker_is_admitted_with_what_was_measured(name: str, runner: CheckerRunner) -> None:
     rule, source, rows = HONEST[name]
-    compiled = await measure_checkers(
+    compiled = await measure_rows(
         CheckerFile(checkers=(Checker(name="honest", rule=rule, source=source),)), rows, runner
     )
     (checker,) = compiled.file.checkers
@@ -321,11 +353,11 @@ async def test_too_few_rows_and_abstentions_admit_nothing(runner: CheckerRunner)
     silent = Checker(name="silent", rule=LEAST + " ", source=check("return None", "n"))
     rows = rows_of(at_least, ENOUGH)
     few = [row for row in rows if row not in chosen(rows)][:12]
-    compiled = await measure_checkers(CheckerFile(checkers=(checker, silent)), few, runner)
+    compiled = await measure_rows(CheckerFile(checkers=(checker, silent)), few, runner)
     reasons = [one.measured.reason for one in compiled.file.checkers if one.measured]
     assert reasons[0].startswith("the lower bound of its agreement, 61.0%, is not above 70.0%")
     assert reasons[1] == "it decides no row: it abstains or fails on 12"
-    none = await measure_checkers(CheckerFile(checkers=(checker,)), chosen(rows), runner)
+    none = await measure_rows(CheckerFile(checkers=(checker,)), chosen(rows), runner)
     assert none.file.checkers[0].measured is not None
     assert none.file.checkers[0].measured.reason.startswith("no row measures it")
 
@@ -352,10 +384,10 @@ async def test_rows_with_several_rules_measure_the_rule_on_which_responses_diffe
     ]
     commas = Checker(name="commas", rule=rule, source=check(f"{GUARD}return ',' not in response"))
     counting = Checker(name="words", rule=LEAST, source=check("return len(response.split()) >= n", "n"))
-    alone = await measure_checkers(CheckerFile(checkers=(commas,)), pairs, runner)
+    alone = await measure_rows(CheckerFile(checkers=(commas,)), pairs, runner)
     assert alone.file.admitted == ()
     both = CheckerFile(checkers=(commas, counting))
-    known = await measure_checkers(both, [*pairs, *rows_of(at_least, ENOUGH)], runner)
+    known = await measure_rows(both, [*pairs, *rows_of(at_least, ENOUGH)], runner)
     assert [one.name for one in known.file.admitted] == ["commas", "words"]
     measured = known.file.admitted[0].measured
     assert measured is not None

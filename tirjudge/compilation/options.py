@@ -1,0 +1,113 @@
+"""The options of a compilation, for the command and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from tirjudge.compilation.admission import MIN_AGREEMENT
+from tirjudge.compilation.authors import Author
+from tirjudge.compilation.compiler import Compilation, compile_rows, measure_rows, ruled_row
+from tirjudge.compilation.examples import RuledRow
+from tirjudge.data.rows import Row
+from tirjudge.generation.endpoint.options import EndpointOptions
+from tirjudge.generation.spending import MeteredGenerator, Spending
+from tirjudge.judging.options import SandboxOptions, endpoint_key
+from tirjudge.judging.questions import listed_rows
+from tirjudge.storage.run_settings import Option
+from tirjudge_environments.checkers import CheckerFile, CheckerRunner
+from tirjudge_environments.registry import first_fault
+from tirjudge_environments.tasks import Columns
+from tirjudge_sandbox.blocking import EventLoopThread
+
+
+class CompileOptions(EndpointOptions, SandboxOptions):
+    """The author of checkers, their sandbox, and what admits them."""
+
+    max_tokens: Annotated[int, Field(ge=1), Option("Model", metavar="N")] = 2048
+    """Tokens of one answer of the model."""
+    min_agreement: Annotated[float, Field(ge=0, lt=1), Option("Compiling", metavar="SHARE")] = MIN_AGREEMENT
+    """Lower bound that the agreement of an admitted checker exceeds."""
+    seed: Annotated[int, Field(ge=0), Option("Compiling", metavar="N")] = 0
+    """Seed of the prompts for choosing and for measuring."""
+
+    def check(self, rows: Sequence[RuledRow]) -> None:
+        """Raise ValueError, in one line, for an author without an address, and for rows without rules."""
+        if bool(self.model) != bool(self.base_url):
+            raise ValueError("the author of checkers is at an endpoint: give --model and --base-url")
+        if not rows:
+            raise ValueError("there is no row that can be read")
+        if not self.model and not any(row.criteria for row in rows):
+            raise ValueError(
+                "no row has rules: give the rows criteria, or --rules FILE, or a --model that lists them"
+            )
+
+
+async def compiled(
+    rows: Sequence[RuledRow],
+    options: CompileOptions,
+    file: CheckerFile | None = None,
+    *,
+    api_key: str | None = None,
+) -> Compilation:
+    """Compile the rules of rows, or measure the checkers of a file, in a sandbox that is opened for it.
+
+    Raises GeneratorFailed, SandboxUnavailable and CheckersDown.
+    """
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(options.closed_sandbox())
+        runner, author = CheckerRunner(sandbox), None
+        if file is not None:
+            return await measure_rows(
+                file, rows, runner, min_agreement=options.min_agreement, seed=options.seed
+            )
+        if options.model:
+            generator = options.open_endpoint(endpoint_key(api_key))
+            stack.push_async_callback(generator.close)
+            author = Author(MeteredGenerator(generator, Spending()), options.max_tokens)
+        return await compile_rows(
+            rows, runner, author=author, min_agreement=options.min_agreement, seed=options.seed
+        )
+
+
+def compile_checkers(
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    rules: Sequence[str] = (),
+    measure: CheckerFile | None = None,
+    columns: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    api_key: str | None = None,
+    **options: Any,
+) -> Compilation:
+    """Compile the rules of rows into checkers; `.file.text()` of the result is the file.
+
+    Rows are those of `Judge.batch`, or rows of result files as mappings. `rules` belong to rows without
+    criteria, and with `measure` the checkers of that file are measured instead. Further options are those of
+    `tirjudge compile`: `model`, `base_url`, `min_agreement`, `seed` and those of the sandbox. It also works
+    in a notebook.
+
+    Raises RowError for a row that cannot be read, ValueError for a wrong option, GeneratorFailed,
+    SandboxUnavailable and CheckersDown.
+    """
+    try:
+        chosen = CompileOptions(**options)
+    except ValidationError as error:
+        raise ValueError(first_fault(error)) from None
+    places = Columns.parse([f"{part}={place}" for part, place in (columns or {}).items()])
+    given = listed_rows(rows)
+    ruled = [
+        ruled_row(Row(f"row {number}", f"item-{number}", row), places, labels, rules)
+        for number, row in enumerate(given, 1)
+    ]
+    chosen.check(ruled)
+    thread = EventLoopThread("tirjudge-compile")
+    try:
+        found = thread.run(compiled(ruled, chosen, measure, api_key=api_key))
+    finally:
+        thread.close()
+    found.file = found.file.model_copy(update={"rules": tuple(rules)})
+    return found
