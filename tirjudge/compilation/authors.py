@@ -15,8 +15,8 @@ from tirjudge.judging.criteria import listed
 from tirjudge_environments import Context, Message, Prompt
 from tirjudge_environments.checkers.file import fault_of_source
 from tirjudge_environments.checkers.rules import RulePattern, escaped
-from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.templates import load_template
+from tirjudge_environments.turn_reader import behind_thinking
 
 MOST_RULES = 8
 _RULE = re.compile(r"^RULE:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
