@@ -2,7 +2,8 @@
 
 A result file, a run folder or a corpus goes on only with the settings that it began with. Every field of the
 model that declares them is compared when the run resumes, unless the field is marked: `MOVABLE` fields may
-change, and `Later` ones were added after runs had been recorded without them.
+change, `RISES` and `FALLS` ones in one direction, and `Later` ones were added after runs had been recorded
+without them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tirjudge_environments.types import Later
 MOVABLE = "movable"
 """Marks a field that may change when a run resumes, as in `timeout: Annotated[float, MOVABLE] = 600`: no
 verdict depends on it."""
+RISES, FALLS = "rises", "falls"
+"""Mark a number that may only become larger, or smaller, when a run resumes: more steps, a lower rate."""
 _SHOWN = 5
 """Differences that a message names."""
 
@@ -78,18 +81,40 @@ def refuse_other_settings(
     declared_by: type[BaseModel],
     *,
     remedy: str = "repeat them, or choose another --output",
-) -> None:
-    """Raise OtherSettings unless the wanted settings are the recorded ones.
+) -> list[str]:
+    """Raise OtherSettings unless the wanted settings are the recorded ones, or move as far as they may.
+
+    Returns how the numbers moved that may rise or fall, each as `rl.steps was 10 and is now 20`.
 
     Both are JSON or TOML values of the fields of `declared_by`. A key that is missing in the recorded
     settings has the value of the field's `Later`; any other missing key equals null.
     """
-    found = list(_differences(_compared(declared_by, recorded), _compared(declared_by, wanted)))
+    before, now = _compared(declared_by, recorded), _compared(declared_by, wanted)
+    moved = _take_over(declared_by, before, now)
+    found = list(_differences(before, now))
     if found:
         more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise OtherSettings(
             f"{place} was begun with other settings ({', '.join(found[:_SHOWN])}{more}): {remedy}"
         )
+    return moved
+
+
+def _take_over(kind: Any, before: Any, now: Mapping[str, Any], table: str = "") -> list[str]:
+    """Put the numbers that moved as they may into `before`, and return how they moved."""
+    moved = []
+    for name, field in kind.model_fields.items():
+        old, new, key = before.get(name), now.get(name), f"{table}{name}"
+        if isinstance(old, dict) and isinstance(new, dict):
+            kinds = (field.annotation, *get_args(field.annotation))
+            inner = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+            moved += _take_over(inner, old, new, f"{key}.") if inner is not None else []
+        elif isinstance(old, int | float) and isinstance(new, int | float) and old != new:
+            if (RISES if new > old else FALLS) not in field.metadata:
+                continue
+            before[name] = new
+            moved.append(f"{key} was {json.dumps(old)} and is now {json.dumps(new)}")
+    return moved
 
 
 def movable(model: type[BaseModel]) -> set[str]:

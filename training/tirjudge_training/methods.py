@@ -90,7 +90,8 @@ def rejection(recipe: Recipe) -> Pipeline:
     start, stages = initial_model(recipe)
     rounds = recipe.rejection.rounds
     for number in range(1, rounds + 1):
-        suffix = f"-{number}" if rounds > 1 else ""
+        # The first has no number, so that its names are the same however many rounds follow.
+        suffix = f"-{number}" if number > 1 else ""
         stages += relearn(recipe, suffix, sampler=start, start=start)
         start = f"sft{suffix}"
     return Pipeline(tuple(stages), f"sft{suffix}")

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.models.resolve import embedded_model, embedded_name
-from tirjudge.storage.run_settings import MOVABLE
+from tirjudge.storage.run_settings import MOVABLE, RISES
 from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import recipe_file
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
@@ -136,8 +136,9 @@ class IterateConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    rounds: int = Field(default=2, gt=0)
-    """Rounds of rejection sampling, SFT from the initial model and RL, after the first RL stage."""
+    rounds: Annotated[int, RISES] = Field(default=2, gt=0)
+    """Rounds of rejection sampling, SFT from the initial model and RL, after the first RL stage. There may be
+    more when a run is resumed."""
     steps: int | None = Field(default=None, gt=0)
     """Generation batches of the RL stage that ends a round; None is as many as in the first one (ours)."""
     control: bool = False

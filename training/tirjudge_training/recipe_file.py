@@ -97,18 +97,19 @@ def quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def claim_folder(folder: RunFolder, config: BaseModel) -> None:
-    """Store the configuration in a new folder, or compare it with the stored one.
+def claim_folder(folder: RunFolder, config: BaseModel) -> list[str]:
+    """Store the configuration in a new folder, or compare it with the stored one; return how numbers moved.
 
     The configuration's fields say which values may change when a run resumes, see `refuse_other_settings`,
     which raises OtherSettings. TOML has no null: `Later` of a field that may be None must be None.
     """
-    path, text = folder.path / CONFIG, to_toml(config)
+    path, text, moved = folder.path / CONFIG, to_toml(config), list[str]()
     if path.exists():
         # Both sides are read from TOML, so that None and tuples compare equal.
         recorded = toml_value(path.read_text(encoding="utf-8"))
-        refuse_other_settings(path, recorded, tomllib.loads(text), type(config))
+        moved = refuse_other_settings(path, recorded, tomllib.loads(text), type(config))
     folder.write(CONFIG, text)
+    return moved
 
 
 def _arms(

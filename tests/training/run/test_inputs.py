@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import tirjudge
+import tirjudge_sandbox
 from tests.training.train_command import train as run_command
+from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.run_settings import OtherSettings
+from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.checkpoints import IncompatibleCheckpoint
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
@@ -171,9 +177,115 @@ def test_checkpoints_are_not_dropped_without_the_option(tmp_path: Path) -> None:
         begun.claim()
 
 
-def test_recipe_keys_are_compared_and_another_place_is_not(begun: Begun) -> None:
-    with pytest.raises(OtherSettings, match=r"rl\.learning_rate"):
-        begun.claim("rl.learning_rate=3e-4")
+SETTINGS = {
+    "a lower learning rate": ("rl.learning_rate=5e-5", "rl.learning_rate was 0.0001 and is now 5e-05"),
+    "a higher learning rate": ("rl.learning_rate=3e-4", None),
+    "smaller gradients": ("rl.max_grad_norm=0.5", "rl.max_grad_norm was 1.0 and is now 0.5"),
+    "larger gradients": ("rl.max_grad_norm=2", None),
+    "a nearer reference": ("rl.beta=0.1", "rl.beta was 0.0 and is now 0.1"),
+    "more steps": ("rl.steps=40", "rl.steps was 30 and is now 40"),
+    "fewer steps": ("rl.steps=20", None),
+    "more rounds": ("iterate.rounds=3", "iterate.rounds was 2 and is now 3"),
+    "fewer rounds": ("iterate.rounds=1", None),
+    "more rounds of rejection": ("rejection.rounds=2", "rejection.rounds was 1 and is now 2"),
+    "health": ("rl.health.kl=2", ""),
+    "place of the sandbox": ("rl.sandbox=docker", ""),
+    "the seed": ("seed=1", None),
+    "the seed's samples": ("rl.samples=4", None),
+    "SFT": ("warmup.sft.learning_rate=1e-4", None),
+    "more rows of demonstrations": ("demonstrations.rows=9999", None),
+}
+"""By what changes: the setting, and what the resumed run says; None where it is refused."""
+
+
+@pytest.mark.parametrize(("setting", "said"), SETTINGS.values(), ids=SETTINGS)
+def test_a_changed_setting_is_refused_or_said(setting: str, said: str | None, begun: Begun) -> None:
+    key = setting.partition("=")[0]
+    if said is None:
+        with pytest.raises(OtherSettings, match=rf"\({key} was .* and is now .*\): repeat them, or choose"):
+            begun.claim(setting)
+        assert begun.claim() == [], "the folder keeps what it began with"
+        return
+    assert begun.claim(setting) == ([said] if said else [])
+    assert begun.claim(setting) == []
+    assert begun.done == list(STAGES)
+
+
+def begin_rl(begun: Begun, *, finished: bool, steps: int = 30) -> Path:
+    stage = begun.run / "rl"
+    (stage / "checkpoints" / f"checkpoint-{steps}").mkdir(parents=True)
+    (stage / "checkpoints" / f"checkpoint-{steps}" / "complete").write_text("plain processes")
+    (stage / "config.toml").write_text(f"[config]\nsteps = {steps}\n")
+    if not finished:
+        (stage / "done.json").unlink()
+    return stage
+
+
+def test_a_finished_stage_goes_on_with_more_steps_and_what_came_of_it_begins_again(begun: Begun) -> None:
+    stage = begin_rl(begun, finished=True)
+    assert begun.claim("rl.steps=40") == [
+        "heldout-rl: begins again, since rl goes on",
+        "rl.steps was 30 and is now 40",
+        "rl: from step 31 on, rl.steps was 30 and is now 40",
+    ]
+    assert begun.done == [name for name in STAGES if name != "heldout-rl"]
+    assert not (stage / "done.json").exists()
+    (event,) = read_lines(stage / "events.jsonl")
+    assert event == {"step": 30, "event": "changed", "about": "rl.steps was 30 and is now 40"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [("rl.decay=true", r"learning rate fell .*\(rl.decay\)"), ("rl.off_policy=true", r"\(rl.off_policy\)")],
+)
+def test_a_schedule_makes_the_result_another_than_that_of_a_longer_run(
+    setting: str, reason: str, tmp_path: Path
+) -> None:
+    begun = Begun(tmp_path)
+    begun.settings.append(setting)
+    begun.claim()
+    begun.finish(*STAGES[:5])
+    begin_rl(begun, finished=False, steps=12)
+    last = begun.claim("rl.steps=40")[-1]
+    assert re.search(
+        rf"^rl: .*{reason}, so that the result is not that of so many steps from the start$", last
+    )
+
+
+def test_trainings_that_depend_on_a_stage_are_not_dropped_for_more_steps(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    begun.settings.append("method=iterative")
+    begun.claim()
+    begun.finish("rl-0", "select-0", "rl-1")
+    for name in ("rl-0", "rl-1"):
+        (begun.run / name / "checkpoints").mkdir()
+        (begun.run / name / "config.toml").write_text("[config]\nsteps = 30\n")
+    with pytest.raises(OtherSettings, match=r"repeat them with --repeat \(rl-1\)$"):
+        begun.claim("rl.steps=40")
+    assert begun.claim() == [], "the folder keeps what it began with"
+
+
+@pytest.mark.parametrize("change", ["package version", "number of processes"])
+def test_a_newer_version_and_other_processes_go_on(
+    change: str, begun: Begun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if change == "package version":
+        for package in (tirjudge_sandbox, tirjudge):
+            monkeypatch.setattr(package, "__version__", "9.9.9")
+    else:
+        monkeypatch.setenv("WORLD_SIZE", "2")
+    assert begun.claim() == []
+    assert begun.done == list(STAGES)
+
+
+def test_a_checkpoint_of_processes_that_shared_the_weights_needs_the_same_launch(begun: Begun) -> None:
+    stage = begin_rl(begun, finished=False)
+    (stage / "checkpoints" / "checkpoint-30" / "complete").write_text("FSDP")
+    with pytest.raises(IncompatibleCheckpoint, match="launch the run as before"):
+        checkpoints.latest(stage / "checkpoints")
+
+
+def test_another_place_and_speed_are_not_compared(begun: Begun) -> None:
     moved = begun.run.with_name("moved")
     shutil.move(begun.run, moved)
     begun.run = moved

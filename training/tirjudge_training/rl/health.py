@@ -12,10 +12,11 @@ from tirjudge_environments import Reward, StopReason
 from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
 FAILING = {StopReason.SANDBOX_DOWN: "the sandbox", StopReason.GENERATOR_DOWN: "generation"}
+LOWER = "a lower rl.learning_rate or rl.max_grad_norm may help"
 FINITE = {
     "sampler_gap": "the trainer's logprobs are not finite",
-    "loss": "a lower learning rate or max_grad_norm may help",
-    "grad_norm": "a lower learning rate or max_grad_norm may help",
+    "loss": LOWER,
+    "grad_norm": LOWER,
 }
 """Metrics that must be finite, and what to look at if one is not."""
 FIRST_SHOWN = "verdicts/first_shown"
@@ -111,7 +112,8 @@ class Health:
             raise _unhealthy(
                 step,
                 f"sampler and trainer differ by {gaps[-1]:.2g} in logprobs, and by more than {most:g} in "
-                f"{len(gaps)} consecutive batches (rl.health.sampler_gap): use float32 (model.dtype)",
+                f"{len(gaps)} consecutive batches (rl.health.sampler_gap): begin again with "
+                "model.dtype=float32 and another --output",
             )
 
     def _programs(self, step: int) -> None:
@@ -127,8 +129,8 @@ class Health:
             raise _unhealthy(
                 step,
                 f"{errors[-1]:.0%} of the programs end with an error, up from "
-                f"{first['tools/error_rate']:.0%} in the first batch (rl.health.errors): a lower learning "
-                "rate may help",
+                f"{first['tools/error_rate']:.0%} in the first batch (rl.health.errors): a lower "
+                "rl.learning_rate may help",
             )
 
     def _position(self, step: int) -> None:
@@ -140,8 +142,8 @@ class Health:
                 raise _unhealthy(
                     step,
                     f"{named[-1]:.0%} of the verdicts on pairs name the response shown {place}, up from "
-                    f"{before:.0%} in the first batch (rl.health.position): show every pair in both orders, "
-                    'with order = "both" among the options of its judge',
+                    f"{before:.0%} in the first batch (rl.health.position): begin again with another "
+                    '--output and order = "both" among the options of the judge of pairs',
                 )
 
     def _divergence(self, step: int) -> None:
@@ -150,8 +152,8 @@ class Health:
             raise _unhealthy(
                 step,
                 f"the KL divergence from the start is {kl[-1]:.2g} nats per token, and more than "
-                f"{self._config.kl:g} in {len(kl)} consecutive batches (rl.health.kl): use a lower learning "
-                "rate, or a larger rl.beta",
+                f"{self._config.kl:g} in {len(kl)} consecutive batches (rl.health.kl): use a lower "
+                "rl.learning_rate, or a larger rl.beta",
             )
 
 

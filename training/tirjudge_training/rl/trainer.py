@@ -206,6 +206,17 @@ class JudgeBatches(GRPOTrainer):
         self.lr_scheduler = LambdaLR(optimizer or self.optimizer, share)
         return self.lr_scheduler
 
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """Load both and set the rate of this configuration, which may be lower than the checkpoint's."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        rate = self.config.learning_rate
+        if checkpoint is None or self.lr_scheduler is None or set(self.lr_scheduler.base_lrs) == {rate}:
+            return
+        done = self.lr_scheduler.last_epoch
+        self.lr_scheduler.base_lrs = [rate] * len(self.lr_scheduler.base_lrs)
+        for group, share in zip(self.optimizer.param_groups, self.lr_scheduler.lr_lambdas, strict=True):
+            group["initial_lr"], group["lr"] = rate, rate * share(done)
+
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Add the metrics of the generation batch, for the metrics log and for TRL's reporters."""
         if "loss" in logs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,7 @@ from tirjudge.progress import ProgressReporter
 from tirjudge.records.episodes import episode_record
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_settings import RISES
 from tirjudge_environments import Episode, Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows
@@ -36,9 +37,9 @@ class RejectionConfig(BaseModel):
     """Number of training tasks; None is all tasks."""
     samples: int = Field(default=4, gt=0)
     """Rollouts per task, the paper's G."""
-    rounds: int = Field(default=1, gt=0)
+    rounds: Annotated[int, RISES] = Field(default=1, gt=0)
     """Rounds of the method `rejection`. Each round samples with the previous round's model and trains that
-    model further (RAFT, arXiv 2304.06767)."""
+    model further (RAFT, arXiv 2304.06767). There may be more when a run is resumed."""
     keep: Keep = "shortest"
     """The kept rollout among rollouts with the full reward: by tokens of the model, or by calls first."""
     reward: float = 1.0

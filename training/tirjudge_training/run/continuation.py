@@ -1,0 +1,107 @@
+"""A run that goes on with other numbers: more steps or rounds, or a lower rate.
+
+More rounds are stages after those that are there. A finished RL stage of which more steps are wanted goes on
+after its last checkpoint, and what came from its model begins again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tirjudge.storage.json_lines import encode_line
+from tirjudge.storage.run_settings import OtherSettings
+from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.checkpoints import EVENTS
+from tirjudge_training.methods import Pipeline
+from tirjudge_training.recipe_file import CONFIG
+from tirjudge_training.rl.training_loop import CHECKPOINTS
+from tirjudge_training.stages.base import DONE, Say, Stage
+from tirjudge_training.stages.reinforcement import Reinforcement
+
+Longer = list[tuple[Reinforcement, list[Stage]]]
+"""Finished RL stages that are to go on, each with the begun stages that depend on its model."""
+
+
+def longer(folder: Path, pipeline: Pipeline, *, repeat: bool) -> Longer:
+    """Return the finished RL stages of which more steps are wanted.
+
+    Raises OtherSettings if a training that depends on such a stage would be lost, unless `repeat` allows it.
+    """
+    found = []
+    for stage in pipeline.stages:
+        if not isinstance(stage, Reinforcement) or stage.config.steps <= _steps_done(folder / stage.name):
+            continue
+        later = [one for one in _dependent(pipeline, stage) if (folder / one.name).exists()]
+        lost = [one.name for one in later if (folder / one.name / CHECKPOINTS).exists()]
+        if not (folder / stage.name / CHECKPOINTS).exists():
+            lost.insert(0, stage.name)
+        if lost and not repeat:
+            raise OtherSettings(
+                f"rl.steps: with more steps of {stage.name}, trained stages of {folder} would begin again: "
+                f"choose another --output, or repeat them with --repeat ({', '.join(lost)})"
+            )
+        found.append((stage, later))
+    return found
+
+
+def reopen(folder: Path, stages: Longer, say: Say) -> None:
+    """Let the finished RL stages go on, and what depends on them begin again."""
+    for stage, later in stages:
+        for one in later:
+            say(f"{one.name}: begins again, since {stage.name} goes on")
+            shutil.rmtree(folder / one.name, ignore_errors=True)
+        # Last, so that a kill in between leaves a stage that is still to go on.
+        (folder / stage.name / DONE).unlink(missing_ok=True)
+
+
+def say_moved(folder: Path, pipeline: Pipeline, moved: Sequence[str], say: Say) -> None:
+    """Say which numbers moved, and record those of begun RL stages in their events.
+
+    Says too where the result is another than that of a run with so many steps from the beginning.
+    """
+    for line in moved:
+        say(line)
+    own = [line for line in moved if line.startswith("rl.")]
+    for stage in pipeline.stages:
+        path = folder / stage.name
+        saved = checkpoints.latest(path / CHECKPOINTS) if isinstance(stage, Reinforcement) else None
+        if not isinstance(stage, Reinforcement) or saved is None or (path / DONE).exists():
+            continue
+        step = checkpoints.step_of(saved) // stage.config.optimizer_steps
+        with (path / EVENTS).open("ab") as events:
+            for about in own:
+                say(f"{stage.name}: from step {step + 1} on, {about}")
+                events.write(encode_line({"step": step, "event": "changed", "about": about}))
+        if any(line.startswith("rl.steps ") for line in own):
+            for reason in _other_result(stage):
+                say(f"{stage.name}: {reason}, so that the result is not that of so many steps from the start")
+
+
+def _other_result(stage: Reinforcement) -> Iterator[str]:
+    """Yield why an RL stage with added steps ends with other weights than one that began with them."""
+    if stage.config.decay:
+        yield "the learning rate fell towards the former last step (rl.decay)"
+    if stage.config.off_policy:
+        yield "no batch was sampled ahead of the former last step (rl.off_policy)"
+
+
+def _steps_done(stage: Path) -> float:
+    """Return the generation batches of a finished RL stage; infinity for one that is not finished."""
+    if not (stage / DONE).exists() or not (stage / CONFIG).exists():
+        return float("inf")
+    steps: float = tomllib.loads((stage / CONFIG).read_text(encoding="utf-8"))["config"]["steps"]
+    return steps
+
+
+def _dependent(pipeline: Pipeline, stage: Stage) -> list[Stage]:
+    """Return the later stages whose input is made by a stage, directly or not."""
+    names, found = {stage.name}, []
+    for one in pipeline.stages[pipeline.stages.index(stage) + 1 :]:
+        inputs = {one.start, getattr(one, "stage", None), *getattr(one, "samples", ())}
+        if inputs & names:
+            names.add(one.name)
+            found.append(one)
+    return found
