@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -50,6 +53,10 @@ def test_a_model_is_trained_and_measured(tmp_path: Path) -> None:
     stages = ("heldout-base", "rl", "heldout-rl")
     assert begins == [f"{stage}: stage {number} of 3" for number, stage in enumerate(stages, 1)]
 
+    lines = done.stderr.splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d |  tirjudge ", line) for line in lines)
+    assert "nan" not in done.stderr
+
     written = (model / "model.safetensors").stat().st_mtime_ns
     again = small(tmp_path)
     assert again.exit_code == 0
@@ -65,6 +72,19 @@ def test_a_model_is_trained_and_measured(tmp_path: Path) -> None:
 
     measured = json.loads((tmp_path / "heldout-rl" / "done.json").read_text())
     assert measured["tir-listwise"]["accuracy"]["n"] == 2
+
+
+def test_libraries_add_no_line_to_the_log() -> None:
+    """A warning and a notice, as TRL, PEFT and torch write them, unless Python is asked for warnings."""
+    program = (
+        "import logging, warnings; from tirjudge_training import cli; cli._quiet_libraries(1); "
+        "warnings.warn('w', FutureWarning); logging.getLogger('trl.trainer').warning('notice')"
+    )
+    for more, shown in (((), False), (("-W", "always"), True)):
+        done = subprocess.run([sys.executable, *more, "-c", program], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert ("FutureWarning: w" in done.stderr) == shown
+        assert "notice" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -270,7 +272,10 @@ def _rows(recipe: Recipe) -> Data:
 
 
 def _quiet_libraries(threads: int) -> None:
-    """Turn off the progress bars and notices of libraries, which would drown the progress lines."""
+    """Turn off the progress bars, notices and warnings of libraries, which would drown the progress lines.
+
+    Python's option -W, or PYTHONWARNINGS, shows the warnings.
+    """
     import datasets
     import torch
     import transformers
@@ -279,3 +284,7 @@ def _quiet_libraries(threads: int) -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     datasets.disable_progress_bars()
+    for library in ("accelerate", "datasets", "huggingface_hub", "peft", "torch", "trl"):
+        logging.getLogger(library).setLevel(logging.ERROR)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")

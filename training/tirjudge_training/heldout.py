@@ -293,7 +293,9 @@ class Validation:
 
     async def _count(self, engine: Engine, tasks: Sequence[tuple[int, FormattedTask]]) -> int:
         right = 0
-        async for _, rollouts in score_tasks(tasks, engine.rollouts(0, self._rollout), size=1):
+        progress = ProgressReporter(self._say, unit="validation tasks answered", total=len(tasks))
+        async for index, rollouts in score_tasks(tasks, engine.rollouts(0, self._rollout), size=1):
+            progress.count(index)
             right += bool(answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0]).correct)
         return right
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.progress import SECONDS
 from tirjudge.storage.json_lines import encode_line
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
@@ -300,18 +301,19 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.started, self.first = time.perf_counter(), state.global_step
             self.timer = PhaseTimer()
+            self.said = self.started
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             # Steps that no row covers would be missing in the sums: the last, and those before a checkpoint.
             checkpoint = state.global_step % args.save_steps == 0
             control.should_log |= checkpoint or state.global_step == state.max_steps
+            if time.perf_counter() - self.said >= SECONDS and not control.should_log:
+                self._report(state)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             if not logs or "loss" not in logs:
                 return
-            # Steps before an interruption say nothing about this run's speed.
-            done = max(1, state.global_step - self.first)
-            each = (time.perf_counter() - self.started) / done
+            each = self._report(state, f"loss {logs['loss']:.3f}  ")
             # A timer for each row, which covers the steps since the row before.
             timer, self.timer = self.timer, PhaseTimer()
             timer.end("steps")
@@ -319,10 +321,15 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
             cpu = round(sum(parts["steps"][1] for parts in processes.every(timer.parts)), 3)
             seconds = {"seconds/mean_step": round(each, 3), "seconds/steps": wall, "cpu_seconds/steps": cpu}
             run.append(METRICS, {"step": state.global_step, **logs, **seconds, **memory_in_use()})
+
+        def _report(self, state: Any, loss: str = "") -> float:
+            """Say how far training is, and return the seconds of a step."""
+            self.said = time.perf_counter()
+            # Steps before an interruption say nothing about this run's speed.
+            each = (self.said - self.started) / max(1, state.global_step - self.first)
             left = each * (state.max_steps - state.global_step)
-            say(
-                f"sft {state.global_step}/{state.max_steps}  loss {logs['loss']:.3f}  "
-                f"{each:.2f} s/step  {left / 60:.1f} min left"
-            )
+            place = f"sft {state.global_step}/{state.max_steps}"
+            say(f"{place}  {loss}{each:.2f} s/step  {left / 60:.1f} min left")
+            return each
 
     return Watch()

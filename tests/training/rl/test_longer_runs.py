@@ -60,3 +60,7 @@ def test_a_lower_learning_rate_holds_from_the_next_batch_on(
 ) -> None:
     rows = go_on(short, tiny_model, tmp_path, changed(steps=3, learning_rate=1e-4, max_grad_norm=0.5))
     assert [row["learning_rate"] for row in rows] == [1e-3, 1e-3, 1e-4]
+    before, after = (load_file(one / "model" / "model.safetensors") for one in (short, tmp_path))
+    # Adam's largest step is the rate times (1 - 0.9) / sqrt(1 - 0.999) (Kingma and Ba, section 2.1).
+    moved = max((after[name] - before[name]).abs().max().item() for name in before)
+    assert 0 < moved <= 1e-4 * 3.17

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tirjudge.progress import ProgressReporter
+from tirjudge.progress import SECONDS, ProgressReporter
 from tirjudge.records.episodes import episode_record
 from tirjudge.records.recorded_row import failed
 from tirjudge.storage.json_lines import encode_line
@@ -103,6 +103,8 @@ class MetricsLog:
             self._run.append(STREAM, {"step": generation.step, **generation.stream.place})
         with self._recorded(generation.step):
             self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
+        if self._sampling.seconds >= SECONDS:
+            self._say(f"rl {generation.step + 1}/{self._steps}: sampled, and now trained on")
         self._step, self._next = generation.step, generation.step + 1
         return batch_metrics(generation)
 
@@ -138,10 +140,12 @@ class MetricsLog:
         first, began = self._began
         each = (time.perf_counter() - began) / (row["step"] + 1 - first)
         left = each * (self._steps - row["step"] - 1)
+        # A batch with nothing in the loss has no tokens to take a mean over.
+        entropy = f"  entropy {row['entropy']:.3f}" if "entropy" in row else ""
         return (
             f"rl {row['step'] + 1}/{self._steps}"
             f"  reward {row['reward']:.3f}  right {row['reward/teaches']:.3f}"
-            f"  entropy {row.get('entropy', float('nan')):.3f}  dropped {row['groups/dropped']:.2f}"
+            f"{entropy}  dropped {row['groups/dropped']:.2f}"
             f"  tool errors {row['tools/error_rate']:.3f}  {each:.1f} s/step  {left / 60:.1f} min left"
         )
 

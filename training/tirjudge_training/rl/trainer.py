@@ -212,10 +212,11 @@ class JudgeBatches(GRPOTrainer):
         rate = self.config.learning_rate
         if checkpoint is None or self.lr_scheduler is None or set(self.lr_scheduler.base_lrs) == {rate}:
             return
-        done = self.lr_scheduler.last_epoch
-        self.lr_scheduler.base_lrs = [rate] * len(self.lr_scheduler.base_lrs)
-        for group, share in zip(self.optimizer.param_groups, self.lr_scheduler.lr_lambdas, strict=True):
-            group["initial_lr"], group["lr"] = rate, rate * share(done)
+        # As the schedule itself would have left optimizer and scheduler after so many steps.
+        rates = [rate * share(self.lr_scheduler.last_epoch) for share in self.lr_scheduler.lr_lambdas]
+        self.lr_scheduler.base_lrs, self.lr_scheduler._last_lr = [rate] * len(rates), rates
+        for group, now in zip(self.optimizer.param_groups, rates, strict=True):
+            group["initial_lr"], group["lr"] = rate, now
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Add the metrics of the generation batch, for the metrics log and for TRL's reporters."""

@@ -36,7 +36,8 @@ class Selection(Stage):
         counts = {row["step"]: row["correct"] for row in validated}
         best, tasks = best_steps(counts)[0], validated[0]["n"]
         shutil.copytree(run.path / self.stage / SNAPSHOTS / f"step-{best}", folder.path / MODEL)
-        run.say(f"step {best} of {len(counts)} validated ones has {counts[best]} of {tasks} right")
+        steps = f"{len(counts)} validated steps" if len(counts) > 1 else "the only validated step"
+        run.say(f"step {best} is chosen from {steps}: {counts[best]} of {tasks} validation tasks right")
         return {"best": best, "n": tasks, "correct": {str(step): n for step, n in sorted(counts.items())}}
 
     def size(self, data: Data) -> Size:
