@@ -66,9 +66,9 @@ def test_a_model_is_trained_and_measured(tmp_path: Path) -> None:
     assert again.stderr.splitlines()[-4:] == done.stderr.splitlines()[-4:]
     assert (model / "model.safetensors").stat().st_mtime_ns == written
 
-    other = small(tmp_path, **{"rl.beta": 0.5})
+    other = small(tmp_path, **{"rl.epsilon": 0.1})
     assert other.exit_code == 2
-    assert "rl.beta was" in other.stderr
+    assert "rl.epsilon was" in other.stderr
 
     measured = json.loads((tmp_path / "heldout-rl" / "done.json").read_text())
     assert measured["tir-listwise"]["accuracy"]["n"] == 2

@@ -90,7 +90,7 @@ def test_a_key_of_the_place_may_change(
     ("name", "kind", "key", "value"),
     [
         ("distill", Recipe, "teacher.temperature", 0.5),
-        ("distill", Recipe, "rl.beta", 0.5),
+        ("distill", Recipe, "rl.beta", 0.001),
         ("rationale", Recipe, "meta_judge.max_tokens", 10),
         ("corpus", CorpusConfig, "generators.a.max_tokens", 10),
     ],
