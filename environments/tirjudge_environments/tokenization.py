@@ -21,6 +21,11 @@ _SWITCH = "enable_thinking"
 """The variable of chat templates that turns thinking on or off."""
 
 
+def without_surrogates(text: str) -> str:
+    """Return a text with U+FFFD in place of lone surrogates, which no tokenizer and no UTF-8 file takes."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
 class ChatEncoder:
     """An encoder around any Hugging Face fast tokenizer with a chat template.
 
@@ -90,7 +95,7 @@ class ChatEncoder:
 
     def text(self, text: str) -> list[int]:
         """Return the ids of plain text; lone surrogates, which no tokenizer accepts, become U+FFFD."""
-        ids: list[int] = self._plain.encode(_LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False).ids
+        ids: list[int] = self._plain.encode(without_surrogates(text), add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -24,6 +24,7 @@ from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import Columns, read_task
+from tirjudge_environments.tokenization import without_surrogates
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
 from tirjudge_environments.types import (
@@ -126,8 +127,8 @@ class LinkedViews(ValueError):
 
 
 def write_task(task: JudgeTask) -> str:
-    """Return a task as JSON, for the column `task` of a row."""
-    return _TASKS.dump_json(task).decode()
+    """Return a task as JSON, for the column `task` of a row, see `without_surrogates`."""
+    return without_surrogates(json.dumps(_TASKS.dump_python(task, mode="json"), ensure_ascii=False))
 
 
 def read_stored_task(text: str) -> JudgeTask:
@@ -160,6 +161,7 @@ def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], 
             f"this judge's reward links the views of a task, and {framework} scores one rollout at a time: "
             + _WHO_CAN
         )
+    require_one_answer(environment, task, framework)
     named = {view.name: view for view in views}
     if len(views) == 1:
         return views[0]
@@ -169,6 +171,15 @@ def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], 
             f"with its name in the column `{VIEW_COLUMN}`"
         )
     return named[str(row[VIEW_COLUMN])]
+
+
+def require_one_answer(environment: Environment, task: JudgeTask, framework: str) -> None:
+    """Raise ValueError for a dialogue with several answers, since a reward is for one."""
+    if getattr(environment, "per_criterion", False) and len(task.criteria) > 1:
+        raise ValueError(
+            f"task {task.id!r} has {len(task.criteria)} criteria, and with per_criterion an answer to each, "
+            f"while {framework} rewards one: leave per_criterion out, or give one row for each criterion"
+        )
 
 
 def score_alone(environment: Environment, task: JudgeTask, trajectory: Trajectory) -> Score:

@@ -18,6 +18,7 @@ from tirjudge_environments.adapters.dialogues import (
     SandboxThread,
     read_row,
     read_stored_task,
+    require_one_answer,
     reward_of,
     row_view,
     score_together,
@@ -70,6 +71,7 @@ class JudgeLoop(AgentLoopBase):
         task = self._task(info)
         managed = self.rollout_config.get("agent", {}).get("agent_loop_manager_class") == VERL_MANAGER
         linked = judge.linked and managed
+        require_one_answer(judge, task, "verl")
         views = judge.views(task) if linked else (row_view(judge, task, info, "verl"),)
         played = await asyncio.gather(*(self._play(task, view, sampling_params) for view in views))
         scores = score_together(judge, task, [trajectory for trajectory, *_ in played])

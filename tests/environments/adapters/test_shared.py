@@ -10,19 +10,22 @@ import pytest
 
 from tests.environments.adapters.dialogues import ASK, COUNT, ROW, A, Script, Turn, ours, outcome, settings
 from tests.environments.tools.test_dialogue import FixedTool
-from tirjudge_environments import Case, Reward, ToolSpec, Unscored
+from tirjudge_environments import Case, Reward, TirPairwise, ToolSpec, Unscored
 from tirjudge_environments.adapters.dialogues import (
     ChatDialogue,
     LinkedViews,
     SandboxThread,
     ToolDialogue,
     calling,
+    read_row,
+    read_stored_task,
     reward_of,
     row_view,
+    write_task,
 )
 from tirjudge_environments.adapters.trl import JudgeEnv, judge_reward
 from tirjudge_environments.registry import open_environment
-from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tasks import Columns, read_task
 from tirjudge_sandbox import Execution, Limits, Program, Status, open_sandbox
 
 TASK = read_task(ROW, default_id="row")
@@ -210,3 +213,25 @@ def test_a_tool_becomes_a_method_with_its_signature_and_docstring() -> None:
     assert str(signature(method)) == "(self, /, *, query: str, most: int = 3, odd: str = None) -> str"
     assert method.__doc__ == "Find facts.\n\nArgs:\n    query: What to find.\n    most: most\n    odd: odd"
     assert method("me", query="x", odd=None) == ("me", "find", {"query": "x"})
+
+
+def test_a_stored_task_has_the_replacement_of_lone_surrogates_that_token_ids_have() -> None:
+    """JSON rows may hold half a pair; Parquet files and pydantic's JSON may not."""
+    row = {"id": "a", "prompt": "half \ud800, whole \U0001f600", "responses": ["\udc00", "b"], "label": "A"}
+    stored = read_stored_task(write_task(read_row(row, Columns())))
+    assert stored.prompt[0].content == "half \ufffd, whole \U0001f600"
+    assert stored.candidates == ("\ufffd", "b")
+    assert stored.label == 0
+
+
+def test_a_dialogue_with_an_answer_to_each_criterion_is_refused() -> None:
+    """Its reward would be that of the last answer."""
+    judge = TirPairwise(per_criterion=True)
+    row = {"id": "a", "prompt": "p", "responses": ["x", "y"], "label": "A"}
+    for criteria, refused in ((["Be short."], False), (["Be short.", "Be kind."], True)):
+        task = read_row(row | {"criteria": criteria}, Columns())
+        if not refused:
+            assert row_view(judge, task, {"view": judge.views(task)[0].name}, "SkyRL")
+            continue
+        with pytest.raises(ValueError, match=r"has 2 criteria, .* while SkyRL rewards one"):
+            row_view(judge, task, {"view": judge.views(task)[0].name}, "SkyRL")

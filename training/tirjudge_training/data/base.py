@@ -150,6 +150,12 @@ def open_judges(
     """Return all judges by name, and those in use: with tools, without, or both. Raises ValueError."""
     # The same judge with and without tools: a task is given to one of them, see `choose_tools`.
     opened = {name: open_environment(judge.name, **judge.options) for name, judge in judges.items()}
+    for name, judge in opened.items():
+        if getattr(judge, "per_criterion", False):
+            raise ValueError(
+                f"environments.{name}.options.per_criterion: a reward is for one answer: leave the option "
+                "out, and write a row for each criterion"
+            )
     bare = {
         name + WITHOUT_TOOLS: open_environment(judge.name, **{**judge.options, "tools": False})
         for name, judge in judges.items()

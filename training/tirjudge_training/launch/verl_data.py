@@ -9,6 +9,7 @@ from typing import Any
 
 from tirjudge_environments.adapters.dialogues import TASK_COLUMN, VIEW_COLUMN, write_task
 from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.tokenization import without_surrogates
 from tirjudge_training.data.base import WITHOUT_TOOLS, Data
 from tirjudge_training.data.rows import JUDGES
 from tirjudge_training.launch.verl_config import Rows
@@ -50,7 +51,10 @@ def verl_rows(data: Data, tasks: Iterable[FormattedTask]) -> Iterator[dict[str, 
                 "data_source": formatted.format,
                 "agent_name": formatted.format,
                 # Our agent loop makes the prompt itself; verl requires and logs this column.
-                "prompt": [{"role": message.role, "content": message.content} for message in messages],
+                "prompt": [
+                    {"role": message.role, "content": without_surrogates(message.content)}
+                    for message in messages
+                ],
                 "reward_model": {"style": "rule", "ground_truth": str(task.label)},
                 "extra_info": {"index": number, TASK_COLUMN: write_task(task), VIEW_COLUMN: view.name},
             }
