@@ -213,7 +213,9 @@ class JudgeBatches(GRPOTrainer):
         if checkpoint is None or self.lr_scheduler is None or set(self.lr_scheduler.base_lrs) == {rate}:
             return
         # As the schedule itself would have left optimizer and scheduler after so many steps.
-        rates = [rate * share(self.lr_scheduler.last_epoch) for share in self.lr_scheduler.lr_lambdas]
+        rates: list[Any] = [
+            rate * share(self.lr_scheduler.last_epoch) for share in self.lr_scheduler.lr_lambdas
+        ]
         self.lr_scheduler.base_lrs, self.lr_scheduler._last_lr = [rate] * len(rates), rates
         for group, now in zip(self.optimizer.param_groups, rates, strict=True):
             group["initial_lr"], group["lr"] = rate, now
