@@ -28,6 +28,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
+from pydantic import ConfigDict
+
 from tirjudge_environments.quoting import cut_middle, quote_lines, starts_with
 
 MOST_FILES = 1000
@@ -55,6 +57,8 @@ class BadFolder(ValueError):
 @dataclass(frozen=True)
 class Folder:
     """Files by their paths, relative and with slashes."""
+
+    __pydantic_config__ = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     files: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -109,12 +113,20 @@ def read_folder(value: Any, beside: Path | None, before: Folder = NO_FILES) -> F
         return _named(value, beside)
     if not isinstance(value, Mapping):
         raise BadFolder(f"files are a mapping from paths to contents, or a name, not {type(value).__name__}")
-    if len(value) > MOST_FILES:
-        raise BadFolder(_too_many(len(value)))
+    # Tables of Arrow give every row the paths of all rows, and every file all of the keys.
+    present = {path: _without_nulls(given) for path, given in value.items() if given is not None}
+    if len(present) > MOST_FILES:
+        raise BadFolder(_too_many(len(present)))
     taken = _Taken()
-    for path, given in value.items():
+    for path, given in present.items():
         taken.add(path, _content(path, given, before))
     return taken.folder
+
+
+def _without_nulls(given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return given
+    return {kind: content for kind, content in given.items() if content is not None}
 
 
 def folder_of(files: Mapping[str, bytes]) -> Folder:

@@ -12,10 +12,13 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
+from pydantic import TypeAdapter
 
 from tirjudge_environments import Completion, Finish, JudgeTask, Message, Verdict
 from tirjudge_environments.files import (
@@ -29,6 +32,7 @@ from tirjudge_environments.files import (
 )
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
+from tirjudge_environments.tasks import read_task
 
 PATHS = [
     *("", ".", "..", "/etc/passwd", "a/../../b", "a//b", "a/./b", "./a", "a/", "\\windows", "a\\b", "a\0b"),
@@ -276,3 +280,16 @@ def test_a_verdict_quoted_from_a_file_is_not_the_judges() -> None:
     reading = judge.read(asked, view, Completion(text=text, finish=Finish.END))
     assert isinstance(reading, Verdict)
     assert reading.choice == view.order[1]
+
+
+def test_a_task_with_files_survives_json_and_tables_of_arrow(tmp_path: Path) -> None:
+    """Frameworks send tasks as JSON, and datasets add the keys of other rows with nulls."""
+    adapter = TypeAdapter(JudgeTask)
+    asked = replace(task(2), files=(Folder({"a": b"\xff\0"}), Folder()))
+    assert adapter.validate_json(adapter.dump_json(asked)) == asked
+    rows = [
+        {"prompt": "p", "response": "r", "files": {"a": {"text": "x"}}},
+        {"prompt": "p", "response": "r", "files": {"b/c": {"base64": "/w=="}}},
+    ]
+    found = [read_task(row, default_id="x").files for row in Dataset.from_list(rows)]
+    assert found == [(Folder({"a": b"x"}),), (Folder({"b/c": b"\xff"}),)]

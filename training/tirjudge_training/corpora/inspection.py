@@ -36,7 +36,7 @@ class Inspection:
             try:
                 if isinstance(row, BadRow):
                     raise RowError(row.reason)
-                task = read_task(row.fields, default_id=row.default_id)
+                task = read_task(row.fields, default_id=row.default_id, beside=row.beside)
             except RowError as error:  # counted by its words, so that equal faults add up
                 found.faults[str(error)] += 1
                 continue

@@ -301,7 +301,11 @@ class RowData:
                 raise ValueError(f"{row.where}: {row.reason}")
             try:
                 task = read_task(
-                    row.fields, default_id=row.default_id, columns=columns, labels=self._config.labels
+                    row.fields,
+                    default_id=row.default_id,
+                    columns=columns,
+                    labels=self._config.labels,
+                    beside=row.beside,
                 )
             except RowError as error:
                 raise ValueError(f"{row.where}: {error}") from None
