@@ -5,8 +5,9 @@
 For each attack a new `tirjudge sandbox serve` is started. One honest caller opens a connection, runs
 `print(1)`, closes it and starts again; an attacker in a process of its own does the same thing all the time,
 without a token where none is needed. The table has the honest latencies, the server's share of them (without
-the time in which the program waited for its turn and ran), the honest requests that failed or took more than
-30 s, the peak memory of the server, and its time to end after SIGTERM under the attack (`--grace` is 5 s).
+the time in which the program waited for its turn and ran), those of a ping before each of them, the honest
+requests that failed or took more than 30 s, the peak memory of the server, and its time to end after SIGTERM
+under the attack (`--grace` is 5 s).
 `--server` and `--one-token` measure an earlier version: with one token for both, the attacker comes from
 another address.
 """
@@ -41,7 +42,7 @@ PATIENCE = 30.0
 PAUSE = 0.5
 """Seconds until an attacker's connection that ended is opened again."""
 ATTACKER_ADDRESS = "127.0.0.2"
-IDLE, DECLARED, UNREAD, SENDERS, PLACES = 1260, 16, 30, 2, 256
+IDLE, DECLARED, UNREAD, SENDERS, PLACES, HANGUPS = 1260, 16, 30, 2, 256, 200
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -68,6 +69,12 @@ class Caller:
         lines = (f"POST {path} HTTP/1.1", "host: localhost", "content-type: application/json")
         lines += (f"authorization: Bearer {self._token}", f"content-length: {length}", "connection: close")
         return "\r\n".join((*lines, "", "")).encode()
+
+    async def ping(self) -> None:
+        """Open a connection and ask for the route that runs nothing."""
+        async with self.connected() as (reader, writer):
+            writer.write(b"GET /v1/ping HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            await reader.readuntil(b'"pong"')
 
     async def run(self, program: object) -> dict[str, Any]:
         """Run a program on a new connection and return the answer; empty unless its status is 200."""
@@ -176,6 +183,20 @@ async def names(caller: Caller, number: int) -> None:
     await caller.run({"source": "import time; time.sleep(0.1)", "client": f"name {number % 40}"})
 
 
+async def hangups(caller: Caller, _: int) -> None:
+    """Ask for a program and hang up at once."""
+    body = json.dumps({"source": "print(1)"}).encode()
+    async with caller.connected() as (_reader, writer):
+        writer.write(caller.head(len(body)) + body)
+
+
+async def nested(caller: Caller, _: int) -> None:
+    """Fetch a thousand files from 2,000 nested folders."""
+    source = "import os\nfor _ in range(2000):\n    os.mkdir('d')\n    os.chdir('d')"
+    fetch = ["d/" * 1990 + f"f{number}" for number in range(1000)]
+    await _send(caller, json.dumps({"source": source, "fetch": fetch}).encode())
+
+
 async def sizes(caller: Caller, _: int) -> None:
     """Run a program with ever another size of the working folder."""
     await caller.run({"source": "", "limits": {"disk_bytes": MIB + secrets.randbelow(60 * MIB)}})
@@ -197,6 +218,8 @@ ATTACKS: dict[str, tuple[int, Callable[[Caller, int], Awaitable[None]]]] = {
     "places": (PLACES, places),
     "names": (PLACES, names),
     "sizes": (SENDERS, sizes),
+    "hangups": (HANGUPS, hangups),
+    "nested": (SENDERS, nested),
 }
 """Name of an attack to the connections that it keeps open and what each does, again and again."""
 
@@ -215,17 +238,21 @@ async def attack(name: str, url: str, token: str, address: str) -> None:
     await asyncio.gather(*map(again, range(count)))
 
 
-async def honest(caller: Caller, seconds: float) -> tuple[Latencies, Latencies, int]:
-    """Return the latencies of requests that were served, their server's share, and the number of the others.
+async def honest(caller: Caller, seconds: float) -> tuple[Latencies, Latencies, Latencies, int]:
+    """Return the latencies of requests that were served, their server's share, and those of pings.
 
-    The server's share is what is left without the time that the program waited for its turn and ran.
+    The server's share is what is left without the time that the program waited for its turn and ran. The last
+    item is the number of requests that were not served.
     """
-    found, shares, failed = Latencies(), Latencies(), 0
+    found, shares, pings, failed = Latencies(), Latencies(), Latencies(), 0
     started = time.perf_counter()
     while (sent := time.perf_counter()) < started + seconds:
         answer: dict[str, Any] = {}
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             async with asyncio.timeout(PATIENCE):
+                await caller.ping()
+                pings.each.append(time.perf_counter() - sent)
+                sent = time.perf_counter()
                 answer = await caller.run({"source": "print(1)"})
         if answer:
             found.each.append(time.perf_counter() - sent)
@@ -233,7 +260,7 @@ async def honest(caller: Caller, seconds: float) -> tuple[Latencies, Latencies, 
         else:
             failed += 1
             await asyncio.sleep(0.05)
-    return found, shares, failed
+    return found, shares, pings, failed
 
 
 async def measured(name: str, seconds: float, server: str, one_token: bool) -> list[str]:
@@ -262,7 +289,7 @@ async def measured(name: str, seconds: float, server: str, one_token: bool) -> l
                     "--attack", name, url, tokens[-1], ATTACKER_ADDRESS,
                 )  # fmt: skip
                 await asyncio.sleep(min(5.0, seconds))
-            found, shares, failed = await honest(caller, seconds)
+            found, shares, pings, failed = await honest(caller, seconds)
             peak = _peak_mib(process.pid)
             process.send_signal(signal.SIGTERM)
             begun = time.perf_counter()
@@ -275,9 +302,10 @@ async def measured(name: str, seconds: float, server: str, one_token: bool) -> l
                     one.kill()
                     await one.wait()
             await logs
-    cells = ["0", *"-" * 4]
+    cells = ["0", *"-" * 6]
     if found.each:
-        times = (time for each in (found.each, shares.each) for time in (statistics.median(each), max(each)))
+        kinds = (found.each, shares.each, pings.each)
+        times = (time for each in kinds for time in (statistics.median(each), max(each)))
         cells = [str(len(found.each)), *(f"{1000 * time:.1f}" for time in times)]
     return [name or "none", *cells, str(failed), str(peak), ended]
 
@@ -308,6 +336,8 @@ async def main() -> int:
         "max ms",
         "server's",
         "max",
+        "ping",
+        "max",
         "failed",
         "peak MiB",
         "SIGTERM s",
@@ -316,7 +346,7 @@ async def main() -> int:
     failures = 0
     for name in given.only:
         row = await measured(name.replace("none", ""), given.seconds, given.server, given.one_token)
-        failures += int(row[6]) + (row[1] == "0")
+        failures += int(row[8]) + (row[1] == "0")
         table.add_row(*row)
     Console(width=100).print(table)
     return 1 if failures else 0

@@ -15,6 +15,9 @@ from tirjudge_sandbox.guest.limits import INODES
 from tirjudge_sandbox.guest.limits import MIB as MIB
 from tirjudge_sandbox.guest.limits import Limits as Limits
 
+MOST_FOLDERS = 64
+"""Folders of one path of `Program.files` and `Program.fetch`: each is opened again for every file in it."""
+
 MOST_NESTED = 500
 """Levels of `Program.bindings`. Twice as many exceed Python's recursion limit."""
 
@@ -71,7 +74,8 @@ class Program:
     """Files written to the working folder before the start: relative path to content. A path that ends with a
     slash, without content, is an empty folder."""
     fetch: tuple[str, ...] = ()
-    """Relative paths read back from the working folder after the end; missing files are left out."""
+    """Relative paths read back from the working folder after the end; missing files are left out. At most
+    4,096 paths; each, as those of `files`, with at most `MOST_FOLDERS` folders."""
     seed: int = 0
     """Seed of `random` and, where it is loaded, numpy. The hash seed is the same for all programs."""
     client: str = ""
@@ -225,6 +229,9 @@ def validate(program: Program, limits: Limits) -> None:
     for name, paths in (("files", files), ("fetch", program.fetch)):
         if problem := next(filter(None, map(_problem_of_path, paths)), ""):
             raise InvalidProgram(name, problem)
+    if len(program.fetch) > INODES:
+        problem = f"{len(program.fetch)} files cannot be fetched: a working folder holds {INODES}"
+        raise InvalidProgram("fetch", problem)
     if program.files and (problem := _problem_of_files(program.files, limits)):
         raise InvalidProgram("files", problem)
     if nested_too_deeply(program.bindings):
@@ -252,6 +259,8 @@ def _problem_of_path(path: str) -> str:
     """Return why a file of the program cannot have this path; empty if it can."""
     shown = repr(path[:_SHOWN_CHARACTERS])
     parts = PurePosixPath(path).parts
+    if len(parts) > MOST_FOLDERS + 1:
+        return f"{shown}... lies in {len(parts) - 1} folders, at most {MOST_FOLDERS} are possible"
     if not parts or path.startswith("/") or path.endswith(("/", "/.")) or ".." in parts or "\0" in path:
         return f"{shown} is not a path inside the working folder"
     try:

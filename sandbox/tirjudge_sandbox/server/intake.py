@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable
-from typing import Self
+from collections.abc import Callable, Coroutine
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
@@ -45,6 +45,8 @@ _VALUE_SECONDS = 4e-6
 It is about twice as long as parsing a value, checking it and passing it on take."""
 _FEW = 1000
 """Values up to which a body is parsed at once."""
+_ROUNDS = 5
+"""Rounds of the event loop after which it is known that a connection ended together with its request."""
 
 
 class IntakeLimits(BaseModel):
@@ -106,7 +108,7 @@ class Intake:
                 await self._app(scope, once, answer)
 
             try:
-                await _while_connected(served(_Once(body, receive)), receive)
+                await _while_connected(lambda: served(_Once(body, receive)), receive)
             finally:
                 if writing is not None and answer.ended:
                     # The application's copies of the answer are gone by now; what is not read yet remains.
@@ -299,19 +301,28 @@ class _Once:
         return self._events.pop() if self._events else await self._receive()
 
 
-async def _while_connected(serving: Awaitable[None], receive: Receive) -> None:
-    """Serve a request. If the caller disconnects, cancel that, wait for its end and raise HungUp."""
-    work = asyncio.ensure_future(serving)
+async def _while_connected(serve: Callable[[], Coroutine[Any, Any, None]], receive: Receive) -> None:
+    """Serve a request. If the caller disconnects, cancel that, wait for its end and raise HungUp.
+
+    Nothing is begun for a caller that has hung up already.
+    """
     gone = asyncio.ensure_future(_hang_up(receive))
+    tasks = [gone]
     try:
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(0)
+        if gone.done():
+            raise HungUp
+        work = asyncio.ensure_future(serve())
+        tasks.append(work)
         await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
             raise HungUp
         work.result()
     finally:
-        for task in (work, gone):
+        for task in tasks:
             task.cancel()
-        await asyncio.wait([work, gone])
+        await asyncio.wait(tasks)
 
 
 async def _hang_up(receive: Receive) -> None:

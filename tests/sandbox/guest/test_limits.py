@@ -189,3 +189,17 @@ async def test_the_measured_times_and_memory_are_plausible(run):
     execution = await run("x = bytearray(50 << 20)\nfor n in range(2_000_000): pass")
     assert execution.max_rss_bytes > 50 * MIB
     assert 0 < execution.cpu_seconds <= execution.wall_seconds + 0.05
+
+
+DEEPEST = "d/" * 64 + "f"
+
+
+async def test_files_lie_in_at_most_64_folders(run):
+    """Each folder is opened again for each file, after the program's end and outside of its limits."""
+    for field in ({"fetch": (f"d/{DEEPEST}",)}, {"files": {f"d/{DEEPEST}": b""}}):
+        with pytest.raises(ValueError, match="lies in 65 folders, at most 64 are possible"):
+            await run("", **field)
+    with pytest.raises(ValueError, match="5000 files cannot be fetched"):
+        await run("", fetch=tuple(map(str, range(5000))))
+    ran = await run("", files={DEEPEST: b"deep"}, fetch=(DEEPEST,))
+    assert (ran.status, dict(ran.files)) == (Status.OK, {DEEPEST: b"deep"})

@@ -49,6 +49,19 @@ def posted(body: object, path: str = "/run_code", token: str = "") -> bytes:
     return head + f"content-length: {len(content)}\r\n\r\n".encode() + content
 
 
+def test_nothing_runs_for_a_caller_that_hangs_up_with_its_request() -> None:
+    """The request and the end of the connection arrive in the same segment."""
+    with serving() as served:
+        before = served.box.stats().programs
+        for _ in range(100):
+            with socket.create_connection(("127.0.0.1", httpx.URL(served.url).port)) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+                connection.sendall(posted({"source": "print(1)"}, "/v1/run"))
+        # It is accepted after all of them.
+        assert served.run("print(1)")["status"] == "Success"
+        assert served.box.stats().programs == before + 1
+
+
 @contextlib.contextmanager
 def closing() -> Iterator[Callable[..., socket.socket]]:
     """Yield `connected`; all its connections are closed at the end."""

@@ -41,6 +41,8 @@ BAD_CODE = [
     ({"files": {str(n): "" for n in range(1001)}}, "files"),
     ({"files": {"a": "A" * (22 << 20)}, "memory_limit_MB": -1}, None),
     ({"fetch_files": ["../a"]}, "fetch_files"),
+    ({"fetch_files": [f"{'d/' * 65}a"]}, "fetch_files"),
+    ({"files": {f"{'d/' * 65}a": "YQ=="}}, "files"),
 ]
 
 
