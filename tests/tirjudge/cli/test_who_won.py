@@ -87,6 +87,7 @@ def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_pa
         done = invoke(*words, folder=tmp_path)
         assert re.search(rf"^who won   {line}", done.stdout, re.MULTILINE), done.stdout
         assert "needs labels" not in done.stderr
+        assert ("tirjudge compare out.jsonl OTHER" in done.stdout.splitlines()[-1]) == (words[0] == "score")
     said = (tmp_path / "judged.txt").read_text()
     assert re.search(line, said)
     # Two of three wins of 24 prompts: the interval decides, in the closing line, below the next commands.
