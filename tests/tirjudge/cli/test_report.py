@@ -19,10 +19,13 @@ from typer.testing import CliRunner
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.runs import finish, training_run
 from tirjudge.cli import app, results
+from tirjudge.records.recorded_row import RecordedFile, read_result_rows
 from tirjudge.report.judgments import joined, read_run
+from tirjudge.report.labelling import question
 from tirjudge.report.page import training_page
 from tirjudge.report.training import read_training_run
 from tirjudge.storage.run_folder import RunFolder
+from tirjudge_environments.tasks import RowError, read_task
 
 
 def report(*arguments: object) -> Result:
@@ -168,3 +171,14 @@ def test_a_page_is_renewed_while_a_run_goes_on(tmp_path: Path, monkeypatch: pyte
     assert refreshes not in page.read_text()
     assert report(run, run, "-o", page).exit_code == 2
     assert "--follow belongs to run folders" in report(page, "--follow", "-o", tmp_path / "x.html").output
+
+
+def test_a_labelled_row_names_its_files_so_that_no_judge_takes_it_for_one_without(judged: Path) -> None:
+    row, _ = next(read_result_rows(judged))
+    file = {"a.diff": RecordedFile(sha256="ab", bytes=3)}
+    asked = question(row.model_copy(update={"files": [file, {}]}))
+    assert asked["files"] == [{"a.diff": {"sha256": "ab", "bytes": 3}}, {}]
+    fields = {"id": "1", "prompt": "p", "responses": ["longer", "short"], "label": "A", **asked}
+    with pytest.raises(RowError, match=r"files of response A: a\.diff"):
+        read_task(fields, default_id="")
+    assert "files" not in question(row)
