@@ -32,9 +32,17 @@ _SUFFIXES: Mapping[str, RowFormat] = {
 }
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 _PARQUET = b"PAR1"
+_TAR, _TAR_AT = b"ustar", 257
+_UNPACKED = "decompress it first, or compress it with gzip or xz"
 _FOREIGN = (
     (b"PK\x03\x04", "an Excel workbook or another zip file: save the sheet as CSV UTF-8"),
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save the sheet as CSV UTF-8"),
+    *((b"BZh%d1AY&SY" % level, f"compressed with bzip2: {_UNPACKED}") for level in range(1, 10)),
+    (b"\x28\xb5\x2f\xfd", f"compressed with zstd: {_UNPACKED}"),
+    (b"\x04\x22\x4d\x18", f"compressed with lz4: {_UNPACKED}"),
+    (b"\x5d\0\0", f"compressed with lzma: {_UNPACKED}"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive: unpack it first"),
+    (b"Rar!\x1a\x07", "a RAR archive: unpack it first"),
     (b"ARROW1", "an Arrow file: write it as Parquet, with pandas.read_feather(...).to_parquet(...)"),
     (b"SQLite format 3", "an SQLite database: export the table as CSV"),
     (b"\x89HDF", "an HDF5 file: write its rows as Parquet or JSON lines"),
@@ -163,6 +171,8 @@ class RowFile:
             return "parquet"
         if foreign := next((remedy for mark, remedy in _FOREIGN if start.startswith(mark)), ""):
             raise ValueError(f"{self.name}: {foreign}")
+        if start[_TAR_AT:].startswith(_TAR):
+            raise ValueError(f"{self.name}: a tar archive: unpack it first")
         if (suffix := _suffix(self._path)) in _SUFFIXES:
             return _SUFFIXES[suffix]
         start = start.lstrip(b" \t\r\n")

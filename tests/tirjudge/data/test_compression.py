@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
 import lzma
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tirjudge.data.rows import Row, RowFile, is_file_name
@@ -63,6 +67,65 @@ def test_a_damaged_file_is_refused(tmp_path: Path, suffix: str, compress: Compre
         with pytest.raises(ValueError, match=r"data is cut off or damaged") as raised:
             list(RowFile(str(path)))
         assert str(raised.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("zeros", [4, 64 << 10])
+def test_streams_of_xz_are_read_behind_zeros(zeros: int, tmp_path: Path) -> None:
+    """The format has them between streams, such as those that are aligned to the blocks of a tape."""
+    path = tmp_path / "rows.jsonl.xz"
+    path.write_bytes(lzma.compress(LINES) + bytes(zeros) + lzma.compress(LINES) + bytes(zeros))
+    assert [row.fields for row in RowFile(str(path)) if isinstance(row, Row)] == ROWS * 2
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda stream: b"what is no stream",
+        lambda stream: stream[:30],
+        lambda stream: stream[:1] + b"?" + stream[2:],
+        lambda stream: bytes(4) + stream[:-1],
+    ],
+    ids=["other", "cut", "start", "end"],
+)
+def test_no_row_is_lost_in_silence_behind_a_whole_stream(
+    suffix: str, compress: Compress, damage: Compress, tmp_path: Path
+) -> None:
+    path = tmp_path / f"rows.jsonl.{suffix}"
+    path.write_bytes(compress(LINES) + damage(compress(LINES)))
+    with pytest.raises(ValueError, match=r"data is cut off or damaged"):
+        list(RowFile(str(path)))
+
+
+def tar(content: bytes) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        entry = tarfile.TarInfo("../../rows.jsonl")
+        entry.size = len(content)
+        archive.addfile(entry, io.BytesIO(content))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (bz2.compress(LINES), "compressed with bzip2: decompress it first"),
+        (bz2.compress(LINES, 1), "compressed with bzip2: decompress it first"),
+        (lzma.compress(LINES, lzma.FORMAT_ALONE), "compressed with lzma: decompress it first"),
+        (pa.compress(LINES, "zstd", asbytes=True), "compressed with zstd: decompress it first"),
+        (pa.compress(LINES, "lz4", asbytes=True), "compressed with lz4: decompress it first"),
+        (tar(LINES), "a tar archive: unpack it first"),
+        (gzip.compress(tar(LINES)), "a tar archive: unpack it first"),
+    ],
+    ids=["bzip2", "bzip2 -1", "lzma", "zstd", "lz4", "tar", "tar.gz"],
+)
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows"])
+def test_other_archives_are_named(content: bytes, said: str, name: str, tmp_path: Path) -> None:
+    """Read as lines, they were a file without rows."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=said) as error:
+        RowFile(str(tmp_path / name))
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.timeout(60)
