@@ -69,6 +69,43 @@ def test_a_list_of_ratings_prefers_the_highest() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "1,000",
+        "12,500 points",
+        "1,000/5,000",
+        "3-4",
+        "3 – 4",
+        "3—4",
+        "4:3",
+        "2024-01-05",
+        "4/5/2024",
+        "1,234,567",
+    ],
+)
+def test_a_number_that_may_be_another_one_is_no_rating(text: str) -> None:
+    with pytest.raises(RowError, match="label") as refused:
+        read_task({"prompt": "q", "response": "x", "label": text}, default_id="1")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "rating"),
+    [("4,25", 4.25), ("0,125", 0.125), ("3.125", 3.125), ("1000", 1000.0), ("-2", -2.0), ("4/5", 4.0)]
+    + [
+        ("4,5 / 5", 4.5),
+        ("8 out of 10", 8.0),
+        ("4 - 'very good'", 4.0),
+        ("4: good, 3 flaws", 4.0),
+        ("4 (3-5)", 4.0),
+    ],
+)
+def test_a_number_is_read_as_people_write_it(text: str, rating: float) -> None:
+    task = read_task({"prompt": "q", "response": "x", "label": text}, default_id="1")
+    assert task.gold["rating"] == rating
+
+
+@pytest.mark.parametrize(
     ("value", "rating"),
     [
         (4, 4.0), ("4", 4.0), ("4.5", 4.5), ("4,5", 4.5), ("4/5", 4.0), ("4 - very good", 4.0), (0, 0.0),

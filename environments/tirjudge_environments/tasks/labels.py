@@ -18,8 +18,14 @@ _LETTERED = re.compile(
     r"(?:answer|assistant|candidate|choice|completion|model|option|output|response|system|text)([a-z])"
 )
 """A response by its letter, as `similar_name` leaves it: `model_a`, `Response B`."""
-_NUMBER = re.compile(r"([+-]?[0-9]{1,9}(?:[.,][0-9]{1,9})?)(?:\s*(?:/|of|out of|-|–|:|\().*)?", re.DOTALL)
-"""A rating, with what may follow: `4`, `4,5`, `4/5`, `4 - good`."""
+_NUMBER = re.compile(
+    r"([+-]?[0-9]{1,9}(?:[.,][0-9]{1,9})?)"
+    r"(?:\s*(?:(?:/|of|out of)(?!\s*[0-9]+\s*/)|[-–—:](?!\s*[0-9])|\().*)?",
+    re.DOTALL,
+)
+"""A rating, with what may follow: `4`, `4,5`, `4/5`, `4 - good`; no range (`3-4`) and no date."""
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+"""A number that is a thousand times larger in one country than in another."""
 _LARGEST_SCORE = 1e9
 _UNLABELLED = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "<na>"})
 """Texts that tables write for a missing value, in lower case."""
@@ -178,6 +184,8 @@ def _rating(text: str) -> bool | float:
     if word in _PASSED or word in _FAILED:
         return word in _PASSED
     if number := _NUMBER.fullmatch(text):
+        if _THOUSANDS.fullmatch(number[1]):
+            raise RowError(f"label {text!r} has a comma before three digits: write the number without it")
         return float(number[1].replace(",", "."))
     raise RowError(
         f"label {text!r} of a single response is neither a number nor pass or fail (yes or no, true or false)"
