@@ -91,13 +91,10 @@ def test_a_number_that_may_be_another_one_is_no_rating(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "rating"),
-    [("4,25", 4.25), ("0,125", 0.125), ("3.125", 3.125), ("1000", 1000.0), ("-2", -2.0), ("4/5", 4.0)]
-    + [
-        ("4,5 / 5", 4.5),
-        ("8 out of 10", 8.0),
-        ("4 - 'very good'", 4.0),
-        ("4: good, 3 flaws", 4.0),
-        ("4 (3-5)", 4.0),
+    [
+        *(("4,25", 4.25), ("0,125", 0.125), ("3.125", 3.125), ("1000", 1000.0), ("-2", -2.0)),
+        *(("4/5", 4.0), ("4,5 / 5", 4.5), ("8 out of 10", 8.0), ("4 - 'very good'", 4.0)),
+        *(("4: good, 3 flaws", 4.0), ("4 (3-5)", 4.0)),
     ],
 )
 def test_a_number_is_read_as_people_write_it(text: str, rating: float) -> None:

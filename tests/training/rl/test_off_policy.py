@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import signal
 import statistics
@@ -19,12 +20,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.training.conftest import train_and_save
 from tests.training.forked import in_two_processes, killed
+from tirjudge.generation.local.loading import quiet_peft
 from tirjudge.storage.json_lines import read_lines
-from tirjudge_environments import JudgeTask, Message
+from tirjudge_environments import JudgeTask, Message, Reward
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.model_folder import network, quiet_peft
+from tirjudge_training.model_folder import network
 from tirjudge_training.rl import rollout_engine
+from tirjudge_training.rl.batch_sampler import AHEAD, decoded
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import STREAM, RowStream
@@ -218,6 +221,27 @@ def test_a_killed_run_trains_on_the_batches_of_an_uninterrupted_one(
     )
     for name, weight in uninterrupted.items():
         assert torch.allclose(resumed[name], weight, rtol=0, atol=1e-4)
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_its_batch(whole: Path) -> None:
+    """Rewards had no fields but total, parts and settled; evidence against the label was a part."""
+    (file,) = (whole / "checkpoints" / "checkpoint-2").glob(AHEAD)
+    later = {"right", "teaches", "core"}
+
+    def earlier(found: dict[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in found.items() if name not in later} if "parts" in found else found
+
+    text = json.dumps(json.loads(file.read_text(), object_hook=earlier))
+    assert not any(f'"{name}": ' in text for name in ("teaches", "core"))
+    assert decoded(text) == decoded(file.read_text())
+    rewards = [score for group in decoded(text)[0].batch.kept for score in group.scores]
+    assert {score.right for score in rewards if isinstance(score, Reward)} == {True, False}
+    unproven = text.replace('"correct": 1.0', '"correct": 0.0, "right": 1.0')
+    rewards = [score for group in decoded(unproven)[0].batch.kept for score in group.scores]
+    assert {(score.right, score.teaches) for score in rewards if isinstance(score, Reward)} == {
+        (True, False),
+        (False, False),
+    }
 
 
 def test_two_processes_sample_ahead_as_one_does(whole: Path, tiny_model: Path, tmp_path: Path) -> None:

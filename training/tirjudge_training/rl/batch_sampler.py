@@ -177,10 +177,18 @@ def encoded(generation: GenerationBatch) -> str:
 
 
 def decoded(text: str) -> tuple[GenerationBatch, Any]:
-    """Return what `encoded` wrote, and the place in the stream after the batch."""
-    found = json.loads(text)
+    """Return what `encoded` wrote, also in an earlier version, and the place after the batch."""
+    found = json.loads(text, object_hook=_reward)
     batch = TypeAdapter(SampledBatch).validate_python(found["batch"])
     return GenerationBatch(batch=batch, **{name: found[name] for name in PLAIN}), found["place"]
+
+
+def _reward(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object; a reward gets the fields that it had only among its parts in earlier versions."""
+    if not {"total", "parts"} <= found.keys() or "teaches" in found:
+        return found
+    correct = found["parts"].get("correct", 0.0)
+    return {**found, "right": bool(found["parts"].get("right", correct)), "teaches": bool(correct)}
 
 
 def _read(checkpoint: Path | None) -> str | None:
