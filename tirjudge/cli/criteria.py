@@ -42,12 +42,13 @@ from tirjudge.judging.batch import BatchRunner, Failure, Plan, TooManyFailures, 
 from tirjudge.judging.criteria import ProposedCriteria, propose_criteria
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights, most_tokens
+from tirjudge.judging.meta_judge import rejects_the_question
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import check_settings, record_settings, settings_path
 from tirjudge.storage.run_settings import refuse_foreign_file
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.tasks import Columns
+from tirjudge_environments.tasks import Columns, RowError
 
 
 @examples(
@@ -153,6 +154,8 @@ class _Run:
     kept: int = 0
     _given: dict[str, Row] = field(default_factory=dict)
     """The rows that are being judged, by where they are."""
+    _seen: dict[str, str] = field(default_factory=dict)
+    """Id to where its row is."""
 
     async def over(self, rows: RowSource, spending: Spending, weights: str) -> bool:
         """Return True if the run reached the end of the rows."""
@@ -162,7 +165,9 @@ class _Run:
                 try:
                     return await propose_criteria(engine, work.task, work.kind, most=self.most)
                 except GeneratorFailed as error:
-                    raise Unjudged(str(error), down=str(error), denied=engine.denied) from None
+                    # What the model cannot take, or a filter withholds, says nothing about other rows.
+                    down = "" if rejects_the_question(error) else str(error)
+                    raise Unjudged(str(error), down=down, denied=engine.denied) from None
                 except ValueError as error:
                     raise Unjudged(str(error)) from None
 
@@ -180,7 +185,11 @@ class _Run:
             yield row
 
     def expects(self, work: Work, task: JudgeTask) -> bool:
-        if work.task.id not in self.done:
+        id = work.task.id
+        if other := self._seen.get(id):
+            raise RowError(f"its id {id!r} is already used by {other}")
+        self._seen[id] = work.where
+        if id not in self.done:
             return True
         self.before += 1
         del self._given[work.where]

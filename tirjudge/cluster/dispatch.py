@@ -102,9 +102,19 @@ class ClusterRows:
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _watching: asyncio.Task[None] | None = None
 
-    def rewards(self, result: Judgment) -> tuple[Score, ...]:
-        """Return no rewards: the formats are open on the nodes alone."""
-        return ()
+    def rewards(self, result: Judgment) -> Sequence[Score]:
+        """Return the rewards of a judgment, which a worker computes: the formats are open there alone.
+
+        Raises ValueError if no worker is left.
+        """
+        while workers := self._live:
+            try:
+                found: Sequence[Score] = self._ray.get(workers[0].actor.rewards.remote(result))
+            except self._ray.exceptions.RayActorError as error:
+                self._lose(workers[0], first_line(error))
+            else:
+                return found
+        raise ValueError("no worker of the cluster is left to compute rewards: run the same command again")
 
     async def __aenter__(self) -> Self:
         self._ray = connect(self.address)

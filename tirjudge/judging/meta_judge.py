@@ -233,7 +233,7 @@ class RewardQuestions:
             try:
                 completion = await self._generator.generate(context, sampling)
             except GeneratorFailed as error:
-                if _rejects_the_question(error):
+                if rejects_the_question(error):
                     self._say(f"dropped a question that the model cannot answer: {error}")
                     return None
                 await self._wait(error)
@@ -260,7 +260,7 @@ class RewardQuestions:
         await asyncio.sleep(min(_LONGEST_PAUSE, max(self._pause, down)))
 
 
-def _rejects_the_question(error: GeneratorFailed) -> bool:
+def rejects_the_question(error: GeneratorFailed) -> bool:
     """Return True for an error of this question alone; another question may be answered."""
     if isinstance(error, Refused):
         return error.status in _BAD_QUESTION

@@ -33,10 +33,9 @@ class JsonLines:
 
     def __init__(self, path: Path, *, replace: bool = False) -> None:
         self.path, self._replace = path, replace
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        # Locked before the torn last line is dropped: another process may just be writing that line.
+        self._descriptor = _opened_and_locked(path)
         try:
-            # Locked before the torn last line is dropped: another process may just be writing that line.
-            lock(self._descriptor, path)
             self._end = 0 if replace else _intact_length(self._descriptor)
             if not replace:
                 os.ftruncate(self._descriptor, self._end)
@@ -136,6 +135,20 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
     return value
+
+
+def _opened_and_locked(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            lock(descriptor, path)
+            # Before it was locked, a writer that has ended may have replaced the file by a new one.
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
 
 
 def lock(descriptor: int, path: Path) -> None:

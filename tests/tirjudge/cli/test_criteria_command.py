@@ -183,6 +183,32 @@ def test_a_criterion_that_no_dialogue_could_judge_is_not_dropped(
     assert results(tmp_path / "rows.criteria.jsonl") == []
 
 
+def test_an_id_that_is_used_twice_is_judged_once(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = script
+    write_rows(tmp_path / "rows.jsonl", [ROWS[0], ROWS[0], ROWS[1]])
+    run = invoke("criteria", "rows.jsonl", *through(endpoint), "--no-tools", folder=tmp_path)
+    assert run.returncode == 1
+    assert "rows.jsonl:2: its id 'cat' is already used by rows.jsonl:1" in run.stderr
+    assert [row["id"] for row in results(tmp_path / "rows.criteria.jsonl")] == ["cat", "three"]
+
+
+def test_rows_that_a_filter_withholds_do_not_end_a_run(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """They say nothing about the model: the rows behind them are judged."""
+
+    def filtering(body: dict[str, Any]) -> Any:
+        if "weapon" in str(body["messages"]):
+            return JSONResponse({"error": {"code": "content_filter", "message": "content_filter"}}, 400)
+        return script(body)
+
+    endpoint.script = filtering
+    withheld = [ROWS[0] | {"id": f"w{n}", "prompt": f"Name weapon {n}."} for n in range(4)]
+    write_rows(tmp_path / "rows.jsonl", [*withheld, *ROWS[:2]])
+    words = ("--no-tools", "--give-up-after", "2", "--concurrency", "1")
+    run = invoke("criteria", "rows.jsonl", *through(endpoint), *words, folder=tmp_path)
+    assert run.returncode == 1
+    assert run.stdout.startswith("rows      6, 2 with criteria, 4 failed, 0 before\n"), run.stderr
+
+
 def test_criteria_that_were_not_proposed_are_not_written(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = script
     write_rows(tmp_path / "rows.jsonl", [{**ROWS[2], "criteria": ["is old"]}])

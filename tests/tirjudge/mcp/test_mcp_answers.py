@@ -97,6 +97,19 @@ async def test_both_streams_are_output_and_the_value_is_not(box):
     assert (answer.output, answer.value) == (("out", "err"), '"value"')
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("mode", ["json", "xml"])
+async def test_a_program_that_writes_for_ever_has_a_bounded_answer(box, mode, stream):
+    """An agent's context has no room for it."""
+    limit = 10_000
+    code = f"import sys\nwhile True:\n    sys.{stream}.write('<x>' * 1000)"
+    answer = await run_python_code(box, code, {}, mode, Limits(wall_seconds=20, output_bytes=limit))
+    assert sum(map(len, answer.output)) <= limit
+    assert "output" in answer.error
+    assert answer.error.endswith("; its output is unfinished")
+    assert answer.value is None
+
+
 @pytest.mark.parametrize("forged", ["1}", "NaN", "[-Infinity]", "1e999", "{'a'"])
 async def test_an_invalid_value_is_left_out(box, forged):
     """The value follows a mark that the program can learn."""

@@ -227,6 +227,15 @@ def test_a_file_is_converted_without_transformers(
         assert ours.encode(text).tokens == published.tokenize(text)
 
 
+@pytest.mark.parametrize("pair", [("absent", "token"), ("a", "absent"), ("a",)], ids=str)
+def test_a_merge_outside_of_the_vocabulary_is_one_line(pair: tuple[str, ...], tmp_path: Path) -> None:
+    state = json.loads(bpe_tokenizer(*TEXTS).backend_tokenizer.to_str())["model"]
+    model = tiny_llama(len(state["vocab"]))
+    file = gguf_of(model, "llama", state["vocab"], [*state["merges"], pair], tmp_path / "model.gguf")
+    with pytest.raises(ModelUnavailable, match=r"^model.gguf is damaged [^\n]+: download it again$"):
+        resolve_model(str(file), lambda line: None)
+
+
 def gguf_of(
     model: Any, architecture: str, vocabulary: dict[str, int], merges: Sequence[Any], file: Path
 ) -> Path:

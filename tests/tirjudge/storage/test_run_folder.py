@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tirjudge.storage import json_lines
 from tirjudge.storage.json_lines import JsonLines, Locked, encode_line, read_lines
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import RunFolder, write_atomically
@@ -144,6 +145,30 @@ for number in range(start, 1_000_000):
     numbers = [row["n"] for row in read_lines(path)]
     assert numbers == list(range(len(numbers)))
     assert len(numbers) > acknowledged
+
+
+def test_a_writer_that_came_before_the_file_was_replaced_writes_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process opens the old file, and waits until it is replaced; its rows would be lost with it."""
+    path, other = tmp_path / "rows.jsonl", tmp_path / "other.jsonl"
+    path.write_bytes(b'{"n": 1}\n')
+    lock = json_lines.lock
+
+    def replaced(descriptor: int, place: Path) -> None:
+        monkeypatch.setattr(json_lines, "lock", lock)
+        with JsonLines(other) as rewriting:
+            rewriting.append({"n": 2})
+            rewriting.rename(path)
+        lock(descriptor, place)
+
+    monkeypatch.setattr(json_lines, "lock", replaced)
+    with JsonLines(path) as lines:
+        lines.append({"n": 3})
+        monkeypatch.setattr(json_lines, "lock", lock)
+        with pytest.raises(Locked):
+            JsonLines(path)
+    assert [row["n"] for row in read_lines(path)] == [2, 3]
 
 
 def test_rows_may_be_appended_to_a_rewritten_file(tmp_path: Path) -> None:
