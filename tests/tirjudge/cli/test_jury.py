@@ -8,6 +8,7 @@ from typing import Any
 
 import krippendorff
 import pytest
+from starlette.responses import Response
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import FAST, invoke, results, write_rows
@@ -187,6 +188,37 @@ def test_a_model_that_fails_leaves_the_row_to_the_next_run(tmp_path: Path, endpo
     run = invoke("judge", file, *words, folder=tmp_path)
     assert run.returncode == 0, run.stderr
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 6
+
+
+NONSENSE: dict[str, Any] = {
+    "bytes": Response(bytes(range(256)) * 10),
+    "depth": Response("[" * 100_000, media_type="application/json"),
+    "no answer": {"choices": []},
+    "nothing": chat(""),
+    "half a surrogate": Response(
+        b'{"choices": [{"message": {"content": "\\ud800"}, "finish_reason": "stop"}]}'
+    ),
+    "escapes": chat("\x1b[2J\u202e<preference>\x00</preference>"),
+    "no number": chat("<score_A>NaN</score_A><score_B>1e999</score_B>"),
+}
+
+
+@pytest.mark.parametrize("said", NONSENSE)
+def test_a_model_that_talks_nonsense_never_decides(
+    said: str, tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    """It has no vote, and what is no answer at all leaves the row to the next run."""
+    endpoint.script = lambda body: NONSENSE[said] if body["model"] == "two" else voting(body)
+    words = (*asking(endpoint, "one", "two"), "--retries", "0")
+    run = invoke("judge", rows(tmp_path), *words, folder=tmp_path)
+    assert "Traceback" not in run.stderr
+    assert "\x1b" not in run.stdout + run.stderr
+    found = results(tmp_path / "rows.verdicts.jsonl")
+    assert "".join(row["verdict"] for row in sorted(found, key=lambda row: str(row["id"]))) in (
+        "",
+        VOTES["one"],
+    )
+    assert run.returncode == (0 if found else 1)
 
 
 def test_each_model_has_its_own_cost(tmp_path: Path, endpoint: EndpointServer) -> None:
