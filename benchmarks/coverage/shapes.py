@@ -20,7 +20,16 @@ from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.protocols.agreement import by_chance, cohen_kappa, confusion, macro
 from tirjudge.evaluation.protocols.win_rate import bradley_terry
-from tirjudge.evaluation.raters import ORDINAL, alpha, by_prompt, chance_of_pi, correlation, pearson, scott_pi
+from tirjudge.evaluation.raters import (
+    ORDINAL,
+    alpha,
+    by_prompt,
+    chance_of_pi,
+    correlation,
+    mean_correlation,
+    pearson,
+    scott_pi,
+)
 from tirjudge.evaluation.significance import below, clustered_mcnemar
 from tirjudge.statistics import (
     Estimator,
@@ -163,7 +172,7 @@ def prompts(draw: np.random.Generator, codes: Codes, name: str) -> Interval:
     values, first = of_prompts(draw, codes)[name]
     if len(values) < 2:
         return math.nan, math.nan
-    return Mean(values, places=first, is_share=False).interval(len(codes), codes)
+    return mean_correlation(values, first, len(codes)).interval(len(codes), codes)
 
 
 def mean_rating(draw: np.random.Generator, codes: Codes) -> Interval:

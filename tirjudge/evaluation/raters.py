@@ -31,6 +31,19 @@ def correlation(value: float, n: int, errors: Values) -> Fitted:
     return Fitted(value, n, errors, fault, is_correlation=True)
 
 
+def mean_correlation(values: Values, places: NDArray[np.intp], size: int) -> Fitted:
+    """Return the mean of correlations, whose places among `size` units are given.
+
+    Half of a correlation plus 1 is a share, and so the mean has the interval of a share: Student's covers too
+    rarely, since the correlations of few rows are often 1 or -1.
+    """
+    mean = float(values.mean())
+    errors = np.zeros(size)
+    errors[places] = (values - mean) / len(values)
+    fault = "" if np.ptp(values) > _ROUNDING else "the values do not vary"
+    return Fitted(mean, len(values), errors, fault, by_chance=0.5)
+
+
 def scott_pi(table: Values) -> float:
     """Return Scott's pi of a table of two raters, whose expected agreement is that of their mean shares."""
     expected = chance_of_pi(table)

@@ -423,6 +423,7 @@ class Fitted:
     def _of_share(self, chance: float, size: int, clusters: NDArray[np.intp] | None) -> tuple[float, float]:
         counted = self.unit_weights(size) > 0
         own, scale = None if clusters is None else clusters[counted], 1 - chance
+        own = None if own is None or _alone(own) else own
         errors = self.influence(size, clusters)[counted] * scale
         low, high = Proportion.of_influence(chance + self.value * scale, errors, own).interval
         return (low - chance) / scale, (high - chance) / scale

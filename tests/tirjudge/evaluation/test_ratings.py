@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import kendalltau, pearsonr, spearmanr, t
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+from statsmodels.stats.proportion import proportion_confint
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_calibrate import calibration, command
@@ -246,8 +247,14 @@ def test_pearson_and_the_mean_of_prompts_beside_scipy(tmp_path: Path) -> None:
         values = [peer(judge[prompt == one], people[prompt == one]).statistic for one in range(40)]
         figure = found["full"][f"mean {name} over prompts"]
         assert (figure["value"], figure["n"]) == (pytest.approx(np.mean(values)), 40)
-        half = t.ppf(0.975, 39) * np.std(values, ddof=1) / np.sqrt(40)
-        assert figure["high"] - figure["value"] == pytest.approx(half, rel=1e-3)
+        # Wilson's interval of the mean of (1 + correlation) / 2, with one of 1 and one of -1 more,
+        # and as many rows as vary as much (Dean and Pagano 2015).
+        shares = np.append((1 + np.array(values)) / 2, (0, 1))
+        rate = float(shares.mean())
+        size = rate * (1 - rate) * 42**2 / float(((shares - rate) ** 2).sum())
+        bounds = proportion_confint(shares[:-2].mean() * size, size, method="wilson")
+        expected = [2 * bound - 1 for bound in bounds]
+        assert [figure["low"], figure["high"]] == pytest.approx(expected, abs=2e-3)
 
 
 def test_the_interval_of_pearson_is_fishers_for_normal_values(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tirjudge.evaluation.raters import (
     alpha,
     by_prompt,
     correlation,
+    mean_correlation,
     pearson,
     ranked,
     tau,
@@ -162,7 +163,7 @@ def _beside_people(judge: Values, people: Values, clusters: NDArray[np.intp] | N
     prompts = {} if clusters is None else by_prompt(own, mean, clusters[places])
     for name, (values, first) in prompts.items():
         if len(values) > 1:
-            found[f"mean {name} over prompts"] = Mean(values, places=places[first], is_share=False)
+            found[f"mean {name} over prompts"] = mean_correlation(values, places[first], size)
     everybody = np.vstack([judge, people])
     if len(np.unique(everybody[~np.isnan(everybody)])) <= _MOST_LEVELS:
         found["alpha of judge and people"] = alpha(everybody, "ordinal")
