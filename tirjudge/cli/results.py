@@ -31,6 +31,14 @@ from tirjudge.cli.output import (
     say,
     stop,
 )
+from tirjudge.cli.score import (
+    ClusterOption,
+    DuplicatesOption,
+    FormatOption,
+    PlaceOption,
+    StoredLabelsOption,
+    SwappedOption,
+)
 from tirjudge.console_text import printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
@@ -271,6 +279,12 @@ def report(
     price_in: PriceIn = None,
     price_out: PriceOut = None,
     seed: Seed = 0,
+    column: PlaceOption = None,
+    labels: StoredLabelsOption = None,
+    swapped: SwappedOption = "",
+    duplicates: DuplicatesOption = "refuse",
+    cluster: ClusterOption = "",
+    format: FormatOption = "",
     follow: Annotated[
         bool,
         option("Output", "Write the page of a training again until it ends, and let it reload.", "--follow"),
@@ -278,6 +292,7 @@ def report(
 ) -> None:
     """Write one page that needs no network: numbers with intervals, breakdowns, and every row to read.
 
+    It also shows the stored outputs of other projects, which tirjudge score reads with the same options.
     Several result files are compared with the first, row by row; curves of several training runs are drawn
     over each other. Exit codes: 0 done; 2 for a file that is no result file, a folder without metrics, and
     runs that have no row in common; 130 interrupted.
@@ -287,7 +302,20 @@ def report(
             raise ValueError(f"--output {output}: choose a file that is not one of the runs")
         if follow:
             _follow(runs, output)
-        page = page_of(runs, texts=texts, price=price_of(price_in, price_out), seed=seed)
+        from tirjudge.cli.score_output import stored_files
+        from tirjudge.report.page import page_of
+
+        opened, _ = stored_files(
+            columns=column or (),
+            labels=labels or (),
+            swapped=swapped,
+            format=format,
+            duplicates=duplicates,
+            cluster=cluster,
+        )
+        named = bool(column or labels or swapped or cluster or format or duplicates != "refuse")
+        price = price_of(price_in, price_out)
+        page = page_of(runs, opened=opened, named=named, texts=texts, price=price, seed=seed)
         write_atomically(output, page.html)
     print(f"open {output.resolve().as_uri()} ({_sizes(page)})")
 
@@ -310,28 +338,6 @@ def _follow(runs: Sequence[Path], output: Path) -> None:
             time.sleep(RENEWED)
     except KeyboardInterrupt:
         stop("report", f"interrupted; {output} shows the run as it was", INTERRUPTED)
-
-
-def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: int) -> Page:
-    """Return the page of result files, or of training runs.
-
-    Raises OSError for a missing file, and ValueError, in one line, for any other bad input.
-    """
-    from tirjudge.report.judgments import read_run
-    from tirjudge.report.page import judged_page, training_page
-    from tirjudge.report.training import is_training_run, read_training_run
-
-    folders = [run for run in runs if run.is_dir()]
-    if len(set(runs)) < len(runs):
-        raise ValueError("the same run is given twice")
-    if folders and len(folders) < len(runs):
-        raise ValueError(f"{folders[0]} is a folder: a training run has a report of its own")
-    for folder in folders:
-        if not is_training_run(folder):
-            raise ValueError(f"{folder} is no run folder of tirjudge train: no stage in it has metrics")
-    if folders:
-        return training_page(list(map(read_training_run, folders)))
-    return judged_page([read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed)
 
 
 def price_of(price_in: float | None, price_out: float | None) -> Price | None:

@@ -421,6 +421,15 @@ def read_result_rows(path: Path) -> Iterator[tuple[RecordedRow, Mapping[str, Any
         yield row, fields
 
 
+def is_result_file(path: Path) -> bool:
+    """Return True for a file of JSON lines whose first complete row may be one of a result file."""
+    try:
+        first = next(read_lines(path), None)
+    except ValueError:  # a table, an array, or no rows at all
+        return False
+    return first is not None and "views" in first and "stop" in first
+
+
 def is_truncated(path: Path) -> bool:
     """Return True if a file does not end with a line break: its last row was not written completely."""
     with path.open("rb") as file:

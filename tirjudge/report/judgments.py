@@ -19,7 +19,7 @@ from tirjudge.evaluation.runs import (
     score_run,
 )
 from tirjudge.evaluation.scoring import Comparison, Score, compare, with_holm
-from tirjudge.evaluation.stored_outputs.reading import open_results
+from tirjudge.evaluation.stored_outputs.reading import Replay, open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
 from tirjudge.judging.tally import CheckerTally, EvidenceTally
@@ -36,6 +36,7 @@ from tirjudge.report.breakdowns import (
 from tirjudge.report.headline import headline, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
+from tirjudge.report.stored_rows import stored_rows
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
 
@@ -54,15 +55,22 @@ class JudgedRun:
     protocols: Sequence[str]
 
 
-def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, seed: int = 0) -> JudgedRun:
-    """Read a result file of `judge`, `eval` or `bon`.
+def read_run(
+    path: Path,
+    *,
+    stored: Replay | None = None,
+    texts: Texts = "all",
+    price: Price | None = None,
+    seed: int = 0,
+) -> JudgedRun:
+    """Read a result file of `judge`, `eval` or `bon`, or the `stored` outputs of another project.
 
     Raises OSError for a missing file, and ValueError, in one line, for a file without rows and for a file
     that is no result file.
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
     evidence, checkers = EvidenceTally(), CheckerTally()
-    for row, fields in read_result_rows(path):
+    for row, fields in read_result_rows(path) if stored is None else stored_rows(stored):
         builder.add(row)
         if row.stop == "verdict":
             evidence.add(row.decided, row.correct, fields.get("prompt"))
@@ -73,7 +81,7 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         notes.append(row.note)
     if not facts:
         raise ValueError(f"{path} has no complete row")
-    run = open_results(path)
+    run = open_results(path) if stored is None else stored
     rows = list(run)
     protocols = default_protocols(run)
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
@@ -90,7 +98,7 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "formats": distinct([one for one in formats if one]),
         "notes": distinct([one for one in notes if one]),
         "settings": _settings(path),
-        "truncated": is_truncated(path),
+        "truncated": stored is None and is_truncated(path),
         "dropped": run.dropped,
         "who_won": [won.record() | {"lines": list(won.lines())}] if won is not None else [],
         "breakdowns": breakdowns(facts),

@@ -6,16 +6,21 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from tirjudge.console_text import duration, printable
-from tirjudge.report.judgments import JudgedRun, comparisons, joined
-from tirjudge.report.training import TrainingRun
+from tirjudge.evaluation.stored_outputs.reading import Replay
+from tirjudge.generation.spending import Price
+from tirjudge.records.recorded_row import is_result_file
+from tirjudge.report.judgments import JudgedRun, comparisons, joined, read_run
+from tirjudge.report.rows import Texts
+from tirjudge.report.training import TrainingRun, is_training_run, read_training_run
 from tirjudge.storage.json_lines import finite
 
 _UPLOT = "uplot-1.6.32"
@@ -34,6 +39,41 @@ class Page:
     """Bytes of the page's data about the rows, without texts."""
     text_bytes: int
     """Bytes of the compressed texts."""
+
+
+def page_of(
+    runs: Sequence[Path],
+    *,
+    opened: Callable[[Sequence[Path]], Replay],
+    named: bool,
+    texts: Texts,
+    price: Price | None,
+    seed: int,
+) -> Page:
+    """Return the page of result files, of stored outputs that are `opened`, or of training runs.
+
+    With `named`, options say how files are read that are no result files.
+
+    Raises OSError for a missing file, and ValueError, in one line, for any other bad input.
+    """
+    folders = [run for run in runs if run.is_dir()]
+    if len(set(runs)) < len(runs):
+        raise ValueError("the same run is given twice")
+    if folders and len(folders) < len(runs):
+        raise ValueError(f"{folders[0]} is a folder: a training run has a report of its own")
+    for folder in folders:
+        if not is_training_run(folder):
+            raise ValueError(f"{folder} is no run folder of tirjudge train: no stage in it has metrics")
+    if folders:
+        return training_page(list(map(read_training_run, folders)))
+    judged = []
+    for run in runs:
+        own = not run.stat().st_size or is_result_file(run)
+        if own and named:
+            raise ValueError(f"{run} is a result file: leave out the options for files of other projects")
+        stored = None if own else opened([run])
+        judged.append(read_run(run, stored=stored, texts=texts, price=price, seed=seed))
+    return judged_page(judged, seed=seed)
 
 
 def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:

@@ -16,13 +16,16 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.runs import finish, training_run
 from tirjudge.cli import app, results
+from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.records.recorded_row import RecordedFile, read_result_rows
 from tirjudge.report.judgments import joined, read_run
 from tirjudge.report.labelling import question
 from tirjudge.report.page import training_page
+from tirjudge.report.rows import FLAGS
 from tirjudge.report.training import read_training_run
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments.tasks import RowError, read_task
@@ -50,6 +53,37 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return judge_to(
         path, rows, asking(program, lambda shown: shown.partition("longer: ")[2][:1]), order="both"
     )
+
+
+def test_stored_outputs_of_another_project_have_a_page(tmp_path: Path) -> None:
+    """JudgeBench's file of o1-mini: 65.71 % by net vote, and 31.43 % of the pairs flip with the order."""
+    file = benchmark_file("judgebench/judge-arena-hard-o1-mini.jsonl")
+    run = read_run(file, stored=open_replay(file))
+    assert (run.summary["rows"], run.summary["truncated"]) == (350, False)
+    assert run.summary["headline"]["value"] == pytest.approx(0.6571, abs=5e-5)
+    positions = run.summary["positions"]
+    assert sum(map(sum, positions["cells"])) == 350
+    assert positions["figures"]["verdict flips"]["value"] == pytest.approx(0.3143, abs=5e-5)
+    flipped = sum(bool(flags >> FLAGS.index("flipped") & 1) for flags in run.table.flags)
+    # A tie in one order is no flip of a page's filter, which compares responses in first place.
+    assert 0 < flipped <= round(0.3143 * 350)
+    domains = next(one for one in run.summary["breakdowns"] if one["title"] == "domain")
+    assert sum(group["n"] for group in domains["groups"]) == 350
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(app, ["report", str(file), "-o", str(page)])
+    assert done.exit_code == 0, done.output
+    assert b"65.7" in page.read_bytes()
+
+
+def test_columns_of_any_file_have_a_page_and_those_of_a_result_file_do_not(tmp_path: Path) -> None:
+    file, page = tmp_path / "rows.csv", tmp_path / "page.html"
+    file.write_text("said,label\n" + "A,A\nB,A\n" * 10)
+    words = ["--column", "prediction=said", "--column", "label=label", "-o", str(page)]
+    done = CliRunner().invoke(app, ["report", str(file), *words])
+    assert done.exit_code == 0, done.output
+    assert b"50.0" in page.read_bytes()
+    done = CliRunner().invoke(app, ["report", "examples/instructions.verdicts.jsonl", *words])
+    assert (done.exit_code, "leave out the options" in done.stderr) == (2, True)
 
 
 def test_numbers_of_a_run(judged: Path) -> None:
