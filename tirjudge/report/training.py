@@ -11,10 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tirjudge.statistics import paired_difference
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.settings_text import json_file, toml_value
 
 _METRICS, _DONE, _CONFIG, _EVENTS = "metrics.jsonl", "done.json", "config.toml", "events.jsonl"
+_HELDOUT, _ANSWERS = "heldout-", "answers.jsonl"
 _LOCK, _CHECKPOINT = ".lock", "checkpoint-"
 _RECENT = 10
 """Rows of metrics by whose seconds the time left is estimated."""
@@ -104,7 +106,7 @@ def read_training_run(folder: Path) -> TrainingRun:
         "stages": [{name: value for name, value in one.items() if name != "charts"} for one in stages],
         "events": [{"stage": one["name"], **event} for one in stages for event in one["events"]],
         "measured": measured,
-        "gains": _gains(measured),
+        "gains": _gains(folder, measured),
         "going_on": going,
         "progress": _progress(folder) if going or any(not one["finished"] for one in curves) else None,
     }
@@ -184,7 +186,7 @@ def _measured(folder: Path) -> dict[str, Any]:
     tables: dict[str, dict[str, dict[str, Any]]] = {"format": {}, "family": {}}
     names = []
     for stage in _stages(folder):
-        done, name = _done(stage), stage.name.removeprefix("heldout-")
+        done, name = _done(stage), stage.name.removeprefix(_HELDOUT)
         formats = {
             kind: found
             for kind, found in done.items()
@@ -203,8 +205,8 @@ def _measured(folder: Path) -> dict[str, Any]:
     return {"names": names, "tables": tables}
 
 
-def _gains(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the first and the last accuracy of each format, and their difference, for those measured.
+def _gains(folder: Path, measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the first and the last accuracy of each format, and their difference with its interval.
 
     A format that was measured once has only a last one.
     """
@@ -219,9 +221,33 @@ def _gains(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "after": after | {"name": last},
                 "before": before | {"name": first} if several else None,
                 "gain": after["value"] - before["value"] if several else None,
+                "paired": _paired(folder, first, last, name) if several else None,
             }
         )
     return found
+
+
+def _paired(folder: Path, first: str, last: str, format: str) -> dict[str, Any] | None:
+    """Return the 95 % interval of the change of the tasks that both measurements answered; None without any.
+
+    It is that of Agresti and Min for matched pairs.
+    """
+    before, after = (_answers(folder / f"{_HELDOUT}{name}" / _ANSWERS, format) for name in (first, last))
+    both = before.keys() & after.keys()
+    if not both:
+        return None
+    gained, lost = (sum(after[id] is now and before[id] is not now for id in both) for now in (True, False))
+    _, (low, high) = paired_difference(gained, lost, len(both))
+    return {"low": low, "high": high, "n": len(both), "gained": gained, "lost": lost}
+
+
+def _answers(file: Path, format: str) -> dict[str, bool]:
+    """Return whether each task of a format was answered right; tasks without an outcome are left out."""
+    return {
+        str(row.get("id")): right
+        for row in read_lines(file)
+        if row.get("format") == format and isinstance(right := row.get("correct"), bool)
+    }
 
 
 def is_going_on(folder: Path) -> bool:

@@ -47,5 +47,9 @@ def finish(folder: Path) -> Path:
     accuracy = {"rate": 0.9, "low": 0.7, "high": 0.95, "n": 20}
     (folder / "heldout-rl").mkdir()
     (folder / "heldout-rl" / "done.json").write_text(json.dumps({"tir-pairwise": {"accuracy": accuracy}}))
+    for name, right in (("base", 16), ("rl", 18)):
+        answers = [{"id": f"{n}", "format": "tir-pairwise", "correct": n < right} for n in range(20)]
+        path = folder / f"heldout-{name}" / "answers.jsonl"
+        path.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
     (folder / "rl" / "done.json").write_text("{}")
     return folder

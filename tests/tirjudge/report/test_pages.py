@@ -289,6 +289,11 @@ def test_a_training_page_begins_with_the_gain_and_draws_runs_over_each_other(
     with opened(chromium, written(tmp_path, first, second), viewport={"width": 400, "height": 900}) as page:
         lead = page.locator(".lead").first.inner_text()
         assert lead.index("+10.0 points") < lead.index("held out: 80.0 % (base) to 90.0 % (rl)")
+        # Agresti and Min (2005), with half a pair added to each kind: (2.5 - 0.5) / 22 and its error.
+        up, down = 2.5 / 22, 0.5 / 22
+        spread = 1.959964 * ((up + down - (up - down) ** 2) / 22) ** 0.5
+        bounds = f"{100 * (up - down - spread):+.1f} to {100 * (up - down + spread):+.1f} points"
+        assert f"interval {bounds}: 2 of 20 tasks gained, 0 lost".replace("-", "−") in lead
         assert "interval 60.0 to 90.0 before, n = 20; 70.0 to 95.0 after" in lead.replace("\xa0", " ")
         chart = page.locator(".chart", has_text="KL divergence")
         labels = chart.locator(".u-series .u-label").all_inner_texts()
