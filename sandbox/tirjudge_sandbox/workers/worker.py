@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import termios
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -328,9 +331,11 @@ class Capture:
 
     def _follow(self, read_end: int) -> None:
         size = self._read(read_end)
-        if 0 <= size <= _LITTLE:
+        # A pipe of packets, which a program can make of it, still has most of its content.
+        little = 0 < size <= _LITTLE and _waiting(read_end) <= size
+        if little or size == 0:
             self._loop.remove_reader(read_end)
-        if 0 < size <= _LITTLE:
+        if little:
             again = partial(self._loop.add_reader, read_end, self._follow, read_end)
             self._pauses[read_end] = self._loop.call_later(_PAUSE_SECONDS, again)
 
@@ -348,3 +353,10 @@ class Capture:
         self.cut += max(0, len(chunk) - self._left)
         self._left -= min(len(chunk), self._left)
         return len(chunk)
+
+
+def _waiting(pipe: int) -> int:
+    """Return the number of bytes in a pipe."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
