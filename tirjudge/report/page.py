@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.console_text import duration, printable
+from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.generation.spending import Price
 from tirjudge.records.recorded_row import is_result_file
@@ -68,7 +69,7 @@ def page_of(
         return training_page(list(map(read_training_run, folders)))
     judged = []
     for run in runs:
-        own = not run.stat().st_size or is_result_file(run)
+        own = str(run) != STANDARD_INPUT and (not run.stat().st_size or is_result_file(run))
         if own and named:
             raise ValueError(f"{run} is a result file: leave out the options for files of other projects")
         stored = None if own else opened([run])

@@ -13,9 +13,13 @@ from tirjudge_environments.orders import letter
 
 
 def stored_rows(run: Replay) -> Iterator[tuple[RecordedRow, Mapping[str, Any]]]:
-    """Yield the rows of a run, each with its fields in the file. Raises ValueError as the run itself does."""
+    """Yield the rows of a run, each with its fields as a result file would have them.
+
+    The prompt stands for what rows have in common. Raises ValueError as the run itself does.
+    """
     for judged, row in run.with_rows():
-        yield read_result_row(_fields(judged, run.format.name, row.where), row.where), row.fields
+        fields = _fields(judged, run.format.name, row.where)
+        yield read_result_row(fields, row.where), fields | {"prompt": judged.cluster}
 
 
 def _fields(row: JudgedRow, format: str, where: str) -> dict[str, Any]:

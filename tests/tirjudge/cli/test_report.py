@@ -77,7 +77,8 @@ def test_stored_outputs_of_another_project_have_a_page(tmp_path: Path) -> None:
 
 def test_columns_of_any_file_have_a_page_and_those_of_a_result_file_do_not(tmp_path: Path) -> None:
     file, page = tmp_path / "rows.csv", tmp_path / "page.html"
-    file.write_text("said,label\n" + "A,A\nB,A\n" * 10)
+    # Columns with names of a result file's mean nothing here.
+    file.write_text("said,label,checker,views\n" + "A,A,x,1\nB,A,y,2\n" * 10)
     words = ["--column", "prediction=said", "--column", "label=label", "-o", str(page)]
     done = CliRunner().invoke(app, ["report", str(file), *words])
     assert done.exit_code == 0, done.output
