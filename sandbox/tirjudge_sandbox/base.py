@@ -259,8 +259,6 @@ def _problem_of_path(path: str) -> str:
     """Return why a file of the program cannot have this path; empty if it can."""
     shown = repr(path[:_SHOWN_CHARACTERS])
     parts = PurePosixPath(path).parts
-    if len(parts) > MOST_FOLDERS + 1:
-        return f"{shown}... lies in {len(parts) - 1} folders, at most {MOST_FOLDERS} are possible"
     if not parts or path.startswith("/") or path.endswith(("/", "/.")) or ".." in parts or "\0" in path:
         return f"{shown} is not a path inside the working folder"
     try:
@@ -272,6 +270,8 @@ def _problem_of_path(path: str) -> str:
             f"{shown}... is too long a path: {_MOST_PATH_BYTES} bytes are possible, "
             f"and {_MOST_NAME_BYTES} between slashes"
         )
+    if len(parts) > MOST_FOLDERS + 1:
+        return f"{shown}... lies in {len(parts) - 1} folders, at most {MOST_FOLDERS} are possible"
     return ""
 
 
