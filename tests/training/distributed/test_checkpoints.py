@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from tests.training.forked import Forked
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import sft
 from tirjudge_training.distributed import checkpoints
@@ -63,3 +70,53 @@ def test_the_last_checkpoint_stays_until_the_next_is_complete(
     saved = checkpoints.latest(tmp_path / "checkpoints")
     assert saved == tmp_path / "checkpoints" / "checkpoint-1"
     assert (saved / "optimizer.pt").exists()
+
+
+CHANGES = {"os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "open": 0}
+"""Python's audit events of changes to a folder, with the place of the path."""
+
+
+def train(start: Path, folder: Path) -> None:
+    rows = ((1, 2, 3), (1, 4, 3), (5, 2, 3), (1, 2, 6))
+    samples = [Sample(row, (-100, *row[1:])) for row in rows]
+    config = SftConfig(batch=2, micro_batch=2, checkpoint_every=1)
+    with RunFolder(folder) as run:
+        train_sft(start, run, config, samples, seed=0, say=lambda line: None)
+
+
+def train_until(change: int, start: Path, folder: Path, log: Path) -> None:
+    """Train in a process that kills itself before the change of this number to a file of its folder."""
+    changes = log.open("a")
+
+    def look(event: str, arguments: tuple[object, ...]) -> None:
+        if event not in CHANGES or not str(arguments[CHANGES[event]]).startswith(str(folder)):
+            return
+        if event == "open" and not int(str(arguments[2] or 0)) & (os.O_WRONLY | os.O_RDWR):
+            return
+        print(event, file=changes, flush=True)
+        if len(log.read_text().splitlines()) == change:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)
+    train(start, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_training_may_be_killed_before_any_change_to_its_folder(tiny_model: Path, tmp_path: Path) -> None:
+    """Also between the files of a checkpoint, and twice; it ends with the weights of an uninterrupted one."""
+    whole, log = tmp_path / "whole", tmp_path / "changes"
+    assert Forked(train_until, -1, tiny_model, whole, log).wait() == 0
+    expected = load_file(whole / "checkpoints" / "checkpoint-2" / "model.safetensors")
+    count = len(log.read_text().splitlines())
+    assert count > 20
+    folder = tmp_path / "killed"
+    for change in range(1, count + 1):
+        for again in (change, 1 + change % 7):
+            log.write_text("")
+            ended = Forked(train_until, again, tiny_model, folder, log).wait()
+            assert ended in (0, -signal.SIGKILL), change
+        assert Forked(train, tiny_model, folder).wait() == 0, change
+        found = load_file(folder / "checkpoints" / "checkpoint-2" / "model.safetensors")
+        assert all(torch.equal(found[name], weight) for name, weight in expected.items()), change
+        shutil.rmtree(folder)
