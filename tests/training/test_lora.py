@@ -228,6 +228,9 @@ def started(start: Path, folder: Path, **config: Any) -> torch.Tensor:
     [
         ({"target_modules": ["q_proj", "embed_tokens"]}, "embed_tokens"),
         ({"target_modules": ["q_proj", "lm_head"]}, "lm_head"),
+        # PEFT unties the embeddings by itself only for the usual initial weights.
+        ({"target_modules": ["q_proj", "embed_tokens"], "init_lora_weights": "gaussian"}, "embed_tokens"),
+        ({"target_modules": ["q_proj", "lm_head"], "init_lora_weights": "gaussian"}, "lm_head"),
         ({"modules_to_save": ["embed_tokens"]}, "modules_to_save"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"use_dora": True}, "use_dora"),
