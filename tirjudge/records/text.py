@@ -23,7 +23,7 @@ from tirjudge_environments.messages import is_transcript, response_text, transcr
 from tirjudge_environments.orders import letter, letters
 
 _LONGEST_LINE = 160
-_SHORT_OUTPUT = 40
+_SHORT_OUTPUT = 44
 """Characters of output in a line that has the check too."""
 _NARROWEST = 36
 """Columns that a response needs to be shown next to another one."""

@@ -172,7 +172,7 @@ def test_hostile_metrics_make_a_page_of_a_bounded_size(tmp_path: Path) -> None:
     assert chart["series"]["reward"][0] == 0.5
     assert "reward/huge" not in chart["series"]
     assert found.summary["measured"]["tables"]["format"]["tir-pairwise"]["base"]["value"] is None
-    assert len(training_page(found).html) < 1_000_000
+    assert len(training_page([found]).html) < 1_000_000
 
 
 def test_a_torn_last_row_is_left_out_and_said(judged: Path, tmp_path: Path) -> None:
