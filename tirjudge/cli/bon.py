@@ -92,7 +92,7 @@ def bon(
     ] = None,
     no_judge: Annotated[
         bool,
-        option("Judging", "Open no judge: report only pass@1, majority vote and the oracle.", "--no-judge"),
+        option("Judging", "Only pass@1, majority vote and the oracle.", "--no-judge"),
     ] = False,
     group_size: Annotated[
         int, option("Judging", "Candidates in one listwise prompt.", min=2, hidden=True)
@@ -118,9 +118,8 @@ def bon(
 ) -> None:
     """Let a judge select the best of N candidates. The same command resumes an interrupted run.
 
-    Selecting needs no labels. Rows with a label, or another column to check by, also score the selection.
-    Exit codes: 0 all rows done, 1 some
-    failed or no judgment got a verdict, 2 usage, 130 interrupted.
+    Rows with a label, or another column to check by, also score the selection. Exit codes: 0 all rows done,
+    1 some failed or no judgment got a verdict, 2 usage, 130 interrupted.
     """
     named = [*(method or ()), *(name for name in DEFAULT_METHODS if getattr(options, name))]
     one_output(table, as_json)

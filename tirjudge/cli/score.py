@@ -25,7 +25,7 @@ FullOption = Annotated[
 JsonOption = Annotated[bool, option("Output", "Print the numbers as JSON, and nothing else.", "--json")]
 TableOption = Annotated[
     TableFormat | None,
-    option("Output", "Print a table for a paper, and nothing else, with published figures.", "--as"),
+    option("Output", "Only a table: markdown, latex or csv.", "--as", metavar="FORMAT"),
 ]
 MetaJudgeOption = Annotated[
     str,
