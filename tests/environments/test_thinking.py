@@ -219,3 +219,18 @@ def test_a_tir_turn_that_quotes_the_tag_of_a_response_is_read(make_task) -> None
     assert isinstance(read, Verdict)
     thinking = Completion(text="<think>\n<preference>A</preference>", finish=Finish.END)
     assert judge.read(task, judge.views(task)[0], thinking) == Malformed("the thinking was not closed")
+
+
+@pytest.mark.parametrize(("said", "read"), [("", None), ("</think>\n", 0)])
+async def test_thinking_that_began_before_a_program_goes_on_after_it(
+    said: str, read: int | None, make_task
+) -> None:
+    judge, task = open_environment("tir-pairwise", order="given"), make_task()
+    session = JudgeSession(judge, task, judge.views(task)[0], fixed_sandbox())
+    await session.step(Completion(text="<think>\nI count.\n```python\nprint(1)\n```\n", finish=Finish.STOP))
+    assert not session.done
+    text = f"It may be <preference>B</preference>\n{said}<preference>A</preference>"
+    await session.step(Completion(text=text, finish=Finish.END))
+    verdict = session.trajectory.verdict
+    assert (verdict and verdict.choice) == read
+    assert session.trajectory.stop is (StopReason.MALFORMED if read is None else StopReason.VERDICT)

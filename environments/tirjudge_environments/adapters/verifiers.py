@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import verifiers.v1 as vf
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue, calling, reward_of
 from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_sandbox import Execution
 
 _EXECUTIONS = TypeAdapter(tuple[Execution, ...])
@@ -41,6 +43,20 @@ class JudgeState(vf.State):
     """The executions of the programs in order, as JSON."""
 
 
+@cache
+def _any_arguments() -> type[Any]:
+    """Return a model of arguments that a call has as the model wrote them."""
+    from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
+
+    class AnyArguments(ArgModelBase):
+        model_config = ConfigDict(extra="allow")
+
+        def model_dump_one_level(self) -> dict[str, Any]:
+            return dict(self.model_extra or {})
+
+    return AnyArguments
+
+
 class PythonConfig(vf.ToolsetConfig):
     """The configuration of the toolset: only verifiers' own fields."""
 
@@ -54,16 +70,15 @@ class PythonToolset(vf.Toolset[PythonConfig, JudgeState]):
         self._dialogue = task.dialogue
         self._thread = SandboxThread.shared(task.settings)
 
-    @vf.tool
-    async def run_python(self, code: str) -> str:
-        """Run a Python program by itself and return what it prints."""
-        return await self._call("run_python", {"code": code})
-
     def register(self, mcp: Any) -> None:
         super().register(mcp)
-        for tool in self._thread.tools:
-            method = MethodType(calling(tool.spec, PythonToolset._call), self)
-            mcp.add_tool(self._with_state(method), name=tool.spec.name, description=tool.spec.description)
+        for spec in (RUN_PYTHON, *(tool.spec for tool in self._thread.tools)):
+            method = MethodType(calling(spec, PythonToolset._call), self)
+            mcp.add_tool(self._with_state(method), name=spec.name, description=spec.description)
+            # The server would refuse other arguments before the call is recorded, so that the replay would
+            # give the outputs of later calls to earlier ones. The dialogue answers them itself.
+            tool = mcp._tool_manager.get_tool(spec.name)
+            tool.fn_metadata = tool.fn_metadata.model_copy(update={"arg_model": _any_arguments()})
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         call = self._dialogue.call(name, arguments, self._thread.sandbox)

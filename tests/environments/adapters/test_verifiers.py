@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from inspect import signature
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import verifiers.v1 as vf
+from mcp.server import MCPServer
 from starlette.responses import Response
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.utils.loaders import taskset_class
@@ -29,9 +31,14 @@ from tests.environments.adapters.dialogues import (
 from tests.environments.adapters.examples import example
 from tests.environments.adapters.harness_program import installed_program
 from tests.tirjudge.endpoint_server import EndpointServer, serving
-from tirjudge_environments.adapters.dialogues import ChatDialogue, LinkedViews
+from tirjudge_environments.adapters.dialogues import ChatDialogue, LinkedViews, SandboxThread
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.verifiers import JudgeTaskset, JudgeTasksetConfig
+from tirjudge_environments.adapters.verifiers import (
+    JudgeTaskset,
+    JudgeTasksetConfig,
+    PythonConfig,
+    PythonToolset,
+)
 
 SETTINGS = settings(options={"order": "given", "protocol": "tool"})
 
@@ -158,3 +165,40 @@ async def test_the_example_rolls_out_a_model_that_runs_programs(
         "river 1.0 {'right': 1.0, 'teaches': 1.0, 'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
         "garden 1.0 {'right': 1.0, 'teaches': 1.0, 'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
     ]
+
+
+async def test_every_call_is_recorded_so_that_outputs_stay_with_their_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call with other arguments is answered by the dialogue, and not refused by the MCP server."""
+
+    def without_channel(self: PythonToolset, method: Any) -> Any:
+        async def called(**arguments: Any) -> Any:
+            return await method(**arguments)
+
+        called.__signature__ = signature(method)  # type: ignore[attr-defined]
+        return called
+
+    monkeypatch.setattr(PythonToolset, "_with_state", without_channel)
+    monkeypatch.setattr(PythonToolset, "state", SimpleNamespace(executions=""))
+    seen: list[tuple[str, dict[str, Any]]] = []
+
+    class Recorded:
+        executions = ()
+
+        async def call(self, name: str, arguments: dict[str, Any], sandbox: Any) -> str:
+            seen.append((name, arguments))
+            return f"output {len(seen)}"
+
+    toolset = PythonToolset(PythonConfig())
+    toolset._thread = SandboxThread.shared(SETTINGS)
+    toolset._dialogue = Recorded()
+    server = MCPServer("tools")
+    toolset.register(server)
+    calls = ({"code": 5}, {}, {"source": "print(1)"}, {"code": "print(1)", "language": "python"})
+    for number, arguments in enumerate(calls, 1):
+        answer = await server.call_tool("run_python", arguments)
+        assert f"output {number}" in str(answer)
+    assert seen == [("run_python", dict(arguments)) for arguments in calls]
+    (tool,) = [tool for tool in await server.list_tools() if tool.name == "run_python"]
+    assert list(tool.input_schema["properties"]) == ["code"]
