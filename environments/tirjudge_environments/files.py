@@ -22,7 +22,8 @@ import stat
 import tarfile
 import unicodedata
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -155,7 +156,9 @@ def _content(path: str, given: Any, before: Folder) -> bytes:
         raise BadFolder(f"{_shown_path(path)}: it holds a lone surrogate (half a character)") from None
 
 
-_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,\d{1,9})? @@")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+"""A line as diffs have lines: only a line feed ends it."""
 
 
 def _patched(path: str, diff: str, before: Folder) -> str:
@@ -163,8 +166,8 @@ def _patched(path: str, diff: str, before: Folder) -> str:
     old = text_of_file(before.files.get(path, b""))
     if old is None:
         raise BadFolder(f"{_shown_path(path)}: a diff of a file in prompt_files that is no text")
-    lines, made, place = old.splitlines(keepends=True), list[str](), 0
-    given = diff.splitlines(keepends=True)
+    lines, made, place = _LINE.findall(old), list[str](), 0
+    given = _LINE.findall(diff)
     hunks = [number for number, line in enumerate(given) if _HUNK.match(line)]
     if not hunks:
         raise BadFolder(f"{_shown_path(path)}: no unified diff (@@ -1,3 +1,4 @@)")
@@ -176,23 +179,37 @@ def _patched(path: str, diff: str, before: Folder) -> str:
         if not place <= begin <= len(lines):
             raise BadFolder(f"{_shown_path(path)}: the diff does not fit the file in prompt_files")
         made += lines[place:begin]
-        place = begin
-        for line in given[start + 1 : end]:
-            mark, text = line[:1], line[1:]
-            if mark == "\\" and made:  # "\ No newline at end of file"
-                made[-1] = made[-1].removesuffix("\n")
-                continue
-            if mark in (" ", "-", "\n"):
-                kept = text if mark != "\n" else "\n"
-                if place >= len(lines) or lines[place].rstrip("\r\n") != kept.rstrip("\r\n"):
-                    raise BadFolder(f"{_shown_path(path)}: the diff does not fit the file in prompt_files")
-                made += [] if mark == "-" else [lines[place]]
-                place += 1
-            elif mark == "+":
-                made.append(text)
-            else:
-                break
+        taken, added = _hunk(given[start + 1 : end], lines[begin : begin + count])
+        if taken != count or len(added) != int(found[3] or 1):
+            raise BadFolder(f"{_shown_path(path)}: the diff does not fit the file in prompt_files")
+        made += added
+        place = begin + count
     return "".join([*made, *lines[place:]])
+
+
+def _hunk(given: Sequence[str], old: Sequence[str]) -> tuple[int, list[str]]:
+    """Return how many of the old lines a hunk takes, -1 if one differs, and the lines that it leaves."""
+    taken, made, last = 0, list[str](), ""
+    for line in given:
+        mark, text = line[:1], line[1:]
+        if mark == "\\":  # "\ No newline at end of file", about the line before
+            if last == "+":
+                made[-1] = made[-1].removesuffix("\n")
+            continue
+        if mark == "\n":  # an empty line whose leading space an editor took away
+            mark, text = " ", "\n"
+        if mark == "+":
+            made.append(text)
+        elif mark in (" ", "-") and taken < len(old):
+            if old[taken].rstrip("\r\n") != text.rstrip("\r\n"):
+                return -1, made
+            made += [] if mark == "-" else [old[taken]]
+            taken += 1
+        else:
+            # Behind the hunk: the head of another file's diff, or an empty line.
+            break
+        last = mark
+    return taken, made
 
 
 def _named(name: str, beside: Path | None) -> Folder:
@@ -210,13 +227,16 @@ def _named(name: str, beside: Path | None) -> Folder:
     try:
         if place.is_dir():
             return _of_folder(place)
+        if place.exists() and not place.is_file():
+            raise BadFolder("it is no folder, tar or zip")
         with place.open("rb") as file:
             start = file.read(512)
-        if zipfile.is_zipfile(place):
-            return _of_zip(place)
         compressed = start.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ"))
         if compressed or start[257:262] == b"ustar":
             return _of_tar(place)
+        # Behind the tar: the end of a tar may be that of a zip in it.
+        if zipfile.is_zipfile(place):
+            return _of_zip(place)
     except BadFolder as error:
         raise BadFolder(f"{_shown_path(name)}: {error}") from None
     except OSError as error:
@@ -227,7 +247,10 @@ def _named(name: str, beside: Path | None) -> Folder:
         EOFError,
         ValueError,
         NotImplementedError,
+        OverflowError,
         RuntimeError,
+        lzma.LZMAError,
+        zlib.error,
     ) as error:
         raise BadFolder(f"{_shown_path(name)}: damaged ({' '.join(str(error).split())[:200]})") from None
     raise BadFolder(f"{_shown_path(name)} is no folder, tar or zip")

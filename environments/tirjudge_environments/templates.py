@@ -26,6 +26,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import chain
 
+from tirjudge_environments.files import listing
 from tirjudge_environments.messages import conversation_text, is_transcript, texts_of, tools_text
 from tirjudge_environments.orders import letters
 from tirjudge_environments.quoting import Reads, quote_lines, unmarked, visible
@@ -140,7 +141,9 @@ def question_text(task: JudgeTask, family: str = "") -> str:
     if is_transcript(task.prompt):
         conversation = _framed("conversation", "conversation", conversation, texts)
     offered = [_framed("tools", "tools", tools, texts)] if tools else []
-    asked = [conversation, *offered, *reference]
+    given = task.prompt_files
+    files = [_framed("prompt-files", "files", listing(given, "the prompt"), texts)] if given.files else []
+    asked = [conversation, *files, *offered, *reference]
     if not task.criteria:
         return "\n\n".join(asked)
     criteria = [_framed(f"criterion-{one.polarity}", "criterion", one.text, texts) for one in task.criteria]

@@ -32,7 +32,7 @@ from tirjudge_environments.files import (
 )
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tasks import RowError, read_task
 
 PATHS = [
     *("", ".", "..", "/etc/passwd", "a/../../b", "a//b", "a/./b", "./a", "a/", "\\windows", "a\\b", "a\0b"),
@@ -83,6 +83,12 @@ def noise() -> bytes:
     return random.Random(0).randbytes(9000)
 
 
+def flipped(content: bytes) -> bytes:
+    """Return an archive with two changed bytes in the middle of its data."""
+    place = len(content) // 3
+    return content[:place] + bytes([content[place] ^ 255, content[place + 1] ^ 255]) + content[place + 2 :]
+
+
 def zip_link() -> zipfile.ZipInfo:
     info = zipfile.ZipInfo("link")
     info.external_attr = 0o120777 << 16
@@ -124,6 +130,9 @@ ARCHIVES: dict[str, Callable[[], bytes]] = {
     "zip bomb": lambda: zip_of(("x", bytes(1 << 28))),
     "zip of files": lambda: zip_of(*((f"f{n}", b"") for n in range(10_000))),
     "zip that ends early": lambda: zip_of(("x", noise()))[:4000],
+    "zip with damaged data": lambda: flipped(zip_of(("x", b"hello " * 900))),
+    "xz of garbage": lambda: b"\xfd7zXZ\0" + b"garbage" * 100,
+    "xz with damaged data": lambda: flipped(tar_of((entry("x"), noise()), mode="w:xz")),
     "no archive": lambda: b"hello",
     "empty": lambda: b"",
 }
@@ -141,7 +150,9 @@ def test_a_hostile_archive_is_refused_in_one_line(name: str, tmp_path: Path) -> 
     assert os.listdir(tmp_path) == ["archive"], "nothing is unpacked"
 
 
-@pytest.mark.parametrize("kind", ["link to a file", "link to a folder", "pipe", "many", "large", "deep"])
+@pytest.mark.parametrize(
+    "kind", ["link to a file", "link to a folder", "pipe", "only a pipe", "many", "large", "deep"]
+)
 def test_a_hostile_folder_is_refused_in_one_line(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "made"
     folder.mkdir()
@@ -151,6 +162,9 @@ def test_a_hostile_folder_is_refused_in_one_line(kind: str, tmp_path: Path) -> N
         (folder / "x").symlink_to("/etc")
     elif kind == "pipe":
         os.mkfifo(folder / "x")
+    elif kind == "only a pipe":
+        folder.rmdir()
+        os.mkfifo(folder)
     elif kind == "many":
         for number in range(MOST_FILES + 1):
             (folder / str(number)).touch()
@@ -196,6 +210,43 @@ def test_a_diff_gives_what_patch_gives(seed: int, tmp_path: Path) -> None:
     before = Folder({"x": "".join(old).encode()})
     found = read_folder({"x": {"diff": made.stdout}}, None, before)
     assert found.files["x"].decode() == "".join(new)
+
+
+NO_NEWLINE = "\\ No newline at end of file\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "diff", "new"),
+    [
+        ("a\nb", f"@@ -1,2 +1,2 @@\n a\n-b\n{NO_NEWLINE}+b2\n", "a\nb2\n"),
+        ("b", f"@@ -1 +1 @@\n-b\n{NO_NEWLINE}+c\n", "c\n"),
+        ("b\n", f"@@ -1 +1 @@\n-b\n+c\n{NO_NEWLINE}", "c"),
+        ("a\nz\n", "@@ -1,2 +1,4 @@\n a\n+foo\fbar\n+rest\n z\n", "a\nfoo\fbar\nrest\nz\n"),
+        ("\f\na\n", "@@ -2,1 +2,1 @@\n-a\n+b\n", "\f\nb\n"),
+        ("a\n", "--- x\n+++ x\n@@ -1,1 +1,1 @@\n-a\n+b\n\n", "b\n"),
+    ],
+)
+def test_lines_of_a_diff_end_with_a_line_feed_alone(old: str, diff: str, new: str) -> None:
+    before = Folder({"x": old.encode()})
+    assert read_folder({"x": {"diff": diff}}, None, before).files["x"].decode() == new
+
+
+def test_a_diff_that_is_cut_off_is_refused() -> None:
+    with pytest.raises(BadFolder, match="does not fit"):
+        read_folder({"x": {"diff": "@@ -1,3 +1,3 @@\n a\n-b\n"}}, None, Folder({"x": b"a\nb\nc\n"}))
+
+
+def test_a_tar_that_ends_with_a_zip_is_a_tar(tmp_path: Path) -> None:
+    inner = zip_of(("inside.xml", b"<x/>"))
+    (tmp_path / "t.tar").write_bytes(tar_of((entry("report.md"), b"hi"), (entry("sheet.xlsx"), inner)))
+    assert set(read_folder("t.tar", tmp_path).files) == {"report.md", "sheet.xlsx"}
+
+
+def test_more_files_than_a_program_can_find_are_a_bad_row() -> None:
+    many = {str(number): {"text": ""} for number in range(MOST_FILES)}
+    row = {"prompt": "p", "responses": list("abcd"), "files": [many] * 4, "prompt_files": many}
+    with pytest.raises(RowError, match="exceed the 4096"):
+        read_task(row, default_id="x")
 
 
 def test_a_diff_of_other_lines_is_refused() -> None:

@@ -338,7 +338,7 @@ class ResultSink:
         return False
 
     def judged(self, work: Work, result: Mapping[str, Any]) -> None:
-        if result.get("files"):
+        if result.get("files") or result.get("prompt_files"):
             # Before the row, which refers to them.
             self.results.keep((*work.task.files, work.task.prompt_files))
         self.results.append(result)

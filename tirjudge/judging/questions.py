@@ -78,7 +78,7 @@ def read_question(
     prompt = columns.find(row, "prompt")
     # A prompt that is no chat is a text, or a number that stands for its text.
     asked = [dict(message) for message in prompt] if isinstance(prompt, list) else str(prompt)
-    files = [folder.digest for folder in (*task.files, task.prompt_files)] if task.files else []
+    files = [folder.digest for folder in (*task.files, task.prompt_files) if folder.files]
     return replace(task, id=f"{derive_seed(repr(asked), *map(whole_text, task.candidates), *files):08x}")
 
 

@@ -53,8 +53,8 @@ class KeptFiles:
             raise ValueError("a file without the sha256 of its content")
         place = self.path / digest
         try:
-            if place.is_symlink() or place.stat().st_size > most:
-                raise ValueError(f"{place.name} in {self.path} is a link, or too large")
+            if place.is_symlink() or place.stat().st_size > most or not place.is_file():
+                raise ValueError(f"{place.name} in {self.path} is no file, or too large")
             content = place.read_bytes()
         except OSError:
             raise ValueError(f"the contents of its files are not in {self.path}") from None

@@ -289,7 +289,7 @@ def digest(task: JudgeTask) -> str:
     further: list[Any] = [task.reference, criteria] if task.reference or criteria else []
     if task.tools:
         further.append(list(map(tool_data, task.tools)))
-    if task.files:
+    if task.files or task.prompt_files.files:
         further.append([folder.digest for folder in (*task.files, task.prompt_files)])
     text = json.dumps([turns, list(map(response_data, task.candidates)), task.label, *further])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

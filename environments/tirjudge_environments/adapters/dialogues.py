@@ -145,7 +145,8 @@ def read_row(row: Mapping[str, Any], columns: Columns) -> JudgeTask:
     task = read_task(row, default_id="", columns=columns)
     if task.id:
         return task
-    return replace(task, id=f"{derive_seed(*map(whole_text, (task.prompt, *task.candidates))):08x}")
+    files = [folder.digest for folder in (*task.files, task.prompt_files) if folder.files]
+    return replace(task, id=f"{derive_seed(*map(whole_text, (task.prompt, *task.candidates)), *files):08x}")
 
 
 def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], framework: str) -> View:

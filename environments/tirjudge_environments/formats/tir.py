@@ -143,7 +143,8 @@ class TirFormat(Rewarded, ABC):
         asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
         text = self._template(with_tools).fill(asked, responses)
         notes = [_TRANSCRIPTS] if with_tools and self._binds_transcripts(task) else []
-        if with_tools and task.files and self.bindings and not self.exact:
+        has_files = task.files or task.prompt_files.files
+        if with_tools and has_files and self.bindings and not self.exact:
             notes.append(_FILES)
         for note in [*notes, *([_ISOLATED] if with_tools and self.isolated else [])]:
             text = f"{text}\n{load_template(note).text}"

@@ -175,3 +175,24 @@ def test_the_report_lists_the_files(
     assert len(drawn) == 4
     for row in drawn:
         assert "[files of response A: 1 file, 6 bytes]" in row["responses"][0][1]
+
+
+def test_files_that_only_the_prompt_has_are_kept_and_noticed(
+    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
+) -> None:
+    def counting(body: dict[str, Any]) -> dict[str, Any]:
+        if len(body["messages"]) == 1:
+            return chat("```python\nprint(open(f'{prompt_files}/wanted.txt').read())\n```\n")
+        return chat("<preference>A</preference>")
+
+    endpoint.script = counting
+    row = {"id": "r", "prompt": "p", "responses": ["x", "y"], "prompt_files": {"wanted.txt": {"text": "7"}}}
+    write_rows(tmp_path / "one.jsonl", [row])
+    assert judge(tmp_path, "one.jsonl", *through(endpoint)).returncode == 0
+    asked = endpoint.bodies[0]["messages"][0]["content"]
+    assert re.search(r"<files-[0-9a-f]{8}>\n\[files of the prompt: 1 file, 1 bytes\]\nwanted.txt", asked)
+    assert "`prompt_files`" in asked
+    assert invoke("reproduce", "one.verdicts.jsonl", folder=tmp_path).returncode == 0
+    write_rows(tmp_path / "one.jsonl", [row | {"prompt_files": {"wanted.txt": {"text": "8"}}}])
+    again = judge(tmp_path, "one.jsonl", *through(endpoint))
+    assert "it was judged with another prompt or responses" in again.stderr
