@@ -22,14 +22,15 @@ from tests.training.conftest import train_and_save
 from tests.training.forked import in_two_processes, killed
 from tirjudge.generation.local.loading import quiet_peft
 from tirjudge.storage.json_lines import read_lines
-from tirjudge_environments import JudgeTask, Message, Reward
+from tirjudge_environments import JudgeTask, Message, Reward, View
+from tirjudge_environments.types import Unscored
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import network
 from tirjudge_training.rl import rollout_engine
-from tirjudge_training.rl.batch_sampler import AHEAD, decoded
+from tirjudge_training.rl.batch_sampler import AHEAD, GenerationBatch, decoded, encoded
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, Group, SampledBatch, ScoredRollouts
 from tirjudge_training.rl.stream import STREAM, RowStream
 from tirjudge_training.weight_sync.same_process import CopyPolicy
 
@@ -242,6 +243,30 @@ def test_a_run_of_an_earlier_version_goes_on_with_its_batch(whole: Path) -> None
         (True, False),
         (False, False),
     }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"properties": {"total": {"type": "number"}, "parts": {"type": "object"}}},
+        {"total": 3, "parts": ["a"]},
+        {"total": 1.0, "parts": {"correct": 1.0}},
+    ],
+    ids=["the schema of a tool", "a list of parts", "an object like a reward"],
+)
+def test_what_a_row_says_is_no_reward_of_an_earlier_version(said: dict[str, Any]) -> None:
+    task = JudgeTask(
+        id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0, gold={"said": said}
+    )
+    view = View(name="given", order=(0, 1))
+    reward = Reward(1.0, {"correct": 1.0}, right=True, teaches=True)
+    rollouts = ScoredRollouts(FormattedTask("tir-pairwise", task), (), ((reward, Unscored("down")),), 0)
+    batch = SampledBatch((rollouts,), (rollouts,), 1, (Group(view, (), (reward, Unscored("down"))),))
+    text = encoded(GenerationBatch(3, batch))
+    assert decoded(text)[0].batch == batch
+    earlier = text.replace('"right": true, "teaches": true, ', "")
+    assert '"teaches"' not in earlier
+    assert decoded(earlier)[0].batch == batch
 
 
 def test_two_processes_sample_ahead_as_one_does(whole: Path, tiny_model: Path, tmp_path: Path) -> None:
