@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tirjudge_environments import derive_seed
 from tirjudge_training.data.base import open_judges
 from tirjudge_training.methods import Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
@@ -86,6 +87,17 @@ def test_rejection_sampling_alone_teaches_a_model_its_own_right_answers() -> Non
     sft = stage(found, "sft")
     assert (stage(found, "rejection").start, sft.start, sft.samples) == ("warmup", "warmup", ("rejection",))
     assert (found.result, list(found.models.values())) == ("sft", ["warmup", "sft"])
+
+
+def test_the_first_of_several_rounds_draws_as_when_its_folders_had_a_number() -> None:
+    """The rounds of `iterative` have always had their numbers; one round of `rejection` has never had one."""
+    numbered, one = pipeline("method=iterative"), pipeline("method=rejection")
+    several = pipeline("method=rejection", "rejection.rounds=2")
+    for name in ("rejection", "sft"):
+        seeds = [stage(several, name).seed, stage(several, f"{name}-2").seed]
+        assert seeds == [stage(numbered, f"{name}-{number}").seed for number in (1, 2)]
+        assert stage(one, name).seed == derive_seed("stage", name, 0)
+    assert stage(several, "sft").drawn == stage(several, "rejection").seed
 
 
 def test_no_two_stages_have_the_same_seed() -> None:

@@ -24,6 +24,8 @@ from tirjudge_training.stages.teacher import DialogueRendering, TeacherSampling
 DEMONSTRATIONS, WARM_UP, SCREEN, BASE, HELDOUT = "demonstrations", "warmup", "screen", "base", "heldout-"
 """The names of the stages before a warm-up, of the warm-up and of the screening of rows, the name of the
 initial model, and the prefix of measuring stages."""
+REJECTION, TUNED = "rejection", "sft"
+"""The names of rejection sampling and of SFT on its samples, which a round's number follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,11 @@ def rejection(recipe: Recipe) -> Pipeline:
     for number in range(1, rounds + 1):
         # The first has no number, so that its names are the same however many rounds follow.
         suffix = f"-{number}" if number > 1 else ""
-        stages += relearn(recipe, suffix, sampler=start, start=start)
-        start = f"sft{suffix}"
-    return Pipeline(tuple(stages), f"sft{suffix}")
+        # Its seeds have one where others follow, as when its folders had one.
+        seeds = f"-{number}" if rounds > 1 else ""
+        stages += relearn(recipe, suffix, sampler=start, start=start, seeds=seeds)
+        start = f"{TUNED}{suffix}"
+    return Pipeline(tuple(stages), f"{TUNED}{suffix}")
 
 
 def distill(recipe: Recipe) -> Pipeline:
@@ -228,17 +232,23 @@ def _answers(recipe: Recipe) -> RolloutConfig:
     return RolloutConfig(**{name: getattr(rollout, name) for name in RolloutConfig.model_fields})
 
 
-def relearn(recipe: Recipe, suffix: str, *, sampler: str | None, start: str | None) -> list[Stage]:
+def relearn(
+    recipe: Recipe, suffix: str, *, sampler: str | None, start: str | None, seeds: str | None = None
+) -> list[Stage]:
     """Return SFT of the model of `start` on the trajectories that the one of `sampler` got right.
 
-    The stages are named `rejection` and `sft`, with the suffix.
+    The stages are named `rejection` and `sft`, with the suffix. `seeds` is another suffix for the names that
+    their seeds come from.
     """
-    config = recipe.rejection
-    first, name = f"rejection{suffix}", f"sft{suffix}"
-    samples = Rejection(name=first, seed=seed(recipe, first), start=sampler, config=config, rollout=recipe.rl)
+    config, seeds = recipe.rejection, suffix if seeds is None else seeds
+    name, drawn = f"{TUNED}{suffix}", seed(recipe, f"{REJECTION}{seeds}")
+    samples = Rejection(
+        name=f"{REJECTION}{suffix}", seed=drawn, start=sampler, config=config, rollout=recipe.rl
+    )
+    tuned = fine_tune(recipe, name, start, samples, config.prompts)
     return [
         samples,
-        fine_tune(recipe, name, start, samples, config.prompts),
+        tuned.model_copy(update={"seed": seed(recipe, f"{TUNED}{seeds}")}),
         *measure(recipe, name, name),
     ]
 

@@ -265,6 +265,54 @@ def test_trainings_that_depend_on_a_stage_are_not_dropped_for_more_steps(tmp_pat
     assert begun.claim() == [], "the folder keeps what it began with"
 
 
+def begin_round(begun: Begun, *settings: str, name: str = "rejection") -> None:
+    """Begin the first round of rejection sampling, as a run with these settings does."""
+    recipe: Recipe = load(Recipe, "smol", [*begun.settings, *settings])
+    (begun.run / name).mkdir(parents=True)
+    stage = next(one for one in pipeline_of(recipe).stages if one.name == "rejection")
+    (begun.run / name / "config.toml").write_text(f"seed = {stage.seed}\n")
+
+
+def test_a_first_round_whose_folders_had_a_number_is_not_repeated(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    begun.settings += ["method=rejection", "rejection.rounds=2"]
+    begun.claim()
+    begin_round(begun, name="rejection-1")
+    begun.finish("rejection-1", "sft-1", "heldout-sft-1", "rejection-2")
+    (begun.run / "rejection-1" / "samples.jsonl").write_text("{}\n")
+    assert begun.claim() == begun.claim() == []
+    done = sorted(path.parent.name for path in begun.run.glob("*/done.json"))
+    assert done == ["heldout-sft", "rejection", "rejection-2", "sft"]
+    assert (begun.run / "rejection" / "samples.jsonl").read_text() == "{}\n"
+
+
+def test_the_rounds_of_other_methods_keep_their_numbers(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    begun.settings.append("method=iterative")
+    begun.claim()
+    begun.finish("rejection-1", "sft-1")
+    assert begun.claim() == []
+    assert sorted(path.parent.name for path in begun.run.glob("*/done.json")) == ["rejection-1", "sft-1"]
+
+
+@pytest.mark.parametrize("left", ["rejection", "sft"])
+def test_a_begun_first_round_does_not_go_on_with_the_prompts_of_another_number_of_rounds(
+    left: str, tmp_path: Path
+) -> None:
+    begun = Begun(tmp_path)
+    begun.settings.append("method=rejection")
+    begun.claim()
+    begin_round(begun)
+    begun.finish(*(["rejection"] if left == "sft" else []))
+    with pytest.raises(OtherSettings, match=rf"^rejection.rounds: {left} of .*: finish it with the former"):
+        begun.claim("rejection.rounds=2")
+    assert begun.claim() == [], "the advice works"
+    begun.finish("rejection", "sft")
+    moved, reason = begun.claim("rejection.rounds=2")
+    assert moved == "rejection.rounds was 1 and is now 2"
+    assert reason.startswith("rejection: ") and reason.endswith("not that of so many rounds from the start")
+
+
 @pytest.mark.parametrize("change", ["package version", "number of processes"])
 def test_a_newer_version_and_other_processes_go_on(
     change: str, begun: Begun, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ from tirjudge.storage.json_lines import encode_line
 from tirjudge.storage.run_settings import OtherSettings
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import EVENTS
-from tirjudge_training.methods import Pipeline
+from tirjudge_training.methods import HELDOUT, REJECTION, TUNED, Pipeline
 from tirjudge_training.recipe_file import CONFIG
 from tirjudge_training.rl.training_loop import CHECKPOINTS
 from tirjudge_training.stages.base import DONE, Say, Stage
@@ -57,6 +57,33 @@ def reopen(folder: Path, stages: Longer, say: Say) -> None:
         (folder / stage.name / DONE).unlink(missing_ok=True)
 
 
+def adopt_first_round(folder: Path, pipeline: Pipeline) -> None:
+    """Rename the folders of a first round of rejection sampling, which had a number if others followed."""
+    names = {stage.name for stage in pipeline.stages}
+    for name in (REJECTION, TUNED, f"{HELDOUT}{TUNED}"):
+        earlier = folder / f"{name}-1"
+        if name in names and earlier.name not in names and earlier.exists() and not (folder / name).exists():
+            earlier.rename(folder / name)
+
+
+def refuse_other_draw(folder: Path, pipeline: Pipeline) -> None:
+    """Raise OtherSettings if a begun stage, or the training on its samples, would go on with another seed.
+
+    The first round of rejection sampling has another seed where others follow: the prompts would be others.
+    """
+    for stage in pipeline.stages:
+        path = folder / stage.name / CONFIG
+        if stage.name != REJECTION or not path.exists():
+            continue
+        learners = [one for one in pipeline.stages if stage.name in getattr(one, "samples", ())]
+        left = [one.name for one in (stage, *learners) if not (folder / one.name / DONE).exists()]
+        if left and tomllib.loads(path.read_text(encoding="utf-8"))["seed"] != stage.seed:
+            raise OtherSettings(
+                f"rejection.rounds: {left[0]} of {folder} was begun with another number of rounds: finish it "
+                "with the former number first, or choose another --output"
+            )
+
+
 def say_moved(folder: Path, pipeline: Pipeline, moved: Sequence[str], say: Say) -> None:
     """Say which numbers moved, and record those of begun RL stages in their events.
 
@@ -64,6 +91,12 @@ def say_moved(folder: Path, pipeline: Pipeline, moved: Sequence[str], say: Say) 
     """
     for line in moved:
         say(line)
+    single = any(line.startswith("rejection.rounds was 1 ") for line in moved)
+    if single and (folder / REJECTION / DONE).exists():
+        say(
+            f"{REJECTION}: the first of several rounds draws other prompts than a single round, so that the "
+            "result is not that of so many rounds from the start"
+        )
     own = [line for line in moved if line.startswith("rl.")]
     for stage in pipeline.stages:
         path = folder / stage.name
