@@ -310,7 +310,8 @@ def test_a_begun_first_round_does_not_go_on_with_the_prompts_of_another_number_o
     begun.finish("rejection", "sft")
     moved, reason = begun.claim("rejection.rounds=2")
     assert moved == "rejection.rounds was 1 and is now 2"
-    assert reason.startswith("rejection: ") and reason.endswith("not that of so many rounds from the start")
+    assert reason.startswith("rejection: ")
+    assert reason.endswith("not that of so many rounds from the start")
 
 
 @pytest.mark.parametrize("change", ["package version", "number of processes"])
