@@ -20,7 +20,7 @@ from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import IncompatibleCheckpoint
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.recipe_file import load
+from tirjudge_training.recipe_file import load, to_toml
 from tirjudge_training.run.inputs import PIECE, PIECES, digest
 from tirjudge_training.run.run import claim
 
@@ -217,7 +217,7 @@ def begin_rl(begun: Begun, *, finished: bool, steps: int = 30) -> Path:
     (stage / "checkpoints" / f"checkpoint-{steps}" / "complete").write_text("plain processes")
     (stage / "config.toml").write_text(f"[config]\nsteps = {steps}\n")
     if not finished:
-        (stage / "done.json").unlink()
+        (stage / "done.json").unlink(missing_ok=True)
     return stage
 
 
@@ -263,6 +263,42 @@ def test_trainings_that_depend_on_a_stage_are_not_dropped_for_more_steps(tmp_pat
     with pytest.raises(OtherSettings, match=r"repeat them with --repeat \(rl-1\)$"):
         begun.claim("rl.steps=40")
     assert begun.claim() == [], "the folder keeps what it began with"
+
+
+VALIDATED = {
+    "a lower rate": ("rl.learning_rate=5e-5", {10: 3}, {10, 20}),
+    "a nearer reference": ("rl.beta=0.1", {10: 3}, {10, 20}),
+    "smaller gradients": ("rl.max_grad_norm=0.5", {10: 3}, {10, 20}),
+    "more steps": ("rl.steps=40", {10: 3, 20: 4}, {10, 20}),
+    "another place": ("rl.sandbox=docker", {10: 3, 20: 4}, {10, 20}),
+    # The snapshot of step 10 was dropped for that of step 20.
+    "one snapshot": ("rl.learning_rate=5e-5", {}, {20}),
+}
+"""By case: the change, the validations that are left, and the snapshots before it."""
+
+
+@pytest.mark.parametrize(("setting", "left", "kept"), VALIDATED.values(), ids=VALIDATED)
+def test_a_repeated_step_with_other_settings_is_validated_again(
+    setting: str, left: dict[int, int], kept: set[int], tmp_path: Path
+) -> None:
+    """A stage with a checkpoint after step 15 was killed after step 20, which it will train again."""
+    begun = Begun(tmp_path)
+    begun.settings += ["validation.select=true", f"validation.keep={len(kept)}"]
+    begun.claim()
+    begun.finish(*STAGES[:4])
+    stage = begin_rl(begun, finished=False, steps=15)
+    recipe: Recipe = load(Recipe, "smol", begun.settings)
+    (rl,) = (one for one in pipeline_of(recipe).stages if one.name == "rl")
+    (stage / "config.toml").write_text(to_toml(rl))
+    found = [{"step": step, "correct": correct, "n": 5} for step, correct in {10: 3, 20: 4}.items()]
+    (stage / "validation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found))
+    for step in kept:
+        (stage / "snapshots" / f"step-{step}").mkdir(parents=True)
+    for _ in range(2):
+        begun.claim(setting)
+        rows = list(read_lines(stage / "validation.jsonl"))
+        assert {row["step"]: row["correct"] for row in rows} == left
+        assert {path.name for path in (stage / "snapshots").iterdir()} == {f"step-{step}" for step in left}
 
 
 def begin_round(begun: Begun, *settings: str, name: str = "rejection") -> None:

@@ -11,16 +11,25 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tirjudge.storage.json_lines import encode_line
-from tirjudge.storage.run_settings import OtherSettings
+from tirjudge.storage.json_lines import encode_line, read_lines
+from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.run_settings import FALLS, RISES, OtherSettings
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import EVENTS
+from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, best_steps
 from tirjudge_training.methods import HELDOUT, REJECTION, TUNED, Pipeline
 from tirjudge_training.recipe_file import CONFIG
+from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.training_loop import CHECKPOINTS
 from tirjudge_training.stages.base import DONE, Say, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
 
+RATES = tuple(
+    name
+    for name, field in RlConfig.model_fields.items()
+    if name != "steps" and any(mark in field.metadata for mark in (RISES, FALLS))
+)
+"""The settings of RL that may change within a stage, and then change its weights."""
 Longer = list[tuple[Reinforcement, list[Stage]]]
 """Finished RL stages that are to go on, each with the begun stages that depend on its model."""
 
@@ -82,6 +91,44 @@ def refuse_other_draw(folder: Path, pipeline: Pipeline) -> None:
                 f"rejection.rounds: {left[0]} of {folder} was begun with another number of rounds: finish it "
                 "with the former number first, or choose another --output"
             )
+
+
+def drop_other_validations(folder: Path, pipeline: Pipeline, say: Say) -> None:
+    """Delete validations and snapshots of steps that a begun RL stage repeats with other settings.
+
+    What a stage began with is in its own folder, so that a kill before the stage goes on changes nothing.
+    """
+    for stage in pipeline.stages:
+        path = folder / stage.name
+        if not isinstance(stage, Reinforcement) or stage.validation is None or (path / DONE).exists():
+            continue
+        # verl validates repeated steps again.
+        if stage.config.trainer != "trl" or not (path / CONFIG).exists():
+            continue
+        begun = tomllib.loads((path / CONFIG).read_text(encoding="utf-8"))["config"]
+        # With a decay, the rate of a step depends on the number of steps.
+        names = (*RATES, "steps") if stage.config.decay else RATES
+        rows = list(read_lines(path / VALIDATION))
+        if all(begun.get(name) == getattr(stage.config, name) for name in names) or not rows:
+            continue
+        saved = checkpoints.latest(path / CHECKPOINTS)
+        step = checkpoints.step_of(saved) // stage.config.optimizer_steps if saved is not None else 0
+        counts = {row["step"]: row["correct"] for row in rows if row["step"] <= step}
+        if len(counts) == len(rows):
+            continue
+        # A later step may have displaced the snapshot of a step that would be among the best again.
+        while lost := [
+            one
+            for one in best_steps(counts)[: stage.validation.keep]
+            if not (path / SNAPSHOTS / f"step-{one}").exists()
+        ]:
+            del counts[lost[0]]
+        left = b"".join(encode_line(row) for row in rows if row["step"] in counts)
+        write_atomically(path / VALIDATION, left)
+        for snapshot in (path / SNAPSHOTS).glob("step-*"):
+            if checkpoints.step_of(snapshot) > step:
+                shutil.rmtree(snapshot)
+        say(f"{stage.name}: the steps after {step} are validated again, since their settings changed")
 
 
 def say_moved(folder: Path, pipeline: Pipeline, moved: Sequence[str], say: Say) -> None:

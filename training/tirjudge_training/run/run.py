@@ -21,7 +21,14 @@ from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.rl.training_loop import CHECKPOINTS
 from tirjudge_training.run.context import context, counted, data_of, encoder_of, with_dtype
-from tirjudge_training.run.continuation import adopt_first_round, longer, refuse_other_draw, reopen, say_moved
+from tirjudge_training.run.continuation import (
+    adopt_first_round,
+    drop_other_validations,
+    longer,
+    refuse_other_draw,
+    reopen,
+    say_moved,
+)
 from tirjudge_training.run.inputs import claim_inputs
 from tirjudge_training.run.model_size import require_model
 from tirjudge_training.run.preflight import check, require_packages
@@ -118,6 +125,7 @@ def claim(
     adopt_first_round(folder.path, pipeline)
     claim_inputs(folder, recipe, pipeline, begun=begun, repeat=repeat, say=say)
     reopen(folder.path, going_on, say)
+    drop_other_validations(folder.path, pipeline, say)
     say_moved(folder.path, pipeline, moved, say)
 
 
