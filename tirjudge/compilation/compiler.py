@@ -212,13 +212,24 @@ async def _admitted(
             if one.is_admitted or counts.get(one.name) == len(several):
                 continue
             counts[one.name] = len(several)
-            found[place] = one.model_copy(
-                update={"measured": await _measured(runner, one, several, min_agreement)}
-            )
+            if (same := _admitted_before(found, one)) is not None:
+                reason = f"the checker {same.name} has the same rule"
+                measurement = Measurement(digest=one.digest, admitted=False, reason=reason)
+            else:
+                measurement = await _measured(runner, one, several, min_agreement)
+            found[place] = one.model_copy(update={"measured": measurement})
         if number < _ROUNDS:
             equal = await _equal_others(CheckerFile(checkers=tuple(found)), rows, runner)
             examples = Examples.of(rows, seed, equal)
     return found
+
+
+def _admitted_before(checkers: Sequence[Checker], checker: Checker) -> Checker | None:
+    """Return the admitted checker that has the exact rule of another one."""
+    text = checker.exact_rule
+    return next(
+        (one for one in checkers if text is not None and one.is_admitted and one.exact_rule == text), None
+    )
 
 
 async def _measured(

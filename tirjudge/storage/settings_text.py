@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from tirjudge_environments.checkers.toml_text import toml_document
+
 MOST_BYTES = 16 << 20
 """Bytes of a file of settings; the largest ones are indices of sharded weights."""
-_MOST_PARTS = 200
-"""Most parts of a dotted key: tomllib's time and memory grow with the square of the parts."""
-_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
-_LONG_KEY = re.compile(rf"(?<![\w\-.]){_PART}(?:\.[ \t]*+{_PART}){{{_MOST_PARTS},}}+")
 
 
 def toml_value(text: str) -> dict[str, Any]:
     """Return a TOML document; raises ValueError, in one line, for any other text."""
     _check_size(len(text))
-    if found := _LONG_KEY.search(text):
-        line = text.count("\n", 0, found.start()) + 1
-        raise ValueError(f"line {line}: a key may have {_MOST_PARTS} parts")
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("its values are nested too deeply") from None
+    return toml_document(text)
 
 
 def json_value(text: str) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tirjudge_environments.checkers.rules import LONGEST_RULE, RulePattern, Value
+from tirjudge_environments.checkers.toml_text import toml_document
 from tirjudge_environments.registry import first_fault
 
 VERSION = 1
@@ -88,6 +88,11 @@ class Checker(BaseModel):
         return RulePattern.parse(self.rule)
 
     @property
+    def exact_rule(self) -> str | None:
+        """The only text that the rule matches; None for a rule with fields."""
+        return None if self.pattern.fields else self.pattern.literals[0].strip()
+
+    @property
     def digest(self) -> str:
         """A hash of the rule and the source."""
         return hashlib.sha256(f"{self.rule}\0{self.source}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -147,18 +152,30 @@ class CheckerFile(BaseModel):
             seen.add(one.name)
         return self
 
+    @model_validator(mode="after")
+    def _have_different_exact_rules(self) -> Self:
+        # Checkers that are not admitted decide nothing, and may have any rule.
+        seen = dict[str, str]()
+        for one in self.admitted:
+            if (text := one.exact_rule) is None:
+                continue
+            if text in seen:
+                raise ValueError(f"the checkers {seen[text]} and {one.name} have the same rule: remove one")
+            seen[text] = one.name
+        return self
+
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a file; raises ValueError, in one line that names the file, for a bad one."""
         try:
             if path.stat().st_size > LARGEST_FILE:
                 raise ValueError(f"it is larger than {LARGEST_FILE >> 20} MiB")
-            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+            return cls.model_validate(toml_document(path.read_text(encoding="utf-8")))
         except ValidationError as error:
             raise ValueError(f"{path}: {first_fault(error)}") from None
         except OSError as error:
             raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ValueError(f"{path} is no file of checkers: {error}") from None
 
     def text(self) -> str:
@@ -181,7 +198,7 @@ class CheckerFile(BaseModel):
 
     @cached_property
     def _exact(self) -> Mapping[str, Checker]:
-        return {one.pattern.literals[0].strip(): one for one in self.admitted if not one.pattern.fields}
+        return {text: one for one in self.admitted if (text := one.exact_rule) is not None}
 
     @cached_property
     def _patterns(self) -> Sequence[Checker]:

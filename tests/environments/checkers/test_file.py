@@ -89,3 +89,26 @@ def test_a_bad_file_is_refused_in_one_line_with_its_name(text: str, part: str, t
     assert "\n" not in str(raised.value)
     with pytest.raises(ValueError, match=r"missing\.toml cannot be read: No such file"):
         CheckerFile.read(tmp_path / "missing.toml")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["a." * 29_000 + "b = 1", "[" + "a." * 29_000 + "b]", "x = " + "[" * 5000])
+def test_a_strangers_file_that_takes_long_to_read_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "checkers.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"checkers\.toml is no file of checkers: .*(200 parts|too deeply)$"):
+        CheckerFile.read(path)
+
+
+def test_two_admitted_checkers_of_one_exact_rule_are_refused() -> None:
+    """The digest does not know their order, and so the order may not decide."""
+    yes, no = (f"def check(response, prompt):\n    return {value}\n" for value in (True, False))
+    first, second = admitted("first", "say {{cat}}", yes), admitted("second", " say {{cat}}\n", no)
+    for checkers in ((first, second), (second, first)):
+        with pytest.raises(ValueError, match=r"first and second|second and first") as raised:
+            CheckerFile(checkers=checkers)
+        assert "the same rule" in str(raised.value)
+    bare = second.model_copy(update={"measured": None})
+    found = CheckerFile(checkers=(first, bare)).match("say {cat}")
+    assert found is not None
+    assert found.checker.name == "first"
