@@ -26,8 +26,6 @@ _WAIT = 0.002
 _ATTEMPTS = 2
 _LIMITS = Limits(wall_seconds=60.0, cpu_seconds=5.0, output_bytes=1 << 17)
 _ALONE = Limits(wall_seconds=15.0, cpu_seconds=1.0, output_bytes=1 << 16)
-_MOST_FAILURES = 5
-"""Rows that fail alone, one after the other, before the rest of their program is given up."""
 HARNESS = """
 import contextlib, io, json, random
 
@@ -133,13 +131,15 @@ class CheckerRunner:
             return found
         if len(cases) == 1:
             return [Outcome(None, _fault(execution))]
-        outcomes, failures = list[Outcome](), 0
-        for case in cases:
-            if failures < _MOST_FAILURES:
-                outcomes += await self._outcomes(checker, [case])
-                failures = failures + 1 if outcomes[-1].fault else 0
-            else:
-                outcomes.append(Outcome(None, outcomes[-1].fault))
+        # However many of them fail: what a checker finds in a row may not depend on the rows beside it.
+        alone = await asyncio.gather(
+            *(self._outcomes(checker, [case]) for case in cases), return_exceptions=True
+        )
+        outcomes = list[Outcome]()
+        for one in alone:
+            if isinstance(one, BaseException):
+                raise one
+            outcomes += one
         return outcomes
 
     async def _executed(self, checker: Checker, cases: Sequence[Case], limits: Limits) -> Execution:

@@ -98,6 +98,25 @@ async def test_the_recorded_program_of_a_row_prints_its_outcome(sandbox: Recordi
         assert (await sandbox.run(program_of(words, case))).stdout == f"{printed}\n"
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_outcome_does_not_depend_on_the_rows_beside_it(sandbox: RecordingSandbox) -> None:
+    """However many rows end their program, those that do not are decided, and each fault is the row's own."""
+    body = (
+        "import os\n    if 'exit' in response: os._exit(3)\n"
+        "    if 'print' in response: os.write(1, b'x')\n    return 'good' in response"
+    )
+    rows = ["exit"] * 4 + ["print"] * 3 + ["good", "bad"] + ["print"] + ["exit"] * 5 + ["good"]
+    alone = {row: (await CheckerRunner(sandbox).run(checker(body), cases(row)))[0] for row in set(rows)}
+    found = await CheckerRunner(sandbox).run(checker(body), cases(*rows))
+    assert found == [alone[row] for row in rows]
+    assert {row: one.passed for row, one in alone.items()} == {
+        "exit": None,
+        "print": None,
+        "good": True,
+        "bad": False,
+    }
+
+
 async def test_a_failed_sandbox_is_no_outcome() -> None:
     class Broken:
         capacity = 1
