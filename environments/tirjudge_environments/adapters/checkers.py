@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,14 @@ from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.checkers import Case, CheckerFile, CheckerRunner
 from tirjudge_environments.messages import conversation_data
 from tirjudge_environments.tasks import RowError, read_task
+from tirjudge_environments.tasks.cells import plain
+from tirjudge_environments.tasks.messages import read_messages
 from tirjudge_environments.types import Criterion, JudgeTask
 
 Turns = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
+_UNREAD = "-"
+"""The response with which a row is read."""
 
 
 class CheckerReward:
@@ -84,13 +89,21 @@ class CheckerReward:
         return self._thread.run(self._scores(tasks))
 
     def _task(self, number: int, prompt: Turns, completion: Turns, criteria: Any) -> JudgeTask:
-        text = completion if isinstance(completion, str) else str(completion[-1]["content"])
         asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-        given = list(self._file.rules) if criteria is None or not len(criteria) else list(criteria)
-        if not given:
+        given = plain(criteria)
+        row = {
+            "id": str(number),
+            "prompt": asked,
+            "response": _UNREAD,
+            "criteria": None if given == [] else given,
+        }
+        task = read_task(row, default_id=str(number))
+        rules = task.criteria or tuple(Criterion(text=rule) for rule in self._file.rules)
+        if not rules:
             raise RowError(f"row {number} has no criteria, and the file of checkers has no rules")
-        row = {"id": str(number), "prompt": asked, "response": text, "criteria": list(map(_plain, given))}
-        return read_task(row, default_id=str(number))
+        # A text of the policy is no cell of a table, whatever it reads as.
+        text = completion if isinstance(completion, str) else _last_text(completion, number)
+        return replace(task, candidates=(text,), criteria=rules)
 
     async def _scores(self, tasks: Sequence[JudgeTask]) -> list[float | None]:
         return list(await asyncio.gather(*map(self._score, tasks)))
@@ -115,11 +128,13 @@ class CheckerReward:
         return outcome.passed != (criterion.polarity == "negative")
 
 
-def _plain(criterion: Any) -> Any:
-    """Return a criterion as rows have it: a dataset gives each the fields of all others, without a value."""
-    if not isinstance(criterion, Mapping):
-        return criterion
-    return {name: value for name, value in criterion.items() if value is not None}
+def _last_text(messages: Sequence[Mapping[str, Any]], number: int) -> str:
+    """Return the text of the last message, which is empty where the policy wrote none."""
+    content = messages[-1].get("content") if len(messages) else None
+    if content is None:
+        return ""
+    said = {"role": "assistant", "content": content}
+    return read_messages([said], f"the completion of row {number}")[0].content
 
 
 @lru_cache

@@ -79,3 +79,60 @@ def test_verl_gets_a_score_or_an_error(file: Path) -> None:
         compute_score("d", "a b?", None, info, **given)
     scored = compute_score("d", "a b?", None, info, **given, undecided_reward=0.5)
     assert scored == {"score": 0.5, "checkers_undecided": 1.0}
+
+
+def said(content: Any, **fields: Any) -> list[dict[str, Any]]:
+    return [{"role": "assistant", "content": content, **fields}]
+
+
+@pytest.mark.parametrize(
+    ("completion", "score"),
+    [
+        (said(None), 0.0),
+        (said(None, tool_calls=[{"id": "1", "function": {"name": "f", "arguments": "{}"}}]), 0.0),
+        ([{"role": "assistant"}], 0.0),
+        ([], 0.0),
+        (said([{"type": "text", "text": "a"}]), 0.0),
+        (said([{"type": "text", "text": "a "}, {"type": "text", "text": "b"}]), 1.0),
+        ('[{"role": "assistant", "content": "a"}, {"role": "user", "content": "x"}]', 1.0),
+        ('[{"role": "assistant", "content": "a"}]', 1.0),
+        ('["a"]', 0.0),
+    ],
+)
+@pytest.mark.parametrize("prompt", ["Write.", [{"role": "user", "content": "Write."}], '["Write."]'])
+def test_a_completion_is_the_text_that_the_policy_wrote_whatever_it_reads_as(
+    completion: Any, score: float, prompt: Any, file: Path
+) -> None:
+    """The rule is two words: no other text, and no transcript, may take the place of what was written."""
+    assert CheckerReward(file, sandbox_options=FAST)([prompt], [completion]) == [score]
+
+
+def test_a_message_without_content_has_no_words(file: Path) -> None:
+    reward = CheckerReward(file, sandbox_options=FAST)
+    assert reward(["p"] * 2, [said(None), "None"], criteria=[["at least one words"]] * 2) == [0.0, 1.0]
+
+
+def test_content_that_is_no_text_is_an_error_that_names_the_row(file: Path) -> None:
+    reward = CheckerReward(file, sandbox_options=FAST)
+    with pytest.raises(RowError, match="completion of row 1"):
+        reward(["p", "p"], ["a", said([{"type": "image_url"}])])
+
+
+@pytest.mark.parametrize(
+    ("criteria", "score"),
+    [
+        ("It has a comma.", 0.0),
+        ('["at least 2 words", "It has a comma."]', 0.5),
+        ('[{"text": "It has a comma.", "polarity": "negative", "must_have": null}]', 1.0),
+        ({"text": "It has a comma.", "polarity": "negative"}, 1.0),
+        ("", 1.0),
+        (" ", 1.0),
+        ([], 1.0),
+        (None, 1.0),
+        (float("nan"), 1.0),
+        (np.array([]), 1.0),
+    ],
+)
+def test_criteria_in_a_cell_are_read_as_rows_read_them(criteria: Any, score: float, file: Path) -> None:
+    reward = CheckerReward(file, sandbox_options=FAST)
+    assert reward(["p"], ["a b"], criteria=[criteria]) == [score]
