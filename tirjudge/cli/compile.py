@@ -21,7 +21,7 @@ from tirjudge.cli.options import (
 from tirjudge.cli.output import SOME_FAILED, examples, no_sandbox, option, say
 from tirjudge.compilation.compiler import Compilation, ruled_row
 from tirjudge.compilation.examples import RuledRow
-from tirjudge.compilation.options import CompileOptions, compiled
+from tirjudge.compilation.options import CompileOptions, compiled, rules_of_file
 from tirjudge.console_text import printable
 from tirjudge.data.sources import open_rows
 from tirjudge.storage.run_folder import write_atomically
@@ -80,12 +80,14 @@ def compile(
     Exit codes: 0 at least one checker is admitted, 1 none is, 2 usage or no rows, 125 no sandbox.
     """
     target = output or measure or Path("checkers.toml")
-    if target.exists() and target != measure and not overwrite:
-        raise ValueError(f"{target} exists: choose another --output, or give --overwrite")
+    rows_file = target.with_name(f"{target.stem}.rows.jsonl")
+    for path in (target, *([rows_file] if options.model else [])):
+        if path.exists() and path != measure and not overwrite:
+            raise ValueError(f"{path} exists: choose another --output, or give --overwrite")
     if measure is not None and (options.model or options.base_url):
         raise ValueError("--measure writes no checkers: leave out --model and --base-url")
     file = CheckerFile.read(measure) if measure is not None else None
-    listed = _rules(rules) if rules is not None else [*file.rules] if file is not None else []
+    listed = _rules(rules) if rules is not None else rules_of_file((), file)
     columns, meaning = Columns.parse(column or ()), label_values(labels)
     rows = list[RuledRow]()
     for name in files:
@@ -106,22 +108,24 @@ def compile(
         no_sandbox("compile", error)
     except CheckersDown as error:
         raise ValueError(f"the sandbox failed: {error}") from None
-    found.file = found.file.model_copy(update={"rules": tuple(listed)})
+    found.file = found.file.model_copy(update={"rules": listed})
     write_atomically(target, found.file.text())
     if found.rows:
-        path = target.with_name(f"{target.stem}.rows.jsonl")
-        write_atomically(path, "".join(json.dumps(row) + "\n" for row in found.rows))
-        say(f"the rules that the model listed are in {printable(str(path))}, by the ids of the rows")
+        write_atomically(rows_file, "".join(json.dumps(row) + "\n" for row in found.rows))
+        say(f"the rules that the model listed are in {printable(str(rows_file))}, by the ids of the rows")
     _print(found, target, as_json)
     raise typer.Exit(0 if found.file.admitted else SOME_FAILED)
 
 
-def _rules(path: Path) -> list[str]:
-    """Return the rules of a file; raises ValueError for a file without any."""
+def _rules(path: Path) -> tuple[str, ...]:
+    """Return the rules of a file; raises ValueError for a file without any, with too many or a long rule."""
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"--rules {path}: the file has no rule")
-    return list(dict.fromkeys(lines))
+    try:
+        return rules_of_file(list(dict.fromkeys(lines)))
+    except ValueError as error:
+        raise ValueError(f"--rules {path}: {error}") from None
 
 
 def _print(found: Compilation, target: Path, as_json: bool) -> None:

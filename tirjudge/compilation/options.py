@@ -46,6 +46,21 @@ class CompileOptions(EndpointOptions, SandboxOptions):
             )
 
 
+def rules_of_file(rules: Sequence[str], measured: CheckerFile | None = None) -> tuple[str, ...]:
+    """Return the rules of rows without criteria: `rules`, or those of the file that is measured.
+
+    Raises ValueError, in one line, for rules that no file of checkers may have.
+    """
+    if isinstance(rules, str):
+        raise ValueError("rules must be a list of texts")
+    if not rules:
+        return () if measured is None else measured.rules
+    try:
+        return CheckerFile(rules=tuple(rules)).rules
+    except ValidationError as error:
+        raise ValueError(first_fault(error)) from None
+
+
 async def compiled(
     rows: Sequence[RuledRow],
     options: CompileOptions,
@@ -86,9 +101,9 @@ def compile_checkers(
     """Compile the rules of rows into checkers; `.file.text()` of the result is the file.
 
     Rows are those of `Judge.batch`, or rows of result files as mappings. `rules` belong to rows without
-    criteria, and with `measure` the checkers of that file are measured instead. Further options are those of
-    `tirjudge compile`: `model`, `base_url`, `min_agreement`, `seed` and those of the sandbox. It also works
-    in a notebook.
+    criteria. With `measure` the checkers of that file are measured instead, and without `rules` its rules
+    are kept. Further options are those of `tirjudge compile`: `model`, `base_url`, `min_agreement`, `seed`
+    and those of the sandbox. It also works in a notebook.
 
     Raises RowError for a row that cannot be read, ValueError for a wrong option, GeneratorFailed,
     SandboxUnavailable and CheckersDown.
@@ -97,10 +112,11 @@ def compile_checkers(
         chosen = CompileOptions(**options)
     except ValidationError as error:
         raise ValueError(first_fault(error)) from None
+    known = rules_of_file(rules, measure)
     places = Columns.parse([f"{part}={place}" for part, place in (columns or {}).items()])
     given = listed_rows(rows)
     ruled = [
-        ruled_row(Row(f"row {number}", f"item-{number}", row), places, labels, rules)
+        ruled_row(Row(f"row {number}", f"item-{number}", row), places, labels, known)
         for number, row in enumerate(given, 1)
     ]
     chosen.check(ruled)
@@ -109,5 +125,5 @@ def compile_checkers(
         found = thread.run(compiled(ruled, chosen, measure, api_key=api_key))
     finally:
         thread.close()
-    found.file = found.file.model_copy(update={"rules": tuple(rules)})
+    found.file = found.file.model_copy(update={"rules": known})
     return found

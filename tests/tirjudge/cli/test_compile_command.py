@@ -271,6 +271,59 @@ def test_hostile_programs_of_a_result_file_run_in_the_sandbox_alone(tmp_path: Pa
     assert json.dumps(checker.measured.reason)
 
 
+def test_of_two_checkers_with_the_same_rule_one_is_admitted() -> None:
+    rows = [
+        {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(60)
+    ]
+    source = "def check(response, prompt):\n    return len(response.split()) >= 5\n"
+    rules = ("It has at least 5 words.", " It has at least 5 words.\n", "It has at least 5 words!")
+    several = [Checker(name=f"c{n}", rule=rule, source=source) for n, rule in enumerate(rules)]
+    options: dict[str, Any] = {"rules": rules[:1], "backend_options": {"preload": []}}
+    found = compile_checkers(rows, measure=CheckerFile(checkers=tuple(several)), **options)
+    assert [one.name for one in found.file.admitted] == ["c0"]
+    reasons = [one.measured.reason for one in found.file.checkers if one.measured]
+    assert reasons[1] == "the checker c0 has the same rule"
+
+
+def test_rules_that_no_file_may_have_are_refused_before_the_model_is_asked(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    server.script = author
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(6, criteria=False))
+    model = ("--base-url", server.url, "--model", "w")
+    for text, reason in (
+        ("\n".join(f"rule {n}" for n in range(101)), "at most 100"),
+        ("It has no commas.\n" + "x" * 2001, "rules.1: String should have at most 2000 characters"),
+    ):
+        rules = tmp_path / "rules.txt"
+        rules.write_text(text)
+        run = invoke("compile", rows, "--rules", rules, "-o", tmp_path / "checkers.toml", *model)
+        assert (run.exit_code, len(run.stderr.splitlines())) == (2, 1)
+        assert reason in run.stderr
+        assert "rules.txt" in run.stderr
+        with pytest.raises(ValueError, match="rules"):
+            compile_checkers(pairs(6), rules=text.splitlines(), model="w", base_url=server.url)
+    with pytest.raises(ValueError, match="rules must be a list of texts"):
+        compile_checkers(pairs(6), rules="It has no commas.", model="w", base_url=server.url)
+    assert server.bodies == []
+
+
+def test_listed_rules_of_an_earlier_run_are_not_replaced(server: EndpointServer, tmp_path: Path) -> None:
+    server.script = author
+    rows = pairs(45, criteria=False)
+    for number, row in enumerate(rows):
+        row["prompt"] += f" It has at least {NUMBERS[number % 5]} words."
+    given, listed = write_rows(tmp_path / "r.jsonl", rows), tmp_path / "checkers.rows.jsonl"
+    listed.write_text("mine\n")
+    words = ("-o", tmp_path / "checkers.toml", "--base-url", server.url, "--model", "w")
+    run = invoke("compile", given, *words)
+    assert (run.exit_code, len(run.stderr.splitlines())) == (2, 1)
+    assert "checkers.rows.jsonl exists: choose another --output, or give --overwrite" in run.stderr
+    assert (listed.read_text(), server.bodies) == ("mine\n", [])
+    assert invoke("compile", given, *words, "--overwrite").exit_code == 0
+    assert len(results(listed)) == 45
+
+
 def test_in_python() -> None:
     rows = [
         {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(60)
@@ -282,6 +335,9 @@ def test_in_python() -> None:
     )
     assert [one.name for one in found.file.admitted] == ["words"]
     assert found.file.rules == ("It has at least 5 words.",)
+    # Without `rules`, the rules of the measured file are used, and kept.
+    again = compile_checkers(rows, measure=found.file, backend_options={"preload": []})
+    assert again.file == found.file
     with pytest.raises(ValueError, match="no row has rules"):
         compile_checkers(rows)
     with pytest.raises(ValueError, match="min_agreement"):
