@@ -56,31 +56,35 @@ def winner(won: WhoWon | None) -> dict[str, Any] | None:
 
 def trust(
     rows: Sequence[JudgedRow],
-    evidence: EvidenceTally,
     scores: Sequence[Score],
     won: WhoWon | None,
     order: Mapping[str, Any] | None,
+    *,
+    labels_here: bool,
 ) -> list[dict[str, Any]]:
-    """Return what the result rests on: each a name, a value, notes, and whether labels would answer it.
+    """Return what else the result rests on: each a name, a value, notes, and whether labels would answer it.
 
-    `order` is that of `positions`: verdicts in both orders.
+    `order` is that of `positions`: verdicts in both orders. `labels_here` says whether rows can be labelled
+    in the page.
     """
-    found = [{"name": "decided by a program", **_decided(rows, evidence)}]
-    labels = _right(scores)
+    found, labels = [], _right(scores)
     # Without sources, the accuracy is the headline.
-    if won is not None or "asks_for_labels" in labels:
-        found.append({"name": "labels", **labels})
+    if won is not None or labels is None:
+        unknown = {"value": "unknown", "notes": ["no row has a label"], "asks_for_labels": labels_here}
+        found.append({"name": "labels", **(labels or unknown)})
     if any(row.candidates > 1 and DECISION in row.extras for row in rows):
         found.append({"name": "order of the responses", **_order(rows, won, order)})
     return [{"asks_for_labels": False} | one for one in found]
 
 
-def _decided(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> dict[str, Any]:
+def decided(rows: Sequence[JudgedRow], evidence: EvidenceTally, advice: str) -> dict[str, Any]:
+    """Return how many rows programs decided, in the form of `trust`, or `advice` where this is not known."""
+    found: dict[str, Any] = {"name": "decided by a program", "asks_for_labels": False}
     if not evidence.known:
-        return {"value": "unknown", "notes": ["tirjudge reproduce --evidence FILE finds it out"]}
+        return found | {"value": "unknown", "notes": [advice] if advice else []}
     _, *accuracies = evidence.lines()
     opinions = f"{evidence.opinions} are the model's opinion" if evidence.opinions else ""
-    return {
+    return found | {
         "value": f"{evidence.decided} of {evidence.known} rows",
         "notes": [*filter(None, [opinions]), *accuracies, *_decided_wins(rows, evidence)],
     }
@@ -97,7 +101,8 @@ def _decided_wins(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> Iterato
     yield from (f"of the decided rows, {line}" for line in won.wins()) if won is not None else ()
 
 
-def _right(scores: Sequence[Score]) -> dict[str, Any]:
+def _right(scores: Sequence[Score]) -> dict[str, Any] | None:
+    """Return the accuracy of labelled rows, in the form of `trust`; None without labels."""
     for one in scores:
         found = one.estimates.get("accuracy" if one.card.name == VERDICT.card.name else "Spearman")
         if found is None or math.isnan(found.value):
@@ -113,7 +118,7 @@ def _right(scores: Sequence[Score]) -> dict[str, Any]:
             continue
         known = "" if math.isnan(found.low) else f" {bounds}"
         return {"value": f"{value}{known}", "notes": [f"of {found.n} {note}"]}
-    return {"value": "unknown", "notes": ["no row has a label"], "asks_for_labels": True}
+    return None
 
 
 def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, Any] | None) -> dict[str, Any]:

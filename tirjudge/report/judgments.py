@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.base import LEFT_OPEN, JudgedRow, decision
 from tirjudge.evaluation.runs import (
     LabelCheck,
     comparison_record,
@@ -33,7 +33,7 @@ from tirjudge.report.breakdowns import (
     histograms,
     positions,
 )
-from tirjudge.report.headline import headline, trust, winner
+from tirjudge.report.headline import decided, headline, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
 from tirjudge.report.stored_rows import stored_rows
@@ -70,6 +70,7 @@ def read_run(
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
     evidence, checkers = EvidenceTally(), CheckerTally()
+    programs, runs_again = False, False
     for row, fields in read_result_rows(path) if stored is None else stored_rows(stored):
         builder.add(row)
         if row.stop == "verdict":
@@ -79,6 +80,8 @@ def read_run(
         models.append(row.model)
         formats.append(row.format)
         notes.append(row.note)
+        programs = programs or row.programs > 0
+        runs_again = runs_again or (row.programs > 0 and row.responses is not None)
     if not facts:
         raise ValueError(f"{path} has no complete row")
     run = open_results(path) if stored is None else stored
@@ -87,12 +90,17 @@ def read_run(
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
     won = next(filter(None, map(WhoWon.of, scores)), None)
     order = positions(rows)
+    table = builder.build({row.id: decision(row) for row in rows if LEFT_OPEN not in row.extras})
     summary = {
         "name": path.name,
         "rows": len(facts),
         "headline": headline(facts, scores, run.benchmark),
         "winner": winner(won),
-        "trust": [*trust(rows, evidence, scores, won, order), *_checked(checkers)],
+        "trust": [
+            *_decided(path, rows, evidence, programs=programs, runs_again=runs_again),
+            *trust(rows, scores, won, order, labels_here=any(table.candidates)),
+            *_checked(checkers),
+        ],
         "benchmark": run.benchmark,
         "models": distinct([one for one in models if one]),
         "formats": distinct([one for one in formats if one]),
@@ -111,7 +119,19 @@ def read_run(
         "published": published,
         "not_comparable": benchmark,
     }
-    return JudgedRun(path.name, path, summary, builder.build(), rows, protocols)
+    return JudgedRun(path.name, path, summary, table, rows, protocols)
+
+
+def _decided(
+    path: Path, rows: Sequence[JudgedRow], evidence: EvidenceTally, *, programs: bool, runs_again: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield how many rows programs decided, in the form of `trust`; nothing where no program ran.
+
+    A program `runs_again` if the file has its row's texts.
+    """
+    if evidence.known or programs:
+        command = f"tirjudge reproduce {label_file(path)['results']} --evidence FILE finds it out"
+        yield decided(rows, evidence, command if runs_again else "")
 
 
 def _checked(checkers: CheckerTally) -> Iterator[dict[str, Any]]:

@@ -23,18 +23,20 @@ def responses_to_label(row: RecordedRow) -> int:
 def question(row: RecordedRow) -> dict[str, Any]:
     """Return the fields of a row that `judge` reads, without texts that the page has anyway.
 
-    The page adds `prompt` if it is one text, and `responses` if they are texts. If `named` is true, these
-    become an object of the sources' names, so that `judge` knows the sources without an option.
+    The page adds `prompt` if it is one text, and `responses` if they are texts without files, whose listing
+    the page draws below the text. If `named` is true, the responses become an object of the sources' names,
+    so that `judge` knows the sources without an option.
     """
     found: dict[str, Any] = {}
     if len(row.prompt or ()) != 1 or row.conversation[0].role != "user":
         found["prompt"] = [one.model_dump(exclude_unset=True) for one in row.prompt or ()]
-    if any(not isinstance(one, str) for one in row.responses or ()):
+    alone = all(isinstance(one, str) for one in row.responses or ())
+    if any(row.files) or not alone:
         found["responses"] = [
             one if isinstance(one, str) else [said.model_dump(exclude_unset=True) for said in one]
             for one in row.responses or ()
         ]
-    named = "responses" not in found and _may_be_names(row.sources, len(row.responses or ()))
+    named = alone and _may_be_names(row.sources, len(row.responses or ()))
     criteria = [
         {"text": one.text, "weight": one.weight, "polarity": one.polarity, "must_have": one.must_have}
         for one in row.criteria

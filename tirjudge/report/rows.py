@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -98,8 +98,8 @@ class RowTable:
     """The last message of the prompt, cut; empty for rows without texts."""
     candidates: list[int] = field(default_factory=list)
     """Responses of a row that can be labelled in the page; 0 for a row without texts."""
-    choices: list[int | None] = field(default_factory=list)
-    """Index of the chosen response, -1 for a tie, None for any other verdict."""
+    choices: list[Sequence[int]] = field(default_factory=list)
+    """Indices of the responses that share the first place; none without a verdict on several."""
     digests: list[str] = field(default_factory=list)
     reasons: list[tuple[str, str]] = field(default_factory=list)
     """What the last program printed, and the line behind it (see `deciding_lines`)."""
@@ -174,7 +174,6 @@ class TableBuilder:
         table.tags_of.append([table.tags.number(tag) for tag in dict.fromkeys(row.tags)])
         table.flags.append(flags)
         table.candidates.append(responses_to_label(row) if shown else 0)
-        table.choices.append(-1 if row.verdict == "tie" else row.choice)
         table.digests.append(row.digest)
         table.credits.append(row.correct)
         table.programs.append(sum(one.kind == "program" for view in row.views for one in view.segments))
@@ -192,8 +191,10 @@ class TableBuilder:
             if self._size >= _CHUNK_BYTES:
                 self._pack()
 
-    def build(self) -> RowTable:
+    def build(self, best: Mapping[str, Sequence[int]]) -> RowTable:
+        """Return the table; `best` has, by row id, the responses that share the first place."""
         self._pack()
+        self._table.choices = [best.get(id, ()) for id in self._table.ids]
         return self._table
 
     def _pack(self) -> None:

@@ -7,6 +7,8 @@ import gzip
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.command import TIRJUDGE
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.runs import finish, training_run
@@ -99,6 +102,56 @@ def test_numbers_of_a_run(judged: Path) -> None:
     costs = {row["name"]: row for row in summary["costs"]["table"]}
     assert (costs["programs"]["total"], costs["programs"]["median"]) == (16, 2)
     assert dict(summary["endings"]["programs"]) == {"ok": 16}
+
+
+def trusted(run: Any) -> dict[str, Any]:
+    return {one["name"]: one for one in run.summary["trust"]}
+
+
+def test_a_page_advises_only_what_works(judged: Path, tmp_path: Path) -> None:
+    path = tmp_path / "$x rows.jsonl"
+    shutil.copy(judged, path)
+
+    def forget(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            row["label"] = row["correct"] = None
+            del row["decided"]
+
+    edit(path, forget)
+    found = trusted(read_run(path))
+    assert found["labels"]["asks_for_labels"] is True
+    (advice,) = found["decided by a program"]["notes"]
+    command, _, _ = advice.partition(" finds it out")
+    done = subprocess.run(
+        command.replace("tirjudge ", f"{TIRJUDGE} ").replace("FILE", "found.jsonl"),
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert trusted(read_run(tmp_path / "found.jsonl"))["decided by a program"]["value"].endswith("of 8 rows")
+    assert trusted(read_run(path, texts="none"))["labels"]["asks_for_labels"] is False
+
+    def leave_out_texts(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            del row["prompt"], row["responses"]
+
+    edit(path, leave_out_texts)
+    found = trusted(read_run(path))
+    assert found["labels"]["asks_for_labels"] is False
+    assert found["decided by a program"]["notes"] == []
+
+
+def test_a_page_of_verdicts_without_dialogues_says_nothing_about_programs(tmp_path: Path) -> None:
+    file = tmp_path / "annotations.json"
+    pair = {"generator_1": "gpt4", "generator_2": "m", "output_1": "one", "output_2": "two"}
+    rows = [pair | {"instruction": f"{number}?", "preference": 1.0 + number % 2} for number in range(40)]
+    file.write_text(json.dumps(rows))
+    found = trusted(read_run(file, stored=open_replay(file)))
+    assert "decided by a program" not in found
+    assert found["labels"]["asks_for_labels"] is False
 
 
 def test_texts_and_sizes(judged: Path, tmp_path: Path) -> None:

@@ -304,3 +304,51 @@ def test_columns_sort_and_choices_filter_and_the_shown_rows_are_saved(
         page.locator("#sort").select_option(label="row ↓")
         assert ids(page)[0] == "row-11"
         assert page.evaluate("document.documentElement.scrollWidth") == 400
+
+
+def test_a_tie_of_two_of_four_is_worth_a_half_with_their_labels_and_nothing_with_others(
+    chromium: Any, tmp_path: Path
+) -> None:
+    """As the accuracy of `tirjudge score` with the saved labels: 1 / k for a tie of k."""
+    given = {"apple": 9, "berry": 9, "cherry": 3, "date": 2}
+
+    def scoring(context: Any) -> str:
+        (found,) = [one for word, one in given.items() if word in context.prompt.messages[-1].content]
+        return f"<score>{found}</score>"
+
+    rows = [{"id": id, "prompt": f"{id}?", "responses": list(given)} for id in ("first", "second")]
+    path = apart(
+        lambda: judge_to(tmp_path / "four.jsonl", rows, scoring, format="tir-pointwise", tools=False)
+    )
+    for keys, right in (("ad", "0.5"), ("dd", "0"), ("ab", "1")):
+        with opened(chromium, written(tmp_path, path)) as page:
+            page.locator("#label-rows").click()
+            for key in keys:
+                label(page, key)
+            page.keyboard.press("Escape")
+            said = page.locator("#labelled").inner_text()
+            assert f"the judge is right on {right} of 2 with a letter" in said
+            labels = tmp_path / "four.labels.jsonl"
+            labels.write_text(saved(page, "#save-labels")[1])
+        assert f"accuracy {50 * float(right):.2f} %" in run("score", path, "--labels", labels).stdout
+
+
+def test_labels_of_responses_with_files_are_saved_with_the_responses_alone(
+    chromium: Any, tmp_path: Path
+) -> None:
+    """The page shows the files of a response below its text."""
+    file = {"report.txt": {"sha256": "0" * 64, "bytes": 3}}
+    given = {"id": "one", "prompt": "Which?", "responses": ["longer", "short"]}
+    path = longer(tmp_path / "files.jsonl", [given], order="given")
+    for sources, responses in (
+        ([], ["longer", "short"]),
+        (["gpt", "llama"], {"gpt": "longer", "llama": "short"}),
+    ):
+        edit(path, lambda rows, sources=sources: rows[0].update(sources=sources, files=[file, {}]))
+        with opened(chromium, written(tmp_path, path)) as page:
+            page.locator("#label-rows").click()
+            page.locator("#labeller .choices").wait_for()
+            assert "report.txt" in page.locator("#row-body").inner_text()
+            label(page, "a")
+            (row,) = map(json.loads, saved(page, "#save-labels")[1].splitlines())
+        assert row["responses"] == responses

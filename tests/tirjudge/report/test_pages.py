@@ -317,6 +317,25 @@ def test_ticks_differ_and_have_the_same_number_of_digits(chromium: Any, tmp_path
         assert means == [1.5, 1.5, None, 7.5, 7.5]
 
 
+def test_a_chart_of_more_numbers_than_a_function_takes_has_all_of_their_range(
+    chromium: Any, tmp_path: Path
+) -> None:
+    with opened(chromium, written(tmp_path, training_run(tmp_path / "run"))) as page:
+        shown = page.evaluate(
+            """async () => {
+              const steps = Array.from({ length: 100000 }, (_, step) => step);
+              const series = [1, 2].map((times) => ({
+                run: 0, metric: `${times}`, name: `${times}`, values: steps.map((step) => times * step),
+              }));
+              plot(document.querySelector('.canvas'), { title: 't', steps, series }, []);
+              await new Promise(requestAnimationFrame);
+              const { min, max } = plots.at(-1).made.scales.y;
+              return [min, max];
+            }"""
+        )
+    assert shown[0] <= 0 < 199_998 <= shown[1]
+
+
 WON = (
     # Rows that gpt won, tied and lost; the words of the page; Wilson's interval by statsmodels.
     ((9, 0, 1), "gpt wins: its interval lies above 50 %.", "gpt wins 90.0 %, 95 % interval 59.6 to 98.2"),

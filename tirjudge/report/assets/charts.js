@@ -90,8 +90,9 @@ function looksOf(chart, colours) {
 
 function plot(holder, chart, marks) {
   const colours = palette(), looks = looksOf(chart, colours), window = Number(byId("smoothing").value);
-  const every = chart.series.flatMap(({ values }) => values.filter((value) => value !== null));
-  const [low, high] = [Math.min(...every), Math.max(...every)];
+  // Long runs have more numbers than a function takes arguments.
+  let low = Infinity, high = -Infinity;
+  for (const { values } of chart.series) for (const value of values) if (value !== null) [low, high] = [Math.min(low, value), Math.max(high, value)];
   const range = low === high ? [Math.min(0, low), low === 0 ? 1 : Math.max(0, 2 * low)] : uPlot.rangeNum(low, high, 0.1, true);
   const axis = { stroke: colours.ink, grid: { stroke: colours.rule, width: 1 }, ticks: { stroke: colours.rule, width: 1 }, font: "11px system-ui, sans-serif" };
   const made = new uPlot({

@@ -71,9 +71,9 @@ function agreement() {
   for (const [id, label] of labels) {
     const entry = entryOf.get(id), run = runWith(entry);
     if (run < 0 || candidatesOf(entry) < 2 || label === "tie") continue;
-    const choice = data.runs[run].choices[place(entry, run)];
+    const best = data.runs[run].choices[place(entry, run)];
     count += 1;
-    if (choice === -1) right += 1 / candidatesOf(entry); else if (choice !== null && letterOf(choice) === label) right += 1;
+    if (best.some((one) => letterOf(one) === label)) right += 1 / best.length;
   }
   return count ? `; the judge is right on ${Number(right.toFixed(2))} of ${count} with a letter` : "";
 }
@@ -160,9 +160,9 @@ const named = (names, texts) => `{${names.map((name, at) => `${JSON.stringify(na
 
 function labelledRow(id, record) {
   const { named: isNamed, ...question } = record.question;
-  const texts = record.responses.map(([, text]) => text);
+  const texts = question.responses ?? record.responses.map(([, text]) => text);
   const fields = [["id", JSON.stringify(id)], ["prompt", JSON.stringify(question.prompt ?? record.prompt[0][1])],
-    ["responses", isNamed ? named(question.sources, texts) : JSON.stringify(question.responses ?? texts)],
+    ["responses", isNamed ? named(question.sources, texts) : JSON.stringify(texts)],
     ["label", JSON.stringify(labels.get(id))]];
   if (notes.has(id)) fields.push(["note", JSON.stringify(notes.get(id))]);
   for (const [name, value] of Object.entries(question)) if (name !== "prompt" && name !== "responses") fields.push([name, JSON.stringify(value)]);
