@@ -179,3 +179,26 @@ def test_what_lengths_or_wins_alone_decide_has_no_figure() -> None:
         with pytest.raises(Unscorable, match=reason):
             fitted(wins.astype(float), apart)
     assert fitted((np.arange(60) % 3 == 0).astype(float), np.zeros(60)) == pytest.approx(1 / 3)
+
+
+def test_figures_name_their_sources_whichever_row_comes_last() -> None:
+    draw = np.random.default_rng(0)
+    rows = [
+        JudgedRow(
+            id=str(number),
+            votes=(),
+            extras={
+                "sources": ("one", "two"),
+                "decision": (int(draw.integers(2)),),
+                "lengths": (100, 100 + int(draw.integers(-40, 40))),
+            },
+        )
+        for number in range(60)
+    ]
+    protocol = open_protocol(LENGTH)
+    left_out = JudgedRow(id="last", votes=(), extras={})
+    for order in ([*rows, left_out], [left_out, *rows]):
+        assert set(protocol.figures(protocol.units(order))) == {
+            "length-controlled win rate of one",
+            "length-controlled win rate of two",
+        }

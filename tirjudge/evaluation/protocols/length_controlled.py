@@ -60,7 +60,7 @@ class LengthControlled:
         numbers: dict[str, int] = {}
         pairs, named = array("q"), False
         for row in rows:
-            sources, named = _sources(row), SOURCES in row.extras
+            sources, named = _sources(row), named or SOURCES in row.extras
             win, lengths = _win(row), row.extras.get(LENGTHS, ())
             paired = len(sources) == len(set(sources)) == len(lengths) == 2
             if not paired or np.isnan(win) or row.extras.get(LEFT_OPEN):
