@@ -458,8 +458,9 @@ def print_scored(
             _print_in_full(results, run.benchmark)
             if (jury := jury_agreement(run)) is not None:
                 print_agreement(jury[1], jury[0])
-        # Named protocols are for lines to quote, of which this is none.
-        if not named and len(run.files.paths) == 1 and str(run.path) != STANDARD_INPUT:
+        # Named protocols are for lines to quote, of which this is none. `compare` takes the same files.
+        own = run.format is TIRJUDGE_RESULTS and len(run.files.paths) == 1 and not run.has_options
+        if own and not named and str(run.path) != STANDARD_INPUT:
             print(f"next      tirjudge compare {shlex.quote(printable(str(run.path)))} OTHER")
     return not (named and unfit)
 

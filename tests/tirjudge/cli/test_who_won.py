@@ -110,6 +110,28 @@ def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_pa
     assert "<strong>gpt_answer</strong> won 28</span><span>8 tied</span><span><strong>claude_answer" in page
 
 
+def test_the_next_command_is_named_only_where_it_reads_the_file(
+    judged: dict[str, Any], tmp_path: Path
+) -> None:
+    labels = [{"id": row["id"], "label": "A"} for row in results(tmp_path / "out.jsonl")]
+    write_rows(tmp_path / "labels.jsonl", labels)
+    write_rows(tmp_path / "other.jsonl", [{"id": f"{n}", "said": "A", "label": "A"} for n in range(3)])
+    columns = ("--column", "prediction=said", "--column", "label=label")
+    own = ("out.jsonl",)
+    for words in (
+        own,
+        (*own, "--labels", "labels.jsonl"),
+        (*own, "--cluster", "id"),
+        (*own, "--duplicates", "first"),
+        ("other.jsonl", *columns),
+    ):
+        done = invoke("score", *words, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert ("tirjudge compare" in done.stdout) is (words == own), words
+    compared = invoke("compare", "out.jsonl", "out.jsonl", folder=tmp_path)
+    assert compared.returncode == 0, compared.stderr
+
+
 def test_a_run_to_standard_output_names_who_won_as_well(
     judged: dict[str, Any], endpoint: EndpointServer, tmp_path: Path
 ) -> None:

@@ -101,6 +101,11 @@ class Replay:
         """Column of what rows have in common; empty for the prompt."""
 
     @property
+    def has_options(self) -> bool:
+        """True if labels, duplicates or clusters are not read as they are by default."""
+        return self._labels is not None or self._duplicates != "refuse" or bool(self.cluster)
+
+    @property
     def path(self) -> Path:
         """The first of the files."""
         return self.files.paths[0]
