@@ -465,6 +465,7 @@ def judge(
             min=0,
             max=1,
             metavar="SHARE",
+            hidden=True,
         ),
     ] = None,
     column: ColumnOption = None,
