@@ -55,7 +55,8 @@ class RlConfig(RolloutConfig):
     length_buckets: int = Field(default=1, gt=0)
     """Parts into which a micro-batch is split by length, each padded to its own longest row (ours)."""
     learning_rate: Annotated[float, FALLS] = Field(default=1e-6, gt=0)
-    """It may fall when a run is resumed, and is then used from the next batch on."""
+    """It may fall when a run is resumed, and is then used from the next batch on; verl keeps that of a begun
+    stage."""
     warmup_steps: int = Field(default=5, ge=0)
     """Optimizer steps with a smaller learning rate, which rises linearly to `learning_rate` in the step after
     them (ours). Adam's first steps are of full size whatever the gradient is, so that without a warm-up they
