@@ -252,16 +252,25 @@ def test_a_schedule_makes_the_result_another_than_that_of_a_longer_run(
     )
 
 
-def test_trainings_that_depend_on_a_stage_are_not_dropped_for_more_steps(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "made", ["rl-1/checkpoints/checkpoint-1", "rejection-1/samples.jsonl", "rejection-1/samples.1.jsonl"]
+)
+def test_what_depends_on_a_stage_is_not_dropped_for_more_steps(made: str, tmp_path: Path) -> None:
     begun = Begun(tmp_path)
     begun.settings.append("method=iterative")
     begun.claim()
-    begun.finish("rl-0", "select-0", "rl-1")
-    for name in ("rl-0", "rl-1"):
-        (begun.run / name / "checkpoints").mkdir()
+    begun.finish("rl-0", "select-0")
+    (begun.run / "rl-0" / "checkpoints").mkdir()
+    (begun.run / "rl-0" / "config.toml").write_text("[config]\nsteps = 30\n")
+    (begun.run / made).parent.mkdir(parents=True)
+    (begun.run / made).write_text("{}\n")
+    name = made.partition("/")[0]
+    if name == "rl-1":
         (begun.run / name / "config.toml").write_text("[config]\nsteps = 30\n")
-    with pytest.raises(OtherSettings, match=r"repeat them with --repeat \(rl-1\)$"):
+        begun.finish(name)
+    with pytest.raises(OtherSettings, match=rf"repeat them with --repeat \({name}\)$"):
         begun.claim("rl.steps=40")
+    assert (begun.run / made).exists()
     assert begun.claim() == [], "the folder keeps what it began with"
 
 

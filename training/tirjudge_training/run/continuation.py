@@ -21,7 +21,7 @@ from tirjudge_training.methods import HELDOUT, REJECTION, TUNED, Pipeline
 from tirjudge_training.recipe_file import CONFIG
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.training_loop import CHECKPOINTS
-from tirjudge_training.stages.base import DONE, Say, Stage
+from tirjudge_training.stages.base import DONE, SAMPLES, Say, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
 
 RATES = tuple(
@@ -37,19 +37,20 @@ Longer = list[tuple[Reinforcement, list[Stage]]]
 def longer(folder: Path, pipeline: Pipeline, *, repeat: bool) -> Longer:
     """Return the finished RL stages of which more steps are wanted.
 
-    Raises OtherSettings if a training that depends on such a stage would be lost, unless `repeat` allows it.
+    Raises OtherSettings if a training or samples that depend on such a stage would be lost, unless `repeat`
+    allows it.
     """
     found = []
     for stage in pipeline.stages:
         if not isinstance(stage, Reinforcement) or stage.config.steps <= _steps_done(folder / stage.name):
             continue
         later = [one for one in _dependent(pipeline, stage) if (folder / one.name).exists()]
-        lost = [one.name for one in later if (folder / one.name / CHECKPOINTS).exists()]
+        lost = [one.name for one in later if _costly(folder / one.name)]
         if not (folder / stage.name / CHECKPOINTS).exists():
             lost.insert(0, stage.name)
         if lost and not repeat:
             raise OtherSettings(
-                f"rl.steps: with more steps of {stage.name}, trained stages of {folder} would begin again: "
+                f"rl.steps: with more steps of {stage.name}, stages of {folder} would begin again: "
                 f"choose another --output, or repeat them with --repeat ({', '.join(lost)})"
             )
         found.append((stage, later))
@@ -174,6 +175,11 @@ def _steps_done(stage: Path) -> float:
         return float("inf")
     steps: float = tomllib.loads((stage / CONFIG).read_text(encoding="utf-8"))["config"]["steps"]
     return steps
+
+
+def _costly(stage: Path) -> bool:
+    """Return True if a stage has trained, or has samples, of several processes too."""
+    return (stage / CHECKPOINTS).exists() or any(stage.glob(f"{Path(SAMPLES).stem}*"))
 
 
 def _dependent(pipeline: Pipeline, stage: Stage) -> list[Stage]:
