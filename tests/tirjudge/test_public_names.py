@@ -36,7 +36,7 @@ def test_a_judge_has_named_and_typed_options() -> None:
         ("Judge", ["api_key: The endpoint's key", "sandbox: A sandbox in place", "score(self, prompt"]),
         ("JudgeOptions", ["order: Order in which responses", "retries: Further attempts of a request"]),
         ("Judgment", ["best: Candidates that share the first place", "Candidates, best first: all"]),
-        ("Sampling", ["temperature: 0 is greedy", "seed: One per row"]),
+        ("Sampling", ["temperature: 0 is greedy", "seed: Seed of one row"]),
         ("GeneratorFailed", ["could not answer", "raises it"]),
         ("CostReached", ["max_cost", "how much was spent"]),
     ],

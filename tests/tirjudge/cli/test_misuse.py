@@ -123,7 +123,7 @@ REFUSED = {
     "score rows.jsonl": "its first row fits no format of stored outputs (alpaca_eval, episodes, judgebench,",
     "score empty.jsonl": "is empty",
     "score out.jsonl --format nope": "no format of stored outputs 'nope'; there are alpaca_eval,",
-    "score out.jsonl --protocol nope": "no protocol 'nope'; there are both-orders,",
+    "score out.jsonl --protocol nope": "no protocol 'nope'; there are arena-hard, both-orders,",
     "score --published nope": "no published figures on 'nope'; there are figures on any,",
     "score --calibrate people.jsonl": "give a file of stored verdicts",
     "score out.jsonl --target-risk 0.1": "belong to --calibrate LABELS",

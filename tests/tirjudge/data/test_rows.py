@@ -33,7 +33,7 @@ def test_json_lines_are_read_one_by_one_despite_bad_ones(tmp_path: Path) -> None
     ]
     assert isinstance(rows[4], BadRow)
     assert rows[4].reason.startswith("not JSON")
-    assert rows[-1] == Row(f"{path}:7", "line-7", {"a": "é"})
+    assert rows[-1] == Row(f"{path}:7", "line-7", {"a": "é"}, path.parent)
     assert RowFile(str(path)).count() == 6
 
 
@@ -105,6 +105,6 @@ def test_rows_are_streamed(tmp_path: Path) -> None:
     try:
         os.write(end, json.dumps({"a": 1}).encode() + b"\n")
         rows = iter(RowFile(str(path)))
-        assert next(rows) == Row(f"{path}:1", "line-1", {"a": 1})
+        assert next(rows) == Row(f"{path}:1", "line-1", {"a": 1}, path.parent)
     finally:
         os.close(end)

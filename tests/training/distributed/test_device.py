@@ -34,7 +34,7 @@ from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
-from tirjudge_training.rl import rollout_engine, trainer
+from tirjudge_training.rl import rollout_engine, stage_trainer
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig, pool_options
 from tirjudge_training.rl.training_loop import train_rl
@@ -64,7 +64,7 @@ HALF = Device("cpu", autocast="bfloat16", checkpointing=True)
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (device, model_folder, same_process, trainer, sft):
+    for module in (device, model_folder, same_process, stage_trainer, sft):
         monkeypatch.setattr(module, "current_device", lambda: HALF)
 
 
@@ -99,7 +99,7 @@ def reinforced(
         )
     # The property that says so has another name in older versions of transformers.
     checkpointing = any(getattr(layer, "gradient_checkpointing", False) for layer in model.modules())
-    assert checkpointing == trainer.current_device().checkpointing
+    assert checkpointing == stage_trainer.current_device().checkpointing
     model_folder.save(folder / "model", model, start=str(start))
     return list(read_lines(folder / "metrics.jsonl"))
 
