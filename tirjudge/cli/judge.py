@@ -307,8 +307,7 @@ class BatchRun:
             return judge
 
         async def judged(work: Work) -> Mapping[str, Any]:
-            found = tally.checkers.disagreement
-            if found.n and found.interval[0] > most:
+            if (found := tally.checkers.above(most)) is not None:
                 raise TooManyFailures(
                     f"the model disagrees with {found} of the audited decisions of {self.options.checkers}, "
                     f"more than --max-disagreement {most:g}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -176,9 +176,11 @@ class CheckerTally:
     """Criteria that the model judged, audits apart."""
     audited: int = 0
     """Decisions of checkers on which the model was asked as well."""
-    agreements: list[tuple[bool, str]] = field(default_factory=list)
-    """Of each audited decision that can be compared, in the order of the rows, whether the model agrees, and
-    the cluster of its prompt."""
+    disagreements: Credits = field(default_factory=Credits)
+    """Of each audited decision that can be compared, in the order of the rows, 1 if the model disagrees."""
+    _above: Proportion | None = None
+    _looked: int = 0
+    """Decisions that had been compared at the last look of `above`."""
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Count a row of a result file."""
@@ -192,19 +194,25 @@ class CheckerTally:
         for one in row.get("audit", ()):
             self.audited += 1
             if one["agrees"] is not None:
-                self.agreements.append((one["agrees"], prompt_cluster(row.get("prompt"))))
+                self.disagreements.add(float(not one["agrees"]), prompt_cluster(row.get("prompt")))
 
     @property
     def disagreement(self) -> Proportion:
         """The share of audited decisions with which the model disagrees."""
-        return self._disagreement(self.agreements)
+        return self.disagreements.mean
 
-    @staticmethod
-    def _disagreement(agreements: Sequence[tuple[bool, str]]) -> Proportion:
-        credits = Credits()
-        for agrees, cluster in agreements:
-            credits.add(float(not agrees), cluster)
-        return credits.mean
+    def above(self, most: float) -> Proportion | None:
+        """Return the disagreement once it is surely above `most`; None before.
+
+        Looks after each audit at first, and then after a twentieth more audits than at the last look, so that
+        looking before every row stays cheap.
+        """
+        known = len(self.disagreements)
+        if self._above is None and known >= self._looked + max(1, self._looked // 20):
+            self._looked, found = known, self.disagreement
+            if found.interval[0] > most:
+                self._above = found
+        return self._above
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield lines with headings: rows by who decided them, dialogues that were saved, and the audit."""
@@ -219,18 +227,14 @@ class CheckerTally:
         yield "", f"{self.decided} of {self.decided + self.asked} criteria needed no dialogue"
         if self.audited:
             yield "audit", f"{self.audited} decisions, the model disagrees with {self.disagreement}"
-            half = len(self.agreements) // 2
-            if half:
-                parts = (
-                    self._disagreement(part) for part in (self.agreements[:half], self.agreements[half:])
-                )
-                yield "", "first half {}; second half {}".format(*parts)
+            first, second = self.disagreements.halves
+            if first:
+                yield "", f"first half {first.mean}; second half {second.mean}"
 
     def record(self) -> dict[str, Any] | None:
         """Return the same as JSON values; None if no checker decided anything."""
         if not self.decided:
             return None
-        half = len(self.agreements) // 2
         return {
             "rows": self.alone,
             "rows_with_model": self.mixed,
@@ -238,9 +242,7 @@ class CheckerTally:
             "asked": self.asked,
             "audited": self.audited,
             "disagreement": self.disagreement.record(),
-            "halves": [
-                self._disagreement(part).record() for part in (self.agreements[:half], self.agreements[half:])
-            ],
+            "halves": [half.mean.record() for half in self.disagreements.halves],
         }
 
 

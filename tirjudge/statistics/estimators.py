@@ -468,6 +468,16 @@ class Credits:
         return len(self._credits)
 
     @property
+    def halves(self) -> tuple[Credits, Credits]:
+        """The rows of the first half, in the order in which they were added, and the others."""
+        half = len(self) // 2
+        first, second = (
+            Credits(sum(self._credits[part]), self._credits[part], self._clusters[part])
+            for part in (slice(half), slice(half, None))
+        )
+        return first, second
+
+    @property
     def mean(self) -> Proportion:
         """The mean credit, with the interval of the protocol `verdict`; n = 0 without rows."""
         import numpy as np
