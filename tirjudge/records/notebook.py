@@ -8,6 +8,7 @@ from html import escape
 from tirjudge.console_text import counted, printable, printable_text
 from tirjudge.records.recorded_row import RecordedRow, RecordedView
 from tirjudge.records.text import (
+    audit_lines,
     criterion_heading,
     criterion_text,
     decided_text,
@@ -47,9 +48,10 @@ def row_html(row: RecordedRow) -> str:
         parts.append(_text("reference", row.reference))
     for number, criterion in enumerate(row.criteria, 1):
         parts.append(_text(criterion_heading(number, criterion), criterion.text))
-        parts.append(f"<p>{_line(criterion_text(criterion))}</p>")
+        said = [criterion_text(criterion), *audit_lines(row, number - 1)]
+        parts += [f"<p>{_line(line)}</p>" for line in said]
     for view in row.views:
-        parts.append(f"<details><summary>{_line(view_heading(view, row.jury))}</summary>")
+        parts.append(f"<details><summary>{_line(view_heading(view, row.jury, row.criteria))}</summary>")
         parts.append(f"{_dialogue(view)}</details>")
     return _framed(parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tirjudge import Judge
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.records.notebook import MOST_ROWS
 from tirjudge_environments import By, Context
+from tirjudge_environments.checkers import Checker, CheckerFile, Measurement
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>&amp; \x1b[2J \u202e $x$"
 PROGRAM = f"print(len(response_a), len(response_b))  # {HOSTILE[:34]}"
@@ -76,6 +78,27 @@ def test_a_dialogue_shows_the_order_and_the_words_of_the_judge(results: Any) -> 
     assert "view AB: the judge sees the responses in the order of the row" in text
     assert "I count." in text
     assert "verdict A" in text
+
+
+def test_a_criterion_that_a_checker_decided_is_no_dialogue_of_the_judge_and_shows_its_audit(
+    tmp_path: Path,
+) -> None:
+    checker = Checker(
+        name="comma",
+        rule="It has a comma.",
+        source="def check(response, prompt):\n    return ',' in response\n",
+    )
+    measured = Measurement(digest=checker.digest, admitted=True)
+    path = tmp_path / "checkers.toml"
+    path.write_text(CheckerFile(checkers=(checker.model_copy(update={"measured": measured}),)).text())
+    options: dict[str, Any] = {"backend_options": {"preload": []}, "order": "given", "tools": False}
+    generator = ScriptedGenerator(lambda context: "<preference>A</preference>")
+    with Judge(generator=generator, checkers=str(path), audit=1.0, **options) as judge:
+        verdict = judge.compare("p", "a", "a, b", criteria=["It has a comma.", "It is kind."])
+    text = harmless(verdict).text
+    assert "criterion 1, view 1: checker comma, without the model" in text
+    assert "audit: the model disagrees: A satisfied, B not satisfied" in text
+    assert text.count("the judge sees") == text.count("criterion 2, view AB") == 1
 
 
 def test_a_batch_is_a_table_that_names_what_failed_and_ends(results: Any) -> None:
