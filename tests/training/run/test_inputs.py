@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,6 +202,7 @@ SETTINGS = {
 @pytest.mark.parametrize(("setting", "said"), SETTINGS.values(), ids=SETTINGS)
 def test_a_changed_setting_is_refused_or_said(setting: str, said: str | None, begun: Begun) -> None:
     key = setting.partition("=")[0]
+    (begun.run / "rl" / "done.json").unlink()
     if said is None:
         with pytest.raises(OtherSettings, match=rf"\({key} was .* and is now .*\): repeat them, or choose"):
             begun.claim(setting)
@@ -209,6 +211,19 @@ def test_a_changed_setting_is_refused_or_said(setting: str, said: str | None, be
     assert begun.claim(setting) == ([said] if said else [])
     assert begun.claim(setting) == []
     assert begun.done == list(STAGES)
+
+
+@pytest.mark.parametrize("setting", ["rl.learning_rate=5e-5", "rl.max_grad_norm=0.5", "rl.beta=0.1"])
+def test_a_finished_run_does_not_record_a_setting_that_nothing_used(setting: str, begun: Begun) -> None:
+    key, _, value = setting.partition("=")
+    with pytest.raises(OtherSettings, match=rf"^{key} was .*, but no RL is left to do in") as refused:
+        begun.claim(setting)
+    assert "\n" not in str(refused.value)
+    stored = tomllib.loads((begun.run / "config.toml").read_text())["rl"]
+    assert stored[key.removeprefix("rl.")] != float(value)
+    begin_rl(begun, finished=True)
+    # Further steps use it.
+    assert f"rl: from step 31 on, {key} was" in "\n".join(begun.claim(setting, "rl.steps=40"))
 
 
 def begin_rl(begun: Begun, *, finished: bool, steps: int = 30) -> Path:

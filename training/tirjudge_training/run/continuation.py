@@ -18,6 +18,7 @@ from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import EVENTS
 from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, best_steps
 from tirjudge_training.methods import HELDOUT, REJECTION, TUNED, Pipeline
+from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.training_loop import CHECKPOINTS
@@ -55,6 +56,24 @@ def longer(folder: Path, pipeline: Pipeline, *, repeat: bool) -> Longer:
             )
         found.append((stage, later))
     return found
+
+
+def refuse_unused(folder: Path, recipe: Recipe, pipeline: Pipeline) -> None:
+    """Raise OtherSettings for another rate, clip or weight of the KL divergence if no RL stage is left.
+
+    The folder would record a setting that none of its weights came from.
+    """
+    stages = [stage for stage in pipeline.stages if isinstance(stage, Reinforcement)]
+    if not (folder / CONFIG).exists() or not all((folder / stage.name / DONE).exists() for stage in stages):
+        return
+    begun = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8")).get("rl", {})
+    for name in RATES:
+        now = getattr(recipe.rl, name)
+        if begun.get(name, now) != now:
+            raise OtherSettings(
+                f"rl.{name} was {begun[name]:g} and is now {now:g}, but no RL is left to do in {folder}: "
+                "repeat the former number, or choose another --output"
+            )
 
 
 def reopen(folder: Path, stages: Longer, say: Say) -> None:

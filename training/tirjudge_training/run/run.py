@@ -26,6 +26,7 @@ from tirjudge_training.run.continuation import (
     drop_other_validations,
     longer,
     refuse_other_draw,
+    refuse_unused,
     reopen,
     say_moved,
 )
@@ -121,6 +122,8 @@ def claim(
     # Before the new numbers are stored, which could not be taken back.
     going_on = longer(folder.path, pipeline, repeat=repeat)
     refuse_other_draw(folder.path, pipeline)
+    if not (going_on or repeat):
+        refuse_unused(folder.path, recipe, pipeline)
     moved = claim_folder(folder, recipe)
     adopt_first_round(folder.path, pipeline)
     claim_inputs(folder, recipe, pipeline, begun=begun, repeat=repeat, say=say)
