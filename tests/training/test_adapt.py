@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tirjudge.cli import app
+from tirjudge.cli.options import label_values
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
-from tirjudge_training.run.results import say_gain
+from tirjudge_training.run.results import next_commands, say_gain
 
 LABELS = Path(__file__).parents[2] / "examples" / "labels.jsonl"
 STAGES = ["heldout-base", "rl", "select", "heldout-rl"]
@@ -160,3 +162,14 @@ def test_the_last_line_is_about_the_result_and_not_about_a_control(tmp_path: Pat
     said: list[str] = []
     say_gain(pipeline, tmp_path, said.append)
     assert [line.partition(";")[0] for line in said] == ["right in 4 held-out tasks: base 0, rl-2 3"]
+
+
+@pytest.mark.parametrize(
+    "labels", [{"first": "A", "second": "B"}, {"first, clearly": "A", "2": "B", 'a "tie"': "tie"}]
+)
+def test_the_commands_after_a_run_give_a_datasets_own_labels_their_meanings(labels: dict[str, str]) -> None:
+    meanings = ", ".join(f"{json.dumps(value)} = {json.dumps(letter)}" for value, letter in labels.items())
+    recipe = load(Recipe, "adapt", [f"data.train={LABELS}", f"data.labels={{{meanings}}}"])
+    before, after, *_ = (shlex.split(one) for one in next_commands(recipe, Path("run"), Path("run/model")))
+    for words in (before, after):
+        assert label_values(words[words.index("--labels") + 1]) == labels

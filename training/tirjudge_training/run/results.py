@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.console_text import markdown_table
+from tirjudge.data.suggestions import labels_option
 from tirjudge.statistics import paired_difference
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.data.base import data_path
@@ -69,7 +70,7 @@ def next_commands(recipe: Recipe, folder: Path, model: Path) -> list[str]:
     for name, column in recipe.data.columns.items():
         judge += ["--column", f"{name}={column}"]
     if recipe.data.labels:
-        judge += ["--labels", ",".join(f"{value}={letter}" for value, letter in recipe.data.labels.items())]
+        judge += shlex.split(labels_option(recipe.data.labels))
     before, after = (str(folder / name) for name in ("before.jsonl", "after.jsonl"))
     commands = (
         [*judge, "--model", recipe.model.base, "--output", before],
