@@ -171,7 +171,7 @@ def _matching(names: Sequence[str], wanted: Sequence[str]) -> list[str]:
 
 
 def _events(stage: Path) -> list[dict[str, Any]]:
-    """Return restarts and health stops, with the step after which they happened."""
+    """Return restarts, health stops and changed settings, with the step after which they happened."""
     events = []
     for event in read_lines(stage / _EVENTS):
         step = _number(event.get("step"))

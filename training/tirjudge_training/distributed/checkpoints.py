@@ -35,7 +35,8 @@ PEFT = "base_model.model."
 
 
 EVENTS = "events.jsonl"
-"""The file of a stage's restarts and stops: `step`, `event` (resumed or stopped) and `about`."""
+"""The file of a stage's restarts, stops and changed settings: `step`, `event` (resumed, stopped or changed)
+and `about`."""
 
 
 class IncompatibleCheckpoint(RuntimeError):
