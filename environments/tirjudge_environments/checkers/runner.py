@@ -27,18 +27,21 @@ _ATTEMPTS = 2
 _LIMITS = Limits(wall_seconds=60.0, cpu_seconds=5.0, output_bytes=1 << 17)
 _ALONE = Limits(wall_seconds=15.0, cpu_seconds=1.0, output_bytes=1 << 16)
 HARNESS = """
-import contextlib, io, json, random
+import contextlib, io, json, random, time
 
 
 def outcome(code, response, prompt, values):
     random.seed(0)
-    space = {"__name__": "checker"}
+    space, begun = {"__name__": "checker"}, time.process_time()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             exec(code, space)
             found = space["check"](response, prompt, **values)
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:200]
+    # Alone, the row would have been ended.
+    if time.process_time() - begun > seconds:
+        return "it ended with cpu_limit"
     if found is None or found is True or found is False:
         return found
     return f"it returned {type(found).__name__}, and not True, False or None"
@@ -144,7 +147,8 @@ class CheckerRunner:
 
     async def _executed(self, checker: Checker, cases: Sequence[Case], limits: Limits) -> Execution:
         rows = [[case.response, case.prompt, dict(case.values)] for case in cases]
-        program = Program(HARNESS, bindings={"source": checker.source, "rows": rows})
+        bindings = {"source": checker.source, "rows": rows, "seconds": _ALONE.cpu_seconds}
+        program = Program(HARNESS, bindings=bindings)
         for _ in range(_ATTEMPTS):
             execution = await self._sandbox.run(program, limits)
             if execution.status is not Status.SANDBOX_FAILED:

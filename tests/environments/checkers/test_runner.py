@@ -117,6 +117,14 @@ async def test_an_outcome_does_not_depend_on_the_rows_beside_it(sandbox: Recordi
     }
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_row_has_the_same_seconds_alone_and_beside_others(sandbox: RecordingSandbox) -> None:
+    body = "import time\n    while 'slow' in response and time.process_time() < 2: pass\n    return True"
+    alone = [(await CheckerRunner(sandbox).run(checker(body), cases(row)))[0] for row in ("slow", "good")]
+    assert [one.passed for one in alone] == [None, True]
+    assert await CheckerRunner(sandbox).run(checker(body), cases("slow", "good")) == alone
+
+
 async def test_a_failed_sandbox_is_no_outcome() -> None:
     class Broken:
         capacity = 1
