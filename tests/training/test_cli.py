@@ -62,7 +62,7 @@ def test_a_model_is_trained_and_measured(tmp_path: Path) -> None:
     assert again.exit_code == 0
     _, *repeated, gain = [line.split(" ", 1)[1] for line in again.stderr.splitlines()[:-5]]
     assert repeated == [f"{stage}: done" for stage in stages]
-    assert gain.startswith("right in 2 held-out tasks: base ")
+    assert gain.startswith("right in 6 held-out tasks: base ")
     assert again.stderr.splitlines()[-4:] == done.stderr.splitlines()[-4:]
     assert (model / "model.safetensors").stat().st_mtime_ns == written
 

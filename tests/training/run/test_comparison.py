@@ -145,6 +145,6 @@ def test_two_arms_share_a_warm_up_and_are_in_one_table(tmp_path: Path) -> None:
     assert runs[0].stdout == runs[1].stdout == (tmp_path / "run" / "comparison.md").read_text()
     assert runs[0].stdout.count("\n| ") == 1 + 2 * 2 * 3
     repeated = [line for line in runs[1].stderr.splitlines() if "training rows" not in line]
-    gains = [line for line in repeated if "/right in 2 held-out tasks" in line]
+    gains = [line for line in repeated if "/right in 6 held-out tasks" in line]
     assert len(gains) == 2
     assert all(line.endswith(": done") for line in repeated if line not in gains)
