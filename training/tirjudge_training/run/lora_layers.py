@@ -76,7 +76,7 @@ def require_start(network: Any, base: str, lora: LoraConfig | None) -> None:
         if own != stated:
             raise BadRecipe(
                 f"model.lora.{key}: {base} is an adapter of {key} {own}, with which training goes on: set "
-                f"model.lora.{key}={own}"
+                f"model.lora.{key}={own}, with another --output if the run has begun"
             )
     layers = linear_layers(network)
     other = [key for key, plain in PLAIN.items() if (config.get(key) or plain) != plain]
