@@ -264,7 +264,7 @@ def test_an_adapter_goes_on_with_its_own_settings_only(
     lora: dict[str, Any], advice: str, roomy_model: Path, tmp_path: Path
 ) -> None:
     started(roomy_model, tmp_path)
-    with pytest.raises(BadRecipe, match=f"set {advice}$"):
+    with pytest.raises(BadRecipe, match=f"set {advice}, with another --output if the run has begun$"):
         trained_shape(str(tmp_path), LoraConfig(**{"rank": 4, "alpha": 8, "merge": False} | lora))
 
 
@@ -281,7 +281,8 @@ def test_an_adapter_of_another_rank_is_refused_before_the_run(adapters: list[Pat
     ran = CliRunner().invoke(app, [*words, "--set", "data.demonstrations="])
     assert ran.exit_code == 2
     line = "is an adapter of rank 4, with which training goes on: set model.lora.rank=4"
-    assert ran.stderr == f"tirjudge train: model.lora.rank: {adapters[0]} {line}\n"
+    begun = "with another --output if the run has begun"
+    assert ran.stderr == f"tirjudge train: model.lora.rank: {adapters[0]} {line}, {begun}\n"
 
 
 def judged(model: Path, folder: Path) -> Any:
