@@ -67,6 +67,8 @@ def label(page: Any, key: str) -> None:
     page.keyboard.press(key)
     page.locator("#labeller .choice[aria-pressed=true]").wait_for()
     page.keyboard.press("n")
+    # The next row is drawn once its texts are unpacked.
+    page.locator("#labeller .choice[aria-pressed=true]").wait_for(state="hidden")
 
 
 def numbers(page: Any) -> list[int]:

@@ -51,17 +51,17 @@ function restore() {
   }
 }
 
-function setLabel(label) {
-  const entry = state.open, id = idOf(entry);
+function setLabel(entry, label) {
+  const id = idOf(entry);
   if (label) labels.set(id, label); else labels.delete(id);
   keep();
   progress();
   refresh();
-  openRow(entry, true);
+  if (state.open === entry) openRow(entry, true);
 }
 
-function setNote(text) {
-  if (text) notes.set(idOf(state.open), text); else notes.delete(idOf(state.open));
+function setNote(entry, text) {
+  if (text) notes.set(idOf(entry), text); else notes.delete(idOf(entry));
   keep();
 }
 
@@ -107,13 +107,14 @@ function drawLabeller(entry) {
   const buttons = choices.map(([label, key]) => {
     const button = make("button", { type: "button", class: "choice", "aria-pressed": String(label === mine) }, label, ...(key ? [" ", make("kbd", {}, key)] : []));
     button.dataset.label = label;
-    button.addEventListener("click", () => setLabel(label));
+    button.addEventListener("click", () => setLabel(entry, label));
     return button;
   });
   const clear = make("button", { type: "button", disabled: !mine }, "Remove");
-  clear.addEventListener("click", () => setLabel(""));
+  clear.addEventListener("click", () => setLabel(entry, ""));
   const note = make("input", { type: "text", id: "note", value: noteOf(entry), autocomplete: "off" });
-  note.addEventListener("input", () => setNote(note.value));
+  // The next row may be open before its own field is drawn.
+  note.addEventListener("input", () => setNote(entry, note.value));
   const question = candidatesOf(entry) === 1 ? "Is the response good?" : "Which response is better?";
   byId("labeller").replaceChildren(
     make("p", { class: "what", id: "asked", role: "status" }, mine ? `Labelled ${mine}. ${judged(entry)}` : `${question} The judge's verdict is hidden until you say.`),
@@ -187,7 +188,7 @@ async function saveLabels() {
 
 function labelKey(key) {
   if (!state.labelling || state.open === null) return null;
-  if (key === "Backspace") return labelOf(state.open) ? () => setLabel("") : null;
+  if (key === "Backspace") return labelOf(state.open) ? () => setLabel(state.open, "") : null;
   const found = allowed(state.open).find(([, own]) => own && own === key.toLowerCase());
-  return found ? () => setLabel(found[0]) : null;
+  return found ? () => setLabel(state.open, found[0]) : null;
 }
