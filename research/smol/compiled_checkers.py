@@ -331,7 +331,10 @@ SCRIPT: dict[str, str] = {
     ),
     "There should be 4 paragraphs. Paragraphs and only": "NONE",
 }
-"""What the scripted author answers, by how a rule begins; it knows no language and no sentence."""
+"""The checker that the scripted author writes for a rule, by the words with which the rule begins.
+
+The author has no checker for rules about languages or sentences.
+"""
 for _relation, _sign in (("at least", ">="), ("less than", "<")):
     SCRIPT |= {
         f"In your response, the word|{_relation}": _written(

@@ -104,7 +104,7 @@ async def test_a_programs_outcome_is_shown_in_short(make_task, sandbox, source: 
     "end", ["while True: pass", "import os; os.abort()", "1/0", "import os; os._exit(1)"]
 )
 async def test_counts_of_a_program_that_failed_are_no_evidence(make_task, sandbox, end: str) -> None:
-    """What it had printed is shown, and is neither a successful output nor the verdict."""
+    """The judge is shown the output before the failure, which is neither a success nor a verdict."""
     task, environment = make_task("yes", "no"), TirPairwise(order="given")
     view = environment.views(task)[0]
     session = JudgeSession(environment, task, view, sandbox, limits=LIMITS)

@@ -52,6 +52,8 @@ class RowInspection:
         self._alike = alike
         self._name, self._columns, self._labels = name, columns, labels
         self._unlabelled = columns.model_copy(update={"label": _NOWHERE})
+        # Folders and archives, which the reading without the label has read.
+        self._without_files = columns.model_copy(update={"files": "", "prompt_files": ""})
         self._found: list[str] = []
         self._places: list[str] = []
         """Columns, and places inside of nested ones, of the first row."""
@@ -104,13 +106,7 @@ class RowInspection:
         self._note("identical", row, self._alike and len(set(whole)) < len(whole) and any(texts))
         self._note_label(row, len(texts))
         try:
-            read_task(
-                row.fields,
-                default_id=row.default_id,
-                columns=self._columns,
-                labels=self._labels,
-                beside=row.beside,
-            )
+            read_task(row.fields, default_id=row.default_id, columns=self._without_files, labels=self._labels)
         except RowError as error:
             if str(error).startswith("label "):
                 self._unread.add(row.where)

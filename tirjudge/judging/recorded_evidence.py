@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, get_args
 
@@ -19,6 +19,7 @@ from tirjudge.records.recorded_row import (
 )
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonObject
+from tirjudge_environments import Response
 from tirjudge_environments.files import Folder, placed
 from tirjudge_environments.formats.tir_pointwise import other_folders, other_responses
 from tirjudge_environments.programs.evidence import evidence_of
@@ -114,23 +115,27 @@ def _bindings(row: RecordedRow, view: RecordedView, program: RecordedPassage) ->
         return [row.variables(program.model_copy(update={"bindings": moved}))]
     others = other_responses(row.shown_responses, order[0])
     folders = other_folders([row.folder(index) for index in range(len(row.files))], order[0])
+
+    def exchanged(name: str, other: Response, files: Sequence[Folder]) -> Any:
+        reference = references[name]
+        if isinstance(reference, int):
+            return other
+        return files[0] if _names_files(reference) else variables[name]
+
     return [
-        {
-            name: other
-            if isinstance(references[name], int)
-            else left[0]
-            if isinstance(value, Folder) and references[name] != "prompt_files"
-            else value
-            for name, value in variables.items()
-        }
-        for other, left in zip(others, folders, strict=True)
+        {name: exchanged(name, other, files) for name in variables}
+        for other, files in zip(others, folders, strict=True)
     ]
+
+
+def _names_files(reference: Any) -> bool:
+    return isinstance(reference, Mapping) and "files" in reference
 
 
 def _moved(reference: Any, following: Mapping[int, int]) -> Any:
     """Return the reference with each index of a response replaced as `following` says."""
     if isinstance(reference, list):
         return [_moved(one, following) for one in reference]
-    if isinstance(reference, Mapping) and "files" in reference:
+    if _names_files(reference):
         return {"files": _moved(reference["files"], following)}
     return following.get(reference, reference) if isinstance(reference, int) else reference

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.evaluation.base import LEFT_OPEN, JudgedRow, decision
+from tirjudge.evaluation.base import LEFT_OPEN, PREFERENCE, SOURCES, JudgedRow, Vote, decision
 from tirjudge.evaluation.runs import (
     LabelCheck,
     comparison_record,
@@ -23,7 +23,8 @@ from tirjudge.evaluation.stored_outputs.reading import Replay, open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
 from tirjudge.judging.tally import CheckerTally, EvidenceTally
-from tirjudge.records.recorded_row import is_truncated, read_result_rows
+from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_row, read_result_rows
+from tirjudge.records.verdicts import verdict_credit
 from tirjudge.report.breakdowns import (
     RowFacts,
     breakdowns,
@@ -36,9 +37,9 @@ from tirjudge.report.breakdowns import (
 from tirjudge.report.headline import decided, headline, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
-from tirjudge.report.stored_rows import stored_rows
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
+from tirjudge_environments.orders import letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def read_run(
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
     evidence, checkers = EvidenceTally(), CheckerTally()
     programs, runs_again = False, False
-    for row, fields in read_result_rows(path) if stored is None else stored_rows(stored):
+    for row, fields in read_result_rows(path) if stored is None else _stored_rows(stored):
         builder.add(row)
         if row.stop == "verdict":
             evidence.add(row.decided, row.correct, fields.get("prompt"))
@@ -246,3 +247,46 @@ def _change(runs: Sequence[JudgedRun], place: Sequence[int]) -> int:
         if first.verdict_at(start) != table.verdict_at(number):
             return 2
     return 0
+
+
+def _stored_rows(run: Replay) -> Iterator[tuple[RecordedRow, Mapping[str, Any]]]:
+    """Yield the rows of another project's stored outputs, each with its fields as a result file has them.
+
+    The prompt stands for what rows have in common. Raises ValueError as the run itself does.
+    """
+    for judged, row in run.with_rows():
+        fields = _fields(judged, run.format.name, row.where)
+        yield read_result_row(fields, row.where), fields | {"prompt": judged.cluster}
+
+
+def _fields(row: JudgedRow, format: str, where: str) -> dict[str, Any]:
+    best, tied = decision(row), len(decision(row)) > 1
+    labelled = row.label is not None and row.candidates > 1
+    decided = bool(best) or row.extras.get(PREFERENCE) is not None
+    unread = next((vote.stop for vote in row.votes if vote.stop != "verdict"), "malformed")
+    cost = row.cost
+    return {
+        "id": str(row.id),
+        "format": format,
+        "verdict": None if not best else "tie" if tied else letter(best[0]),
+        "choice": best[0] if len(best) == 1 else None,
+        "label": row.label,
+        "correct": verdict_credit(best, row.label) if labelled and row.label is not None else None,
+        "stop": "verdict" if decided else unread,
+        "domain": row.domain,
+        "tags": list(row.tags),
+        "sources": list(row.extras.get(SOURCES, ())),
+        "views": [_view(vote, row.candidates) for vote in row.votes],
+        "prompt_tokens": int(cost.prompt_tokens) if cost else 0,
+        "completion_tokens": int(cost.completion_tokens) if cost else 0,
+        "seconds": cost.seconds if cost else 0.0,
+        "where": where,
+    }
+
+
+def _view(vote: Vote, candidates: int) -> dict[str, Any]:
+    scores = {str(index): score for index, score in vote.scores.items()}
+    verdict = {"choice": vote.choice, "tie": vote.tie, "scores": scores} if vote.best else None
+    order = list(vote.order) or list(range(candidates))
+    shown = {"view": "", "order": order, "sample": vote.sample, "stop": vote.stop}
+    return shown | {"verdict": verdict, "segments": []}

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tirjudge_environments.checkers.toml_text import toml_document
+from tirjudge_environments.checkers.file import toml_document
 
 MOST_BYTES = 16 << 20
 """Bytes of a file of settings; the largest ones are indices of sharded weights."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,12 +20,15 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tirjudge_environments.checkers.rules import LONGEST_RULE, RulePattern, Value
-from tirjudge_environments.checkers.toml_text import toml_document
 from tirjudge_environments.registry import first_fault
 
 VERSION = 1
 LARGEST_FILE = 4 << 20
 """Bytes of a file."""
+_MOST_PARTS = 200
+"""Most parts of a dotted key: tomllib's time and memory grow with the square of the parts."""
+_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY = re.compile(rf"(?<![\w\-.]){_PART}(?:\.[ \t]*+{_PART}){{{_MOST_PARTS},}}+")
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -249,3 +254,17 @@ def _source(source: str) -> str:
     ):
         return _text(source)
     return f"'''\n{source}'''"
+
+
+def toml_document(text: str) -> dict[str, Any]:
+    """Return the values of a TOML document; raises ValueError, in one line, for any other text.
+
+    The text may be somebody else's: keys that would take minutes or gigabytes to parse are refused.
+    """
+    if found := _LONG_KEY.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(f"line {line}: a key may have {_MOST_PARTS} parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None

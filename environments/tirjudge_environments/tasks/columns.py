@@ -104,7 +104,8 @@ class Columns(ColumnPlaces):
     tools: str = "tools"
     """Tools that were offered for the responses, a list in OpenAI's form, which the judge is shown."""
     files: str = "files"
-    """What each response left behind, a list of mappings from path to content, or of names of folders."""
+    """The files that each response left behind: for each, a mapping from path to content, or the name of a
+    folder or an archive."""
     prompt_files: str = "prompt_files"
     """The files that whoever responded was given, in the same form."""
 

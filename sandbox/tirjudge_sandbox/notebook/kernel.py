@@ -30,11 +30,11 @@ _FOLDER = ".kernel"
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 _M_ARENA_MAX = -8
 _MOST_FRAMES, _KEPT_FRAMES = 1000, 50
-"""Of a traceback with more frames than the first number, as many as the second are shown."""
+"""A traceback of more than `_MOST_FRAMES` frames is cut to the outermost `_KEPT_FRAMES`."""
 _FRAME_BYTES = 2 << 10
 """Memory for each level of recursion: CPython needs hours to report that the memory ended in a deep one."""
 _MOST_CHAINED = 100
-"""Exceptions that led to each other whose tracebacks are shortened."""
+"""The most exceptions of one chain (`__cause__`, `__context__`) whose tracebacks are cut."""
 
 
 class Client:
@@ -142,7 +142,7 @@ class Client:
 
 
 def shortened(error: BaseException | None) -> None:
-    """Keep only the outermost frames of long tracebacks, of an exception and of those that led to it.
+    """Cut the long tracebacks of an exception, and of the exceptions in its chain, to their outermost frames.
 
     IPython would format each of the million frames of an endless recursion, for minutes. An inner frame would
     keep all outer ones, which may take all of the memory.

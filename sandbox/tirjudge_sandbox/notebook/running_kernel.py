@@ -194,7 +194,7 @@ class Streams:
     def __init__(self) -> None:
         """Raises OSError."""
         self.of_start = self._outputs = Outputs(_START_BYTES)
-        """What the kernel wrote before its first cell."""
+        """The output of the kernel before its first cell."""
         self._loop = asyncio.get_running_loop()
         self._read_ends: dict[int, str] = {}
         self.write_ends: list[int] = []

@@ -100,7 +100,7 @@ async def test_the_recorded_program_of_a_row_prints_its_outcome(sandbox: Recordi
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_an_outcome_does_not_depend_on_the_rows_beside_it(sandbox: RecordingSandbox) -> None:
-    """However many rows end their program, those that do not are decided, and each fault is the row's own."""
+    """Rows that end the shared program fail alone, each with its own fault; all other rows are decided."""
     body = (
         "import os\n    if 'exit' in response: os._exit(3)\n"
         "    if 'print' in response: os.write(1, b'x')\n    return 'good' in response"

@@ -10,7 +10,7 @@ from tirjudge.data.rows import Row
 from tirjudge.statistics import prompt_cluster
 
 Answers = Callable[[int], Sequence[tuple[str, bool]]]
-"""Of the number of a prompt, answers and whether each follows the rule."""
+"""Returns, for the number of a prompt, its answers, and for each whether it follows the rule."""
 PROMPTS = 60
 
 

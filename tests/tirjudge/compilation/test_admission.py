@@ -1,4 +1,7 @@
-"""What admits a checker: honest ones are, and twenty that are right on the rows for choosing are not."""
+"""Admission of checkers: honest checkers are admitted, and twenty deceived checkers are rejected.
+
+A deceived checker is right on all rows for choosing, and wrong about the rule.
+"""
 
 from __future__ import annotations
 
@@ -236,7 +239,7 @@ async def test_a_deceived_checker_is_rejected(name: str, runner: CheckerRunner) 
     checker = Checker(name="deceived", rule=one.rule, source=one.source)
     chosen_on = matched(checker, Examples.of(one.rows, 0).chosen_on)
     found = await outcomes(runner, checker, chosen_on)
-    # Whoever chooses by these rows alone takes it.
+    # By the rows for choosing alone, the checker would be admitted.
     assert len(chosen_on) > 10
     assert all(row.example.agrees(outcome) for row, outcome in zip(chosen_on, found, strict=True))
     compiled = await measure_rows(CheckerFile(checkers=(checker,)), one.rows, runner)

@@ -71,7 +71,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, suffix: str, compress: Compre
 
 @pytest.mark.parametrize("zeros", [4, 64 << 10])
 def test_streams_of_xz_are_read_behind_zeros(zeros: int, tmp_path: Path) -> None:
-    """The format has them between streams, such as those that are aligned to the blocks of a tape."""
+    """The xz format allows zeros between streams, which aligns streams to the blocks of a tape."""
     path = tmp_path / "rows.jsonl.xz"
     path.write_bytes(lzma.compress(LINES) + bytes(zeros) + lzma.compress(LINES) + bytes(zeros))
     assert [row.fields for row in RowFile(str(path)) if isinstance(row, Row)] == ROWS * 2
