@@ -1,0 +1,32 @@
+"""Folders of files that a judged response left behind: read from rows, shown in prompts, found by programs.
+
+A folder maps relative paths to contents. A row gives it as a mapping from a path to `{"text": ...}`,
+`{"base64": ...}` or `{"diff": ...}`, or as the name of a folder, tar or zip beside the file of the rows.
+Whoever wrote it is hostile: names stay below the folder, links are not followed, and sizes are bounded before
+anything is unpacked.
+"""
+
+from tirjudge_environments.files.folder import (
+    MOST_BYTES,
+    MOST_FILES,
+    NO_FILES,
+    BadFolder,
+    Folder,
+    folder_of,
+    placed,
+)
+from tirjudge_environments.files.listing import listing, unlisted
+from tirjudge_environments.files.reading import read_folder
+
+__all__ = [
+    "MOST_BYTES",
+    "MOST_FILES",
+    "NO_FILES",
+    "BadFolder",
+    "Folder",
+    "folder_of",
+    "listing",
+    "placed",
+    "read_folder",
+    "unlisted",
+]
