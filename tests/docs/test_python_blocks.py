@@ -18,6 +18,7 @@ from tests.docs.blocks import ROOT, Block, blocks
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.tirjudge.endpoint_server import chat, serving
 from tests.tirjudge.judge_server import judge_serving
+from tirjudge import testing
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_sandbox import Program, run_with_isolated
 from tirjudge_sandbox.local import LocalSandbox
@@ -133,7 +134,10 @@ async def ran_as_a_program(source: str, bindings: Mapping[str, Any]) -> str:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    return tmp_path
+    monkeypatch.setattr(testing, "_judges", {})
+    yield tmp_path
+    for judge, _ in testing._judges.values():
+        judge.close()
 
 
 @pytest.mark.parametrize("name", RUNS)

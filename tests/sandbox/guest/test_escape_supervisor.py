@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,23 @@ QUICK = Program(source="print('on')")
 local = pytest.mark.parametrize("place", LOCAL)
 
 
+BEFORE: set[int] = set()
+"""The workers of sandboxes that earlier tests of this process left open, such as the judge that a test suite shares."""
+
+
+@pytest.fixture(autouse=True)
+def workers_before() -> Iterator[None]:
+    BEFORE.update(workers())
+    yield
+    BEFORE.clear()
+
+
 def workers(host: int | None = None) -> set[int]:
-    """Return the ids of all launchers, supervisors and programs below a host process (default: this one)."""
-    below = descendants(host or os.getpid())
+    """Return the ids of all launchers, supervisors and programs below a host process (default: this one).
+
+    Those that ran before the test are left out.
+    """
+    below = descendants(host or os.getpid()) - BEFORE
     return {pid for pid in below if b"tirjudge_sandbox.guest" in of_process(pid, "cmdline")}
 
 
