@@ -24,7 +24,7 @@ local = pytest.mark.parametrize("place", LOCAL)
 
 
 BEFORE: set[int] = set()
-"""The workers of sandboxes that earlier tests of this process left open, such as the judge that a test suite shares."""
+"""Workers that earlier tests of this process left running, such as those of a judge that tests share."""
 
 
 @pytest.fixture(autouse=True)
