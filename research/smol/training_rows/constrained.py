@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from research.smol.training_rows.families.base import Constraint, Family, Form
 from research.smol.training_rows.families.registry import choose, worded
 from research.smol.training_rows.kinds.registry import DOCUMENT
-from research.smol.training_rows.prompts import joined, takes_fragments, with_context
+from research.smol.training_rows.prompts import joined, run_on, takes_fragments, with_context, with_manner
 from research.smol.training_rows.requests import Request
-from research.smol.training_rows.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, program
+from research.smol.training_rows.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, Shape, program
 from research.smol.training_rows.writing import Pen, compose, insert_sentence
 from tirjudge.attacks.families import Attack, Target
 from tirjudge.attacks.rows import winning_answer
@@ -22,6 +23,8 @@ _PUBLIC = 0.25
 """Share of the prompts that come from public instructions."""
 _GENRES = {"text": 5, "list": 2, "letter": 2, "story": 2, "question": 1}
 """Weights of the genres of our own requests."""
+_ASKED = {"general": 6, "text": 3, "list": 2, "question": 2, "letter": 1, "story": 1}
+"""The same for prompts whose rules are all in one sentence."""
 _FRAGMENTS, _CLAUSES = 0.2, 0.3
 """Shares of the prompts whose constraints continue the request, or follow "your response should"."""
 _PASSES = 4
@@ -47,6 +50,12 @@ class Constrained:
     """Draws the families of a row; by default one to three of those allowed."""
     records: Sequence[Request] = ()
     """Requests for structured data, for kinds of rules about documents."""
+    run_on: bool = False
+    """True for prompts that put all rules into one sentence, behind a request with a wish about its tone."""
+    unedited: float = 0.0
+    """Share of the rows whose responses nobody edited, where drawn rules tell unedited responses apart."""
+    shape: Shape = "list"
+    """The shape of the programs."""
     attacks: Sequence[Attack] = ()
     attacked: float = 0.0
     """Share of the pairs and lists in which a worse response attacks the verdict by one of `attacks`."""
@@ -64,6 +73,8 @@ class Constrained:
             families = self.draw(rng)
         request = self._request(families)
         pen = Pen(rng, request.topic, request.area, vocabulary=self.vocabulary)
+        if self.run_on:
+            return self._asked(request, families, environment, pen)
         text = with_context(request.text, rng)
         natural = self._natural(request, pen)
         form = self._form(request, families)
@@ -80,6 +91,34 @@ class Constrained:
             self.tried["no answers: " + ", ".join(one.family.id for one in constraints)] += 1
             return None
         return self._draft(prompt, constraints, responses, environment, request.source, pen)
+
+    def _asked(
+        self, request: Request, families: Sequence[Family], environment: str, pen: Pen
+    ) -> Draft | None:
+        """Return a row whose prompt has all rules in one sentence, or None."""
+        rng = self.rng
+        text, natural = with_manner(request.text, rng), self._natural(request, pen)
+        unedited = self.unedited > 0 and rng.random() < self.unedited
+        own = re.findall(r"\b[a-z]{4,12}\b", natural)
+        # Words that no answer holds would tell none apart.
+        drawn = replace(pen, vocabulary=own) if unedited and own else pen
+        first: Form = "clause" if rng.random() < 0.5 and families[0].wordings("clause") else "sentence"
+        constraints = [
+            worded(family, natural, text, drawn, "sentence" if at else first)
+            for at, family in enumerate(families)
+        ]
+        prompt = run_on(text, constraints, rng)
+        if prompt is None:
+            return None
+        count = rng.choice([3, 3, 4]) if environment == LISTWISE else 2
+        make = self._unedited if unedited else self._responses
+        responses = make(request, natural, constraints, count, pen)
+        if responses is None:
+            self.tried["no answers: " + ", ".join(one.family.id for one in constraints)] += 1
+            return None
+        return self._draft(
+            prompt, constraints, responses, environment, request.source, pen, balanced=not unedited
+        )
 
     def _form(self, request: Request, families: Sequence[Family]) -> Form:
         """Draw the form of the wordings; one that a family lacks gives way to sentences."""
@@ -99,7 +138,8 @@ class Constrained:
             return self.rng.choice(self.own["question"])
         if self.public and self.rng.random() < _PUBLIC:
             return self.rng.choice(self.public)
-        genre = self.rng.choices(list(_GENRES), list(_GENRES.values()))[0]
+        genres = _ASKED if self.run_on else _GENRES
+        genre = self.rng.choices(list(genres), list(genres.values()))[0]
         return self.rng.choice(self.own[genre])
 
     def _natural(self, request: Request, pen: Pen) -> str:
@@ -130,6 +170,17 @@ class Constrained:
             else:
                 return None
         return found
+
+    def _unedited(
+        self, request: Request, natural: str, constraints: Sequence[Constraint], count: int, pen: Pen
+    ) -> list[tuple[str, list[bool]]] | None:
+        """Return responses as they are, the best first, if one keeps more constraints than the others."""
+        texts = dict.fromkeys([natural, *(self._natural(request, pen) for _ in range(3 * count))])
+        found = [(text, [one.verified(text) for one in constraints]) for text in texts]
+        self.rng.shuffle(found)
+        best = max(found, key=lambda each: sum(each[1]))
+        worse = [each for each in found if sum(each[1]) < sum(best[1])]
+        return [best, *worse[: count - 1]] if len(worse) >= count - 1 else None
 
     def _patterns(self, constraints: int, count: int) -> list[list[bool]]:
         """Draw the constraints that each response keeps; the first keeps more than any other."""
@@ -176,8 +227,11 @@ class Constrained:
         environment: str,
         source: str,
         pen: Pen,
+        *,
+        balanced: bool = True,
     ) -> Draft:
-        responses = self._balanced(responses, constraints, pen)
+        if balanced:
+            responses = self._balanced(responses, constraints, pen)
         order = self.rng.sample(range(len(responses)), len(responses))
         tags: tuple[str, ...] = ()
         if self.attacked and environment != POINTWISE and self.rng.random() < self.attacked:
@@ -190,7 +244,7 @@ class Constrained:
             environment=environment,
             families=[constraint.family.id for constraint in constraints],
             source=source,
-            program=program(constraints, environment),
+            program=program(constraints, environment, self.shape, prompt),
             kept=[sum(responses[at][1]) for at in order],
             of=len(constraints),
             tags=tags,

@@ -6,9 +6,10 @@ import json
 import lzma
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from research.smol.training_rows.benchmarks import evaluation_index
 from research.smol.training_rows.coding import (
@@ -227,16 +228,14 @@ def drawn_families(count: int, seed: int) -> list[str]:
     return sorted(random.Random(f"held-out families/{seed}").sample(sorted(IFEVAL), count))
 
 
-def write(rows: Sequence[Draft], path: Path, name: str) -> None:
-    """Write rows as JSON lines compressed with xz; equal rows give equal bytes."""
+def write(rows: Sequence[Draft], path: Path, name: str, further: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Write rows and further stored ones as JSON lines compressed with xz; equal rows give equal bytes."""
     with complete_file(path) as out:
-        out.write(compressed(rows, name))
+        out.write(compressed(rows, name, further))
 
 
-def compressed(rows: Sequence[Draft], name: str) -> bytes:
-    """Return rows as JSON lines compressed with xz."""
-    lines = [
-        json.dumps(draft.row(f"smol-{name}-{number:05d}"), ensure_ascii=False).encode() + b"\n"
-        for number, draft in enumerate(rows)
-    ]
+def compressed(rows: Sequence[Draft], name: str, further: Sequence[Mapping[str, Any]] = ()) -> bytes:
+    """Return rows and further stored ones as JSON lines compressed with xz."""
+    stored = [draft.row(f"smol-{name}-{number:05d}") for number, draft in enumerate(rows)]
+    lines = [json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in (*stored, *further)]
     return lzma.compress(b"".join(lines), preset=9 | lzma.PRESET_EXTREME)

@@ -13,11 +13,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
+import lzma
 import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, get_args
 
 from research.smol.training_rows.constrained import Constrained, environments
 from research.smol.training_rows.families.base import Family
@@ -26,10 +29,11 @@ from research.smol.training_rows.generator import Generator, write
 from research.smol.training_rows.kinds.registry import DOCUMENT, KINDS, SEED, trained_kinds, unseen
 from research.smol.training_rows.preferences import preference_draft
 from research.smol.training_rows.requests import BadSources, Request, own_requests
-from research.smol.training_rows.rows import PAIRWISE, Draft, confirmed
+from research.smol.training_rows.rows import PAIRWISE, Draft, Shape, confirmed
 from tirjudge.attacks import families as attacks
 from tirjudge.attacks.families import Attack
 from tirjudge.cli.output import log
+from tirjudge_training.data.base import data_path
 
 NEW = 0.5
 """Share of the constraints that are of composed kinds, if there are any."""
@@ -40,6 +44,8 @@ _CODE, _GENERAL = 0.02, 0.1
 _NEAR = 0.7
 """Share of the rows whose worse responses are the best one, edited."""
 _ATTACKED = 0.06
+_KEYWORDS, _UNEDITED = 0.5, 0.35
+"""Of the rows with all rules in one sentence, the shares with keywords and with unedited responses."""
 _POINTWISE = 0.2
 """Share of the rows with single responses, which are two dialogues each."""
 _ALONE = {
@@ -109,20 +115,43 @@ class Choice:
         return all(name != one.id and DOCUMENT.get(name, "") == DOCUMENT.get(one.id, "") for one in chosen)
 
 
+class Asked(Choice):
+    """The same draw for prompts with all rules in one sentence, half of which ask for keywords."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names, {1: 12, 2: 44, 3: 32, 4: 12})
+
+    def __call__(self, rng: random.Random) -> list[Family]:
+        chosen = super().__call__(rng)
+        keywords = FAMILIES["keywords:existence"]
+        alone = len(chosen) == 1 or any(one.id in _ALONE or one.id in DOCUMENT for one in chosen)
+        if not alone and keywords not in chosen and rng.random() < _KEYWORDS:
+            chosen[-1] = keywords
+        rng.shuffle(chosen)
+        return chosen
+
+
 class ManyKinds:
     """Makes the rows."""
 
-    def __init__(self, generator: Generator, seed: int) -> None:
-        self._generator, self._seed = generator, seed
+    def __init__(self, generator: Generator, seed: int, shape: Shape = "list") -> None:
+        self._generator, self._seed, self._shape = generator, seed, shape
 
-    def training(self, names: Sequence[str], dialogues: int) -> list[Draft]:
-        """Return rows of these kinds, with this many dialogues or a few more."""
+    def training(self, names: Sequence[str], dialogues: int, run_on: float = 0.0) -> list[Draft]:
+        """Return rows of these kinds, with this many dialogues or a few more.
+
+        `run_on` is the share of the rows with rules whose prompts put all rules into one sentence.
+        """
         rng = random.Random(f"many/{self._seed}")
         rows = round(dialogues / (1 + _POINTWISE))
         code, general = round(_CODE * rows), round(_GENERAL * rows)
-        found = self._constrained(
-            Choice(names), environments(rng, rows - code - general), rng, held=False, attacked=True
-        )
+        formats = environments(rng, rows - code - general)
+        asked = round(run_on * len(formats))
+        found = self._constrained(Choice(names), formats[asked:], rng, held=False, attacked=True)
+        if asked:
+            found += self._constrained(
+                Asked(names), formats[:asked], rng, held=False, attacked=True, run_on=True
+            )
         own, public = self._generator.requests(held=False)
         for environment in environments(rng, general):
             found.append(self._preference(environment, [*own, *public], rng))
@@ -155,6 +184,7 @@ class ManyKinds:
         *,
         held: bool,
         attacked: bool = False,
+        run_on: bool = False,
     ) -> list[Draft]:
         own, public = self._generator.requests(held=held)
         genres: dict[str, list[Request]] = {}
@@ -171,6 +201,9 @@ class ManyKinds:
             near=_NEAR,
             draw=draw,
             records=records,
+            shape=self._shape,
+            run_on=run_on,
+            unedited=_UNEDITED if run_on else 0.0,
             attacks=chosen,
             attacked=_ATTACKED if attacked else 0.0,
         )
@@ -200,6 +233,13 @@ class ManyKinds:
 def _together(name: str, others: Sequence[str]) -> Draw:
     """Return a draw of a kind and another one."""
     return lambda rng: [KINDS[name], KINDS[rng.choice(others)]]
+
+
+def packaged_rows(count: int, seed: int) -> list[dict[str, Any]]:
+    """Return rows of the package's training file, whose kinds are the 31 families."""
+    with lzma.open(data_path(Path("package:smol/train.jsonl.xz")), "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return random.Random(f"packaged/{seed}").sample(rows, count)
 
 
 def prints_counts(draft: Draft) -> bool:
@@ -235,6 +275,22 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--kinds", type=int, help="number of kinds of rules; all that are trained by default")
     parser.add_argument("--dialogues", type=int, default=3000)
     parser.add_argument(
+        "--run-on", type=float, default=0.0, help="share of the prompts that put all rules into one sentence"
+    )
+    parser.add_argument(
+        "--programs",
+        choices=get_args(Shape),
+        default="list",
+        help="where a program's checks stand: in a line, one a line, one a line below the words of its rule, "
+        "or in a line after the words of all rules",
+    )
+    parser.add_argument(
+        "--packaged",
+        type=int,
+        default=0,
+        help="add this many rows of the package's training file, drawn by the seed",
+    )
+    parser.add_argument(
         "--unseen", type=int, help="write pairs of the held-out kinds instead, this many of each"
     )
     given = parser.parse_args(words)
@@ -244,15 +300,16 @@ def main(words: list[str] | None = None) -> None:
     except BadSources as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    many = ManyKinds(generator, given.seed)
+    many = ManyKinds(generator, given.seed, given.programs)
     drafts = (
-        many.unseen(given.unseen) if given.unseen else many.training(kinds_of(given.kinds), given.dialogues)
+        many.unseen(given.unseen)
+        if given.unseen
+        else many.training(kinds_of(given.kinds), given.dialogues, given.run_on)
     )
     agreed = confirmed(drafts, log)
     rows = [draft for draft, agrees in zip(drafts, agreed, strict=True) if agrees]
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    name = given.output.name.partition(".")[0]
-    write(rows, given.output, name)
+    write(rows, given.output, given.output.name.partition(".")[0], packaged_rows(given.packaged, given.seed))
     found = Counter(one for draft in rows for one in draft.families)
     print(
         f"{given.output}: {len(rows):,} of {len(drafts):,} rows, {len(found)} kinds, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 
 from research.smol.training_rows.families.base import Constraint, Form
@@ -33,6 +34,9 @@ _CONTINUE = (
     "divided ",
     "split ",
 )
+_SUBJECTS = ("Your response", "Your response", "Your answer", "The response", "Your reply", "It")
+_DUTIES = ("should", "should", "must", "has to", "needs to")
+_LAST = (", and ", ", and ", ", and ", " and ", ", ", "; and ")
 
 
 def with_context(request: str, rng: random.Random) -> str:
@@ -69,6 +73,39 @@ def joined(request: str, constraints: Sequence[Constraint], rng: random.Random, 
     return f"{request}{gap}{_sentences(wordings, rng)}"
 
 
+def with_manner(request: str, rng: random.Random) -> str:
+    """Return the request, mostly with a wish behind it that no program can check."""
+    if rng.random() < 0.85:
+        return f"{request} {rng.choice(sections('instructions')['manner'])}"
+    return request
+
+
+def run_on(request: str, constraints: Sequence[Constraint], rng: random.Random) -> str | None:
+    """Return the prompt whose rules are all in one sentence, or None if a wording is more than a sentence.
+
+    The first wording may be a clause, the others are sentences. The request often ends without a space, as
+    in many real prompts.
+    """
+    parts = [constraint.wording.rstrip(".!") for constraint in constraints]
+    if any(re.search(r"[.!?:;]\s|\n", part) or not part for part in parts):
+        return None
+    parts[1:] = [_small(part, repr(one.given)) for part, one in zip(parts[1:], constraints[1:], strict=True)]
+    if parts[0][0].islower():
+        parts[0] = f"{rng.choice(_SUBJECTS)} {rng.choice(_DUTIES)} {parts[0]}"
+    *most, last = parts
+    text = f"{', '.join(most)}{rng.choice(_LAST)}{last}" if most else last
+    gap = rng.choice(["", "", " ", " ", "\n", "\n\n"])
+    return f"{request}{gap}{text}."
+
+
+def _small(wording: str, given: str) -> str:
+    """Return the wording with a small first letter, unless its first word is a name or a word to use."""
+    first = wording.split()[0]
+    if first == "I" or first.isupper() or first in given:
+        return wording
+    return wording[0].lower() + wording[1:]
+
+
 def _continued(request: str, wordings: Sequence[str], rng: random.Random) -> str:
     stem, mark = request[:-1], request[-1]
     usual = [wording for wording in wordings if wording.startswith(_CONTINUE)]
@@ -81,10 +118,8 @@ def _continued(request: str, wordings: Sequence[str], rng: random.Random) -> str
 
 
 def _required(request: str, clauses: Sequence[str], rng: random.Random) -> str:
-    subject = rng.choice(
-        ["Your response", "Your response", "Your answer", "The response", "Your reply", "It"]
-    )
-    start = f"{subject} {rng.choice(['should', 'should', 'must', 'has to', 'needs to'])} "
+    subject = rng.choice(_SUBJECTS)
+    start = f"{subject} {rng.choice(_DUTIES)} "
     *most, last = clauses
     text = f"{', '.join(most)}{rng.choice([', and ', ', and ', ' and ', ', '])}{last}" if most else last
     text = f"{start}{text}{'' if text.endswith(('.', '!', '?')) else '.'}"

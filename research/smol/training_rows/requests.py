@@ -73,7 +73,7 @@ def own_requests(name: str = "instructions") -> list[Request]:
     return [
         Request("own", template.replace("{topic}", topic), genre, topic, area, held)
         for genre, templates in sections(name).items()
-        if genre != "context"
+        if genre not in {"context", "manner"}
         for template in templates
         for area, topic, held in topics
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from research.smol.training_rows.families.base import Constraint
 from tirjudge_environments.orders import letters
@@ -14,6 +14,9 @@ from tirjudge_sandbox import Limits, Program, Sandbox, Status, open_sandbox
 PAIRWISE, LISTWISE, POINTWISE = "tir-pairwise", "tir-listwise", "tir-pointwise"
 IMPORTS = "import json, re"
 """The first line of every program: always the same, so that a model never leaves out a needed one."""
+
+Shape = Literal["list", "lines", "quoted", "rules"]
+"""Checks stand in a line, one a line, one a line below the words of its rule, or in a line below all."""
 
 LIMITS = Limits(wall_seconds=10, cpu_seconds=3)
 _BATCH = 400
@@ -74,14 +77,39 @@ def unique_best(kept: Sequence[int]) -> bool:
     return list(kept).count(max(kept)) == 1
 
 
-def program(constraints: Sequence[Constraint], environment: str) -> str:
-    """Return the demonstration's program, with the checks in the order of the prompt."""
+def program(
+    constraints: Sequence[Constraint], environment: str, shape: Shape = "list", prompt: str = ""
+) -> str:
+    """Return the demonstration's program, with the checks in the order of the prompt.
+
+    A rule is quoted only if the prompt holds its words, so that rows are the same for every shape.
+    """
     checks = [constraint.family.expression(constraint.given) for constraint in constraints]
     lines = [IMPORTS]
     # Several families may use the same function.
     lines += dict.fromkeys(one for each in constraints for one in each.family.definitions(each.given))
-    lines += ["def check(r):", f"    return [{', '.join(checks)}]", output_lines(environment)]
-    return "\n".join(lines)
+    words = [""] * len(checks)
+    if shape in ("quoted", "rules"):
+        found = (quotation(prompt, constraint.wording) for constraint in constraints)
+        words = [f"# {one}" if one else "" for one in found]
+    if shape == "rules":
+        lines += filter(None, words)
+    lines.append("def check(r):")
+    if shape in ("lines", "quoted"):
+        body = [
+            line for word, check in zip(words, checks, strict=True) for line in (word, f"{check},") if line
+        ]
+        lines += ["    return [", *(f"        {line}" for line in body), "    ]"]
+    else:
+        lines.append(f"    return [{', '.join(checks)}]")
+    return "\n".join([*lines, output_lines(environment)])
+
+
+def quotation(prompt: str, wording: str) -> str:
+    """Return the words of the prompt that are a wording, as the prompt writes them; empty if it has none."""
+    wanted = wording.strip().rstrip(".!")
+    at = prompt.lower().find(wanted.lower())
+    return prompt[at : at + len(wanted)] if at >= 0 and "\n" not in wanted else ""
 
 
 def output_lines(environment: str) -> str:
