@@ -96,19 +96,14 @@ def _folders(
 ) -> tuple[Folder, tuple[Folder, ...]]:
     """Return the files of the prompt, and those of each response; none if no response has files."""
 
-    def given(value: Any) -> Any:
-        """Return the value of a cell: a name, or what JSON in it says."""
-        is_name = isinstance(value, str) and not value.lstrip().startswith(("[", "{"))
-        return value if is_name else parsed(value)
-
     def read(value: Any, of: str, before: Folder = NO_FILES) -> Folder:
         try:
-            return read_folder(None if is_empty(value) else given(value), beside, before)
+            return read_folder(None if is_empty(value) else _files_of(value), beside, before)
         except BadFolder as error:
             raise RowError(f"{of}: {error}") from None
 
     before = read(_optional(row, columns, "prompt_files"), "prompt_files")
-    folders = given(_optional(row, columns, "files"))
+    folders = _files_of(_optional(row, columns, "files"))
     if is_empty(folders):
         return before, ()
     if isinstance(folders, Mapping | str) and count == 1:
@@ -127,6 +122,26 @@ def _folders(
     except InvalidProgram as error:
         raise RowError(f"files: {error}") from None
     return before, read_all
+
+
+def named_folders(row: Mapping[str, Any], task: JudgeTask, columns: Columns) -> dict[str, Folder]:
+    """Return the folders and archives that a row names, by these names; `task` is what `read_task` made."""
+    before = _files_of(_optional(row, columns, "prompt_files"))
+    folders = _files_of(_optional(row, columns, "files"))
+    given = [before, *(folders if isinstance(folders, list) else [folders] if task.files else [])]
+    read = [task.prompt_files, *task.files]
+    named = zip(map(_files_of, given), read, strict=False)
+    return {name: folder for name, folder in named if isinstance(name, str) and name}
+
+
+def _files_of(value: Any) -> Any:
+    """Return the value of a cell: a name, or what JSON in it says; raises RowError for JSON that is cut."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+        return value
+    found = parsed(value)
+    if found is None:
+        raise RowError("files that begin as JSON and are none; a name does not begin with a bracket")
+    return found
 
 
 def _optional(row: Mapping[str, Any], columns: Columns, part: str) -> Any:

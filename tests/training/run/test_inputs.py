@@ -17,6 +17,7 @@ from tests.training.train_command import train as run_command
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.run_settings import OtherSettings
+from tirjudge_training.data.rows import RowData
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import IncompatibleCheckpoint
 from tirjudge_training.methods import pipeline_of
@@ -28,9 +29,9 @@ from tirjudge_training.run.run import claim
 STAGES = ("demonstrations", "heldout-base", "warmup", "heldout-warmup", "rl", "heldout-rl")
 
 
-def rows(*labels: str, program: str = "print(len(response_a))") -> str:
+def rows(*labels: str, program: str = "print(len(response_a))", prompt: str = "p") -> str:
     made = (
-        {"id": f"r{n}", "prompt": f"p{n}", "responses": ["a", "b"], "label": label, "program": program}
+        {"id": f"r{n}", "prompt": f"{prompt}{n}", "responses": ["a", "b"], "label": label, "program": program}
         for n, label in enumerate(labels)
     )
     return "".join(json.dumps(one) + "\n" for one in made)
@@ -45,7 +46,7 @@ class Begun:
         (self.base / "config.json").write_text("{}")
         (self.base / "model.safetensors").write_bytes(b"weights")
         for name in ("train", "shown", "heldout"):
-            (folder / f"{name}.jsonl").write_text(rows(*"ABAB"))
+            (folder / f"{name}.jsonl").write_text(rows(*"ABAB", prompt=name[0]))
         self.settings = [
             f"model.base={self.base}",
             f"data.train={folder / 'train.jsonl'}",
@@ -60,7 +61,8 @@ class Begun:
         said: list[str] = []
         recipe: Recipe = load(Recipe, "smol", [*self.settings, *settings])
         with RunFolder(self.run) as folder:
-            claim(folder, recipe, pipeline_of(recipe), repeat=repeat, say=said.append)
+            data = RowData(recipe.data, recipe.environments)
+            claim(folder, recipe, pipeline_of(recipe), data, repeat=repeat, say=said.append)
         return said
 
     def finish(self, *stages: str) -> None:
@@ -82,19 +84,19 @@ def begun(tmp_path: Path) -> Begun:
 
 
 def flip(begun: Begun) -> None:
-    (begun.folder / "train.jsonl").write_text(rows(*"BABA"))
+    (begun.folder / "train.jsonl").write_text(rows(*"BABA", prompt="t"))
 
 
 def shorten(begun: Begun) -> None:
-    (begun.folder / "train.jsonl").write_text(rows(*"ABA"))
+    (begun.folder / "train.jsonl").write_text(rows(*"ABA", prompt="t"))
 
 
 def mend(begun: Begun) -> None:
-    (begun.folder / "shown.jsonl").write_text(rows(*"ABAB", program="print(len(response_b))"))
+    (begun.folder / "shown.jsonl").write_text(rows(*"ABAB", program="print(len(response_b))", prompt="s"))
 
 
 def remeasure(begun: Begun) -> None:
-    (begun.folder / "heldout.jsonl").write_text(rows(*"ABABA"))
+    (begun.folder / "heldout.jsonl").write_text(rows(*"ABABA", prompt="h"))
 
 
 def replace_weights(begun: Begun) -> None:
@@ -106,7 +108,7 @@ def adapt(begun: Begun) -> None:
 
 
 def touch(begun: Begun) -> None:
-    (begun.folder / "train.jsonl").write_text(rows(*"ABAB"))
+    (begun.folder / "train.jsonl").write_text(rows(*"ABAB", prompt="t"))
 
 
 def checkpoint(begun: Begun) -> None:
@@ -156,6 +158,31 @@ def test_a_changed_file_is_refused_or_repeats_what_depends_on_it(change, begun: 
     assert begun.claim(repeat=True) == [f"{name}: begins again, since {key} changed" for name in order]
     assert begun.done == [name for name in STAGES if name not in repeated]
     assert begun.claim() == []
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_changed_folder_that_rows_name_is_noticed(archived: bool, tmp_path: Path) -> None:
+    begun, work = Begun(tmp_path), tmp_path / "work"
+    work.mkdir()
+    (work / "report.md").write_text("done")
+    name = "work.zip" if archived else "work"
+    given = [json.loads(line) | {"files": [name, {}]} for line in rows(*"ABAB", prompt="t").splitlines()]
+    given[0]["files"], given[1] = [{}, {}], given[1] | {"files": None, "prompt_files": name}
+
+    def write() -> None:
+        if archived:
+            shutil.make_archive(str(work), "zip", work)
+        (tmp_path / "train.jsonl").write_text("".join(json.dumps(one) + "\n" for one in given))
+
+    write()
+    begun.claim()
+    begun.finish(*STAGES)
+    write()  # an archive with another time and the same contents
+    assert begun.claim() == []
+    (work / "report.md").write_text("more")
+    write()
+    with pytest.raises(OtherSettings, match=rf"^data.train: {name} is not the one that "):
+        begun.claim()
 
 
 def test_a_mended_file_needs_no_option_while_nothing_is_finished(tmp_path: Path) -> None:

@@ -183,11 +183,15 @@ def tool_variants(tasks: Iterable[FormattedTask], no_tools: float) -> list[Forma
 
 def row_seed(task: JudgeTask) -> int:
     """Return a hash of the prompt and of the responses in any order, for splits of rows on one prompt."""
-    return derive_seed("row", prompt_seed(task), *sorted(map(whole_text, task.candidates)))
+    responses = list(map(whole_text, task.candidates))
+    if task.files:
+        responses = [text + folder.digest for text, folder in zip(responses, task.files, strict=True)]
+    return derive_seed("row", prompt_seed(task), *sorted(responses))
 
 
 def prompt_seed(task: JudgeTask) -> int:
-    """Return a hash of the prompt, which all tasks on one prompt share, for splits by prompt."""
+    """Return a hash of the prompt and its files, which all tasks on it share, for splits by prompt."""
+    files = [task.prompt_files.digest] if task.prompt_files.files else []
     return derive_seed(
-        "prompt", *(part for message in task.prompt for part in (message.role, message.content))
+        "prompt", *(part for message in task.prompt for part in (message.role, message.content)), *files
     )

@@ -19,7 +19,9 @@ from typing import Any
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import open_rows
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, derive_seed
+from tirjudge_environments.files import Folder
 from tirjudge_environments.tasks import Columns, RowError, read_task
+from tirjudge_environments.tasks.rows import named_folders
 from tirjudge_training.corpora.build import DATA, WORK
 from tirjudge_training.data.base import (
     FAMILIES,
@@ -81,7 +83,10 @@ class RowData:
         self._config = config
         self._judges, self.environments = open_judges(environments or JUDGES, config.no_tools)
         self._ties = 0
-        rows = list(self._read(config.train))
+        self._folders: dict[str, Folder] = {}
+        self.folders: dict[str, dict[str, str]] = {}
+        """Digests of the folders and archives that rows name, by recipe key and by path beside the rows."""
+        rows = list(self._read("train"))
         self._one_prompt = len(rows) > 1 and len({prompt_seed(row.task) for row in rows}) == 1
         share = config.heldout if isinstance(config.heldout, float) else None
         measured = self._held_back(rows, share, "held out") if share is not None else set()
@@ -89,11 +94,11 @@ class RowData:
         self._heldout = (
             [row for row in rows if self._split_seed(row) in measured]
             if share is not None
-            else list(self._read(config.heldout if isinstance(config.heldout, Path) else None))
+            else list(self._read("heldout"))
         )
         reported = {self._split_seed(row) for row in self._heldout}
         if isinstance(config.validation, Path):
-            choosing = list(self._read(config.validation))
+            choosing = list(self._read("validation"))
             held_back = {self._split_seed(row) for row in choosing}
         else:
             choosing = [row for row in others if self._split_seed(row) not in reported]
@@ -120,8 +125,7 @@ class RowData:
         if config.demonstrations == TRAIN:
             shown = [row for row in left if DEMONSTRATION in row.task.gold]
         else:
-            path = config.demonstrations if isinstance(config.demonstrations, Path) else None
-            shown = self._trainable(self._read(path), seen)
+            shown = self._trainable(self._read("demonstrations"), seen)
         # A row without a label, such as a tie with gold scores, has no verdict to demonstrate.
         self._demonstrated = [row for row in shown if row.task.label is not None]
         self.too_long: Counter[str] = Counter()
@@ -290,9 +294,10 @@ class RowData:
         copies = int(weight)
         return copies + (derive_seed("weight", task.id) < (weight - copies) * SEEDS)
 
-    def _read(self, path: Path | None) -> Iterator[FormattedTask]:
-        """Yield the rows of a file with their judges; raises ValueError for an unusable row."""
-        if path is None:
+    def _read(self, key: str) -> Iterator[FormattedTask]:
+        """Yield the rows of `data.KEY` with their judges; raises ValueError for an unusable row."""
+        path = getattr(self._config, key)
+        if not isinstance(path, Path):
             return
         columns, ids = Columns(**self._config.columns), set()
         demonstrated = self._config.demonstrations is not None
@@ -309,6 +314,10 @@ class RowData:
                 )
             except RowError as error:
                 raise ValueError(f"{row.where}: {error}") from None
+            if task.files or task.prompt_files.files:
+                named = named_folders(row.fields, task, columns)
+                self._note_folders(f"data.{key}", data_path(path).absolute(), row, named)
+                task = self._with_shared_folders(task)
             # A label is about one question: judging asks for each criterion in a dialogue of its own.
             if len(task.criteria) > 1:
                 raise ValueError(
@@ -320,7 +329,7 @@ class RowData:
             # A tie has no label either, but its gold scores can be learned from.
             if task.label is None and not GOLD & task.gold.keys():
                 if task.gold.get("strength") == 0:
-                    self._ties += path == self._config.train
+                    self._ties += key == "train"
                     continue
                 if "rating" in task.gold:
                     raise ValueError(
@@ -337,6 +346,20 @@ class RowData:
             except ValueError as error:
                 raise ValueError(f"{row.where}: {error}") from None
             yield FormattedTask(self._judge(row, task), described)
+
+    def _note_folders(self, key: str, path: Path, row: Row, named: Mapping[str, Folder]) -> None:
+        for name, folder in named.items():
+            assert row.beside is not None  # a row without it names nothing
+            place = (row.beside / name).relative_to(path if path.is_dir() else path.parent)
+            self.folders.setdefault(key, {})[place.as_posix()] = folder.digest
+
+    def _with_shared_folders(self, task: JudgeTask) -> JudgeTask:
+        """Return the task with the folders of earlier rows that are equal, so that each is in memory once."""
+
+        def shared(folder: Folder) -> Folder:
+            return self._folders.setdefault(folder.digest, folder)
+
+        return replace(task, files=tuple(map(shared, task.files)), prompt_files=shared(task.prompt_files))
 
     def _judge(self, row: Row, task: JudgeTask) -> str:
         """Return the judge that the row names, or a judge that accepts the row, sampled by weight."""
@@ -456,8 +479,8 @@ class ExpectedRows(RowData):
             changes["validation"] = 1e-9
         super().__init__(config.model_copy(update=changes), environments)
 
-    def _read(self, path: Path | None) -> Iterator[FormattedTask]:
-        for name, count in self._expected.items() if path is not None else ():
+    def _read(self, key: str) -> Iterator[FormattedTask]:
+        for name, count in self._expected.items() if key == "train" else ():
             if name not in self._judges:
                 raise ValueError(f"rates.tasks: no judge {name!r}; there are {', '.join(self._judges)}")
             for number in range(count):

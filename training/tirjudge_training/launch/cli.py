@@ -112,7 +112,7 @@ def _trained(
     run = context(recipe, data, folder, log)
     prepared = verl_stage.prepare(counts, stage, run, machines)
     with RunFolder(folder) as run_folder:
-        claim(run_folder, recipe, pipeline_of(counts), say=log)
+        claim(run_folder, recipe, pipeline_of(counts), data, say=log)
         command = prepared.write(data, overrides)
         if dry_run:
             print(shlex.join(command))

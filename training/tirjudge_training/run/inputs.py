@@ -55,14 +55,24 @@ def inputs_of(recipe: Recipe) -> Digests:
 
 
 def claim_inputs(
-    folder: RunFolder, recipe: Recipe, pipeline: Pipeline, *, begun: bool, repeat: bool, say: Say
+    folder: RunFolder,
+    recipe: Recipe,
+    pipeline: Pipeline,
+    folders: Digests,
+    *,
+    begun: bool,
+    repeat: bool,
+    say: Say,
 ) -> None:
     """Record the files that a run reads, or compare them with those that it began with.
 
+    `folders` has the digests of the folders and archives that rows name, see `RowData.folders`.
     What depends on a changed file begins again if that loses neither a finished stage nor a checkpoint, or if
     `repeat` asks for it; otherwise raises OtherSettings. A run that was `begun` without a record goes on.
     """
     path, present = folder.path / INPUTS, inputs_of(recipe)
+    for key, named in folders.items():
+        present[key] = present.get(key, {}) | dict(sorted(named.items()))
     if path.exists():
         changed = _changed(json.loads(path.read_text(encoding="utf-8")), present)
         stages = [

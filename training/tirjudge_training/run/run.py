@@ -65,7 +65,7 @@ def train(
     processes.first(lambda: check(recipe, pipeline, data, folder))
     processes.first(lambda: _check_template(recipe, pipeline, data))
     with disk_full_errors(folder), processes.folder(folder) as run_folder:
-        processes.first(lambda: claim(run_folder, recipe, pipeline, repeat=repeat, say=say))
+        processes.first(lambda: claim(run_folder, recipe, pipeline, data, repeat=repeat, say=say))
         say = say if processes.rank == 0 else (lambda line: None)
         run = context(recipe, data, folder, say, processes)
         if isinstance(data, RowData):
@@ -112,7 +112,13 @@ def _check_template(recipe: Recipe, pipeline: Pipeline, data: Data) -> None:
 
 
 def claim(
-    folder: RunFolder, recipe: Recipe, pipeline: Pipeline, *, repeat: bool = False, say: Say = print
+    folder: RunFolder,
+    recipe: Recipe,
+    pipeline: Pipeline,
+    data: Data,
+    *,
+    repeat: bool = False,
+    say: Say = print,
 ) -> None:
     """Store the resolved recipe in a run folder, and digests of the files that the run reads.
 
@@ -126,7 +132,8 @@ def claim(
         refuse_unused(folder.path, recipe, pipeline)
     moved = claim_folder(folder, recipe)
     adopt_first_round(folder.path, pipeline)
-    claim_inputs(folder, recipe, pipeline, begun=begun, repeat=repeat, say=say)
+    named = data.folders if isinstance(data, RowData) else {}
+    claim_inputs(folder, recipe, pipeline, named, begun=begun, repeat=repeat, say=say)
     reopen(folder.path, going_on, say)
     drop_other_validations(folder.path, pipeline, say)
     say_moved(folder.path, pipeline, moved, say)
