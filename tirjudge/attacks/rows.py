@@ -174,5 +174,7 @@ def _row(where: str, task: JudgeTask, marks: Marks, id: str, response: Response)
         "reference": task.reference,
         "criteria": task.criteria or None,
         "tools": list(map(tool_data, task.tools)),
+        "files": list(task.files) or None,
+        "prompt_files": task.prompt_files,
     }
     return Row(where, id, fields)

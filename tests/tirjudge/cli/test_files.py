@@ -122,6 +122,19 @@ def test_contents_are_kept_once_and_programs_run_again_elsewhere(
     assert "the contents of its files are not in" in lost.stdout + lost.stderr
 
 
+def test_attacked_responses_keep_their_files(
+    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
+) -> None:
+    words = ("attack", "data/rows.jsonl", "--attack", "forgeries", "--json", *through(endpoint))
+    run = invoke(*words, folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)["attacks"]
+    assert {(one["n"], one["to_target"], one["lost"]) for one in found} == {(4, 0, 0)}
+    assert len(found) > 5
+    prompts = [body["messages"][0]["content"] for body in endpoint.bodies]
+    assert all("[files of response B: 1 file, 6 bytes]" in one for one in prompts)
+
+
 def test_a_changed_file_is_another_row(
     tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
 ) -> None:
