@@ -27,7 +27,6 @@ from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.tools.code_tests import Case, cases_of, run_tests
 from tirjudge_environments.turn_reader import code_of
-from tirjudge_environments.types import Response
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
 CheckName = Literal["auto", "instructions", "tests", "math", "recorded", "label", "none"]
@@ -277,32 +276,33 @@ def same_answers(keys: Iterable[Hashable]) -> tuple[int, ...]:
     return tuple(first.setdefault(key, place) for place, key in enumerate(keys))
 
 
-def same_texts(candidates: Iterable[Response]) -> tuple[int, ...]:
-    """Number answers for `Grade.answers`: candidates are equal if they differ only in white space."""
-    return same_answers(" ".join(whole_text(response).split()) for response in candidates)
+def same_responses(task: JudgeTask) -> tuple[int, ...]:
+    """Number answers for `Grade.answers`: equal are files, and texts that differ only in white space."""
+    texts = [" ".join(whole_text(response).split()) for response in task.candidates]
+    return same_answers(zip(texts, task.files or texts, strict=True))
 
 
 class Recorded:
     """Grades that the row itself contains: `solved`, the scores of JETTS rows, or a label.
 
-    Candidates with the same text give the same answer.
+    Candidates with the same text and files give the same answer.
     """
 
     async def grade(self, question: CandidateSet) -> Grade:
-        return Grade(tuple(question.task.gold["solved"]), same_texts(question.task.candidates))
+        return Grade(tuple(question.task.gold["solved"]), same_responses(question.task))
 
 
 class Instructions:
     """IFEval's prompt-level strict accuracy: a candidate solves the question if it follows every instruction.
 
-    Candidates with the same text give the same answer.
+    Candidates with the same text and files give the same answer.
     """
 
     async def grade(self, question: CandidateSet) -> Grade:
         verifiers = verifiers_of(question.task.gold["instructions"])
         candidates = question.task.candidates
         solved = tuple(float(all(followed(verifiers, final_text(one)).strict)) for one in candidates)
-        return Grade(solved, same_texts(candidates))
+        return Grade(solved, same_responses(question.task))
 
 
 class Mathematics:
@@ -501,7 +501,7 @@ class Grades:
         SandboxUnavailable if there can be none.
         """
         if question.task.gold["check"] == UNGRADED:
-            return Grade(None, same_texts(question.task.candidates))
+            return Grade(None, same_responses(question.task))
         key = _key(question)
         if key not in self._kept:
             check = await self._check(question.task.gold["check"])

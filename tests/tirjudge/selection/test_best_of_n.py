@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -30,6 +31,7 @@ from tirjudge.selection.grading import (
     questions,
 )
 from tirjudge_environments import Completion, Context, Finish, JudgeTask, Message
+from tirjudge_environments.files import Folder
 from tirjudge_environments.turn_reader import code_of
 from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 
@@ -380,6 +382,13 @@ async def test_instructions_and_recorded_grades_are_graded() -> None:
     assert await Recorded().grade(solving(["a", "b", "a "], solved=[1.0, 0.0, 0.5])) == Grade(
         (1.0, 0.0, 0.5), (0, 1, 0)
     )
+
+
+async def test_equal_words_with_other_files_are_other_answers() -> None:
+    recorded = solving(["done", "done", "done"], solved=[1.0, 0.0, 0.0])
+    files = (Folder({"a": b"1"}), Folder({"a": b"2"}), Folder({"a": b"2"}))
+    question = replace(recorded, task=replace(recorded.task, files=files))
+    assert (await Recorded().grade(question)).answers == (0, 1, 1)
 
 
 class Longest:
