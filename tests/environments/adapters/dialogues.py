@@ -28,6 +28,24 @@ ROW = {
     "label": 0,
 }
 COUNT = "print(len(response_a.split()))\n"
+FILES_ROW = {
+    "id": "files-1",
+    "prompt": "Add up the numbers.",
+    "responses": ["done", "done"],
+    "files": [
+        {"out/sum.txt": {"text": "7"}},
+        {"out/sum.txt": {"base64": "OA=="}, "numbers.csv": {"diff": "@@ -1,2 +1,2 @@\n 3\n-4\n+5\n"}},
+    ],
+    "prompt_files": {"numbers.csv": {"text": "3\n4\n"}},
+    "label": 0,
+}
+ADD_UP = """def lines(folder, path):
+    with open(f"{folder}/{path}") as file:
+        return file.read().splitlines()
+total = sum(map(int, lines(prompt_files, "numbers.csv")))
+print([int(lines(folder, "out/sum.txt")[0]) == total for folder in files], lines(files_b, "numbers.csv"))
+"""
+ADDED_UP = "[True, False] ['3', '5']\n"
 A = "<preference>A</preference>"
 B = "<preference>B</preference>"
 
@@ -89,6 +107,7 @@ SCRIPTS = (
     Script("a search that fails, and a program", (Turn("", searches=('{"query": "Mars"}',)), ASK, Turn(A))),
     Script("a fourth call", (Turn("", searches=('{"query": "a prime?"}',)), ASK, ASK, ASK, Turn(A))),
     Script("transcripts of agents", (Turn("", (COMPARE,)), Turn(A)), given=transcripts.ROW),
+    Script("files of agents", (Turn("", (ADD_UP,)), Turn(A)), given=FILES_ROW),
 )
 
 

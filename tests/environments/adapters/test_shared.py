@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from tests.environments.adapters.dialogues import ASK, COUNT, ROW, A, Script, Turn, ours, outcome, settings
+from tests.environments.adapters.dialogues import (
+    ADDED_UP,
+    ASK,
+    COUNT,
+    FILES_ROW,
+    ROW,
+    SCRIPTS,
+    A,
+    Script,
+    Turn,
+    ours,
+    outcome,
+    settings,
+)
 from tests.environments.tools.test_dialogue import FixedTool
 from tirjudge_environments import Case, Reward, TirPairwise, ToolSpec, Unscored
 from tirjudge_environments.adapters.dialogues import (
@@ -74,6 +87,13 @@ def test_rows_without_an_id_are_shown_in_orders_of_their_own() -> None:
     assert len({dialogue.task.id for dialogue in dialogues}) == len(rows)
     assert ToolDialogue(native, rows[0], framework="TRL").prompt == dialogues[0].prompt
     assert ToolDialogue(native, rows[0] | {"id": "x"}, framework="TRL").task.id == "x"
+
+
+async def test_programs_of_an_adapter_find_the_files_of_a_row() -> None:
+    (script,) = (one for one in SCRIPTS if one.given is FILES_ROW)
+    found = outcome(script, settings(), await ours(script, settings()))
+    assert found.observations == (f"```output\n{ADDED_UP}```\n",)
+    assert found.total == 1
 
 
 async def test_a_failed_sandbox_gives_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
