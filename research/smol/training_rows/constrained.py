@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from research.smol.training_rows.families.base import Constraint, Family, Form
 from research.smol.training_rows.families.registry import choose, worded
@@ -23,7 +24,7 @@ _PUBLIC = 0.25
 """Share of the prompts that come from public instructions."""
 _GENRES = {"text": 5, "list": 2, "letter": 2, "story": 2, "question": 1}
 """Weights of the genres of our own requests."""
-_ASKED = {"general": 6, "text": 3, "list": 2, "question": 2, "letter": 1, "story": 1}
+_ASKED = {"asked": 12, "general": 6, "text": 3, "list": 2, "question": 2, "letter": 1, "story": 1}
 """The same for prompts whose rules are all in one sentence."""
 _FRAGMENTS, _CLAUSES = 0.2, 0.3
 """Shares of the prompts whose constraints continue the request, or follow "your response should"."""
@@ -56,6 +57,8 @@ class Constrained:
     """Share of the rows whose responses nobody edited, where drawn rules tell unedited responses apart."""
     shape: Shape = "list"
     """The shape of the programs."""
+    again: float = 0.0
+    """Share of the pairs whose first program leaves constraints out, so that it finds a tie."""
     attacks: Sequence[Attack] = ()
     attacked: float = 0.0
     """Share of the pairs and lists in which a worse response attacks the verdict by one of `attacks`."""
@@ -248,7 +251,33 @@ class Constrained:
             kept=[sum(responses[at][1]) for at in order],
             of=len(constraints),
             tags=tags,
+            first=self._first(prompt, constraints, responses, environment),
         )
+
+    def _first(
+        self,
+        prompt: str,
+        constraints: Sequence[Constraint],
+        responses: Sequence[tuple[str, list[bool]]],
+        environment: str,
+    ) -> str | None:
+        """Return a program with as many of the checks of a pair as find a tie, if it is to have one."""
+        # With numbers of its own, so that the other rows stay the same.
+        rng = random.Random(f"again/{prompt}")
+        if environment != PAIRWISE or rng.random() >= self.again:
+            return None
+        better, worse = (pattern for _, pattern in responses)
+        places = range(len(constraints))
+        for size in reversed(places[1:]):
+            ties = [
+                chosen
+                for chosen in combinations(places, size)
+                if sum(better[at] for at in chosen) == sum(worse[at] for at in chosen)
+            ]
+            if ties:
+                chosen = rng.choice(ties)
+                return program([constraints[at] for at in chosen], environment, self.shape, prompt)
+        return None
 
     def _under_attack(
         self, responses: list[tuple[str, list[bool]]], constraints: Sequence[Constraint], order: Sequence[int]

@@ -28,7 +28,7 @@ from research.smol.training_rows.families.registry import FAMILIES, choose
 from research.smol.training_rows.generator import Generator, write
 from research.smol.training_rows.kinds.registry import DOCUMENT, KINDS, SEED, trained_kinds, unseen
 from research.smol.training_rows.preferences import preference_draft
-from research.smol.training_rows.requests import BadSources, Request, own_requests
+from research.smol.training_rows.requests import BadSources, Request, own_requests, questions
 from research.smol.training_rows.rows import PAIRWISE, Draft, Shape, confirmed
 from tirjudge.attacks import families as attacks
 from tirjudge.attacks.families import Attack
@@ -134,8 +134,8 @@ class Asked(Choice):
 class ManyKinds:
     """Makes the rows."""
 
-    def __init__(self, generator: Generator, seed: int, shape: Shape = "list") -> None:
-        self._generator, self._seed, self._shape = generator, seed, shape
+    def __init__(self, generator: Generator, seed: int, shape: Shape = "list", again: float = 0.0) -> None:
+        self._generator, self._seed, self._shape, self._again = generator, seed, shape, again
 
     def training(self, names: Sequence[str], dialogues: int, run_on: float = 0.0) -> list[Draft]:
         """Return rows of these kinds, with this many dialogues or a few more.
@@ -190,6 +190,7 @@ class ManyKinds:
         genres: dict[str, list[Request]] = {}
         for request in own:
             genres.setdefault(request.genre, []).append(request)
+        genres["asked"] = [one for one in questions() if one.held_out == held]
         records = [one for one in own_requests("records") if one.held_out == held]
         chosen = [one for name in trained_attacks() for one in _ATTACKS[name]] if attacked else []
         maker = Constrained(
@@ -202,6 +203,7 @@ class ManyKinds:
             draw=draw,
             records=records,
             shape=self._shape,
+            again=self._again,
             run_on=run_on,
             unedited=_UNEDITED if run_on else 0.0,
             attacks=chosen,
@@ -285,6 +287,9 @@ def main(words: list[str] | None = None) -> None:
         "or in a line after the words of all rules",
     )
     parser.add_argument(
+        "--again", type=float, default=0.0, help="share of the pairs whose first program ends in a tie"
+    )
+    parser.add_argument(
         "--packaged",
         type=int,
         default=0,
@@ -300,7 +305,7 @@ def main(words: list[str] | None = None) -> None:
     except BadSources as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    many = ManyKinds(generator, given.seed, given.programs)
+    many = ManyKinds(generator, given.seed, given.programs, given.again)
     drafts = (
         many.unseen(given.unseen)
         if given.unseen

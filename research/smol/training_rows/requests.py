@@ -79,6 +79,19 @@ def own_requests(name: str = "instructions") -> list[Request]:
     ]
 
 
+def questions() -> list[Request]:
+    """Return our own requests about one matter each, as people write them; answers are about another."""
+    found: list[Request] = []
+    for number, text in enumerate(sections("questions")["questions"]):
+        rng = random.Random(f"question/{number}")
+        area = rng.choice(list(sections("topics")))
+        topics = next(line for line in sections("topics")[area] if line.startswith("t:"))
+        topic = rng.choice(topics[2:].split("|")).strip()
+        genre = rng.choice(["text", "text", "list"])
+        found.append(Request("own", text, genre, topic, area, number % 8 == 0))
+    return found
+
+
 def public_requests(folder: Path, index: OverlapIndex, dropped: Counter[str]) -> list[Request]:
     """Return Self-Instruct's seed tasks and user-oriented instructions that no benchmark shares.
 

@@ -38,6 +38,8 @@ class Draft:
     of: int | None = None
     tags: tuple[str, ...] = ()
     """Further facts, such as the attack in a response."""
+    first: str | None = None
+    """A program that runs before and tells the responses not apart."""
 
     def printed(self) -> list[str]:
         """Return what the program must print, for each of its runs."""
@@ -68,7 +70,12 @@ class Draft:
             "environment": self.environment,
             "families": self.families,
             **({"tags": list(self.tags)} if self.tags else {}),
-            "demonstration": {"program": self.program, "kept": self.kept, "of": self.of},
+            "demonstration": {
+                **({"first": self.first} if self.first else {}),
+                "program": self.program,
+                "kept": self.kept,
+                "of": self.of,
+            },
         }
 
 

@@ -62,6 +62,8 @@ ROWS = [
     row("general", "tir-pairwise", None),
     row("false", "tir-pairwise", COUNT, kept=[2, 1]),
     row("broken", "tir-pairwise", "print(1/0)"),
+    row("again", "tir-pairwise", COUNT, first="print('A 1 of 1\\nB 1 of 1')"),
+    row("fails first", "tir-pairwise", COUNT, first="print(1/0)"),
 ]
 
 
@@ -125,6 +127,15 @@ def test_the_verdict_follows_what_the_program_printed(held: dict[str, list[str]]
     good, bad = (text.split("|")[1] for text in held["single"])
     assert good == "It keeps 2 of 2.\n<score>10</score>"
     assert bad == "It keeps 0 of 2.\n<score>1</score>"
+
+
+def test_a_first_program_runs_before_and_decides_nothing(held: dict[str, list[str]]) -> None:
+    (text,) = held["again"]
+    first, program, verdict = text.split("|")
+    assert first == "```python\nprint('A 1 of 1\\nB 1 of 1')\n```\n"
+    assert program == f"```python\n{COUNT}\n```\n"
+    assert "keeps 2 of 2" in verdict
+    assert held["fails first"] == []
 
 
 def test_general_rows_get_a_verdict_without_a_program(held: dict[str, list[str]]) -> None:

@@ -447,8 +447,9 @@ def _check_demonstration(value: Any, responses: int) -> None:
     """Raise ValueError for a demonstration that no dialogue can be written from."""
     if not isinstance(value, Mapping):
         raise ValueError(f'{DEMONSTRATION} must be an object, such as {{"{PROGRAM}": "..."}}')
-    if not isinstance(value.get(PROGRAM) or "", str):
-        raise ValueError(f"{DEMONSTRATION}.{PROGRAM} must be a text, a Python program")
+    for name in (PROGRAM, "first"):
+        if not isinstance(value.get(name) or "", str):
+            raise ValueError(f"{DEMONSTRATION}.{name} must be a text, a Python program")
     kept, of = value.get("kept"), value.get("of")
     if kept and not (isinstance(kept, list) and all(map(_is_number, kept)) and len(kept) == responses):
         raise ValueError(f"{DEMONSTRATION}.kept must be one number for each of the {responses} responses")

@@ -1,10 +1,11 @@
 """The stage that holds the dialogues of a warm-up: a row's program runs, and the verdict follows its counts.
 
 A demonstration is a column of a row: `program` (None where no program helps), `kept`, the number of
-constraints that each response keeps, and `of`, their number. A dialogue with a program is learned only if the
-program printed these numbers in the sandbox. A row may have a column `program` instead, whose counts are what
-it prints; its dialogue is learned only if the labelled response alone has the highest count. With `tool` and
-`arguments` a demonstration is a call of a tool of `rl.tools` instead, which must succeed.
+constraints that each response keeps, and `of`, their number. A dialogue with a program is learned only if
+the program printed these numbers in the sandbox. A program `first` runs before it and decides nothing. A
+row may have a column `program` instead, whose counts are what it prints; its dialogue is learned only if
+the labelled response alone has the highest count. With `tool` and `arguments` a demonstration is a call of
+a tool of `rl.tools` instead, which must succeed.
 """
 
 from __future__ import annotations
@@ -213,9 +214,10 @@ class Demonstrations(Stage):
         kept, of = demonstration.get("kept"), demonstration.get("of")
         counts = [int(kept[index]) for index in view.order] if kept else []
         request = _request(demonstration) if judge.uses_tools(task) else ""
-        if request:
-            ids = tuple(encoder.text(request))
-            await session.step(Completion(text=request, finish=Finish.STOP, token_ids=ids))
+        first = _fence(demonstration.get("first")) if request else ""
+        for text in filter(None, (first, request)):
+            ids = tuple(encoder.text(text))
+            await session.step(Completion(text=text, finish=Finish.STOP, token_ids=ids))
             if session.done:
                 return session.trajectory, None
         if request and program is not None:
@@ -254,7 +256,10 @@ def _request(demonstration: Mapping[str, Any]) -> str:
     """Return the fence with the call of a tool, or with the program; empty for a verdict at once."""
     if (tool := demonstration.get("tool")) is not None:
         return f"```{tool}\n{json.dumps(demonstration.get('arguments', {}), ensure_ascii=False)}\n```\n"
-    program = demonstration.get("program")
+    return _fence(demonstration.get("program"))
+
+
+def _fence(program: str | None) -> str:
     return f"```python\n{program.strip()}\n```\n" if program is not None else ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import lzma
 import random
@@ -14,7 +16,7 @@ from research.smol.training_rows.families.registry import FAMILIES
 from research.smol.training_rows.kinds.registry import KINDS, unseen
 from research.smol.training_rows.many import ManyKinds, kinds_of, main
 from research.smol.training_rows.prompts import run_on
-from research.smol.training_rows.requests import MODELS
+from research.smol.training_rows.requests import MODELS, questions
 from research.smol.training_rows.rows import Shape, confirmed, program
 from tests.research.smol.training_rows.sources import write_sources
 from tests.research.smol.training_rows.test_generator import generator
@@ -114,6 +116,38 @@ def test_rows_are_the_same_for_every_shape(tmp_path: Path) -> None:
     assert [row.prompt for row in drawn["list"]] == [row.prompt for row in drawn["quoted"]]
     assert [row.responses for row in drawn["list"]] == [row.responses for row in drawn["quoted"]]
     assert all(confirmed(drawn["quoted"], lambda line: None))
+
+
+def test_a_first_program_leaves_rules_out_and_finds_a_tie(tmp_path: Path) -> None:
+    drawn = {
+        again: ManyKinds(generator(tmp_path), 3, again=again).training(kinds_of(None), 60)
+        for again in (0.0, 1.0)
+    }
+    assert [row.prompt for row in drawn[0.0]] == [row.prompt for row in drawn[1.0]]
+    assert not any(row.first for row in drawn[0.0])
+    rows = [row for row in drawn[1.0] if row.first]
+    assert len(rows) > 5
+    assert {row.environment for row in rows} == {"tir-pairwise"}
+    for row in rows:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(row.first or "", dict(row.bindings()[0]))
+        (_, kept, _, of), (_, other, _, _) = (line.split() for line in out.getvalue().splitlines())
+        assert kept == other
+        assert int(of) < len(row.families)
+        assert row.row("r")["demonstration"]["first"] == row.first
+
+
+def test_questions_that_people_ask_are_among_the_requests(tmp_path: Path) -> None:
+    rows = ManyKinds(generator(tmp_path), 3).training(kinds_of(31), 120, run_on=1.0)
+    asked = {held: [one.text for one in questions() if one.held_out == held] for held in (False, True)}
+    shares = {
+        held: sum(any(text in row.prompt for text in texts) for row in rows) / len(rows)
+        for held, texts in asked.items()
+    }
+    assert len(asked[True]) > 10
+    assert shares[False] > 0.15
+    assert shares[True] == 0
 
 
 def test_the_command_adds_rows_of_the_package(tmp_path: Path) -> None:
