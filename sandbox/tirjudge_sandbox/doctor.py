@@ -58,7 +58,7 @@ async def _placement(name: str) -> Finding:
     if name not in candidate_placements():
         return Finding(backend=LOCAL, placement=name, isolation=None, reason="only for root")
     try:
-        worker = await local_process.start(name, Preparation(), WorkingFolder.of(Limits()))
+        worker = await local_process.start(name, Preparation(), None, WorkingFolder.of(Limits()))
     except WorkerFailed as error:
         return Finding(backend=LOCAL, placement=name, isolation=None, reason=str(error))
     await worker.kill()

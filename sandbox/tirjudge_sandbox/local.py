@@ -11,10 +11,11 @@ from typing import Self
 from tirjudge_sandbox.base import SandboxUnavailable
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES
 from tirjudge_sandbox.import_policy import ImportPolicy, check_installed
+from tirjudge_sandbox.prepared import MEMORY_BYTES, SECONDS, Given, Prepared
 from tirjudge_sandbox.workers import local_process
 from tirjudge_sandbox.workers.host import PLACEMENTS, Host, candidate_placements
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
-from tirjudge_sandbox.workers.worker import Worker, WorkerFailed
+from tirjudge_sandbox.workers.worker import PreparationFailed, Worker, WorkerFailed
 
 
 class LocalSandbox(PooledSandbox):
@@ -36,6 +37,9 @@ class LocalSandbox(PooledSandbox):
         unix_sockets: bool = False,
         import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
+        prepare: Given | None = None,
+        prepare_seconds: float = SECONDS,
+        prepare_memory_bytes: float = MEMORY_BYTES,
     ):
         """Raises ValueError for a bad option, SandboxUnavailable without Linux or a needed package.
 
@@ -46,6 +50,11 @@ class LocalSandbox(PooledSandbox):
         programs need not wait for them. `unix_sockets`: programs may make sockets among themselves, which
         needs a placement with namespaces. `import_policy`: the modules that programs may import.
         `allow_weak_isolation`: run even if an isolation property is missing.
+
+        `prepare`: a trusted program, as a `Program` or the path of its file, which each worker runs once;
+        every program goes on in its module `__main__`, as the next cell of a notebook would. Of a folder,
+        `__main__.py` is run, and finds the other files in its working folder, which is then emptied.
+        `prepare_seconds`, `prepare_memory_bytes`: bounds of its time, and of the address space that it adds.
         """
         if placement is not None and placement not in PLACEMENTS:
             raise ValueError(f"placement must be one of {', '.join(PLACEMENTS)}, not {placement!r}")
@@ -61,6 +70,7 @@ class LocalSandbox(PooledSandbox):
             spare=spare,
             unix_sockets=unix_sockets,
             import_policy=import_policy,
+            prepared=None if prepare is None else Prepared.of(prepare, prepare_seconds, prepare_memory_bytes),
         )
         self._candidates = candidate_placements() if placement is None else (placement,)
         self._allow_weak = allow_weak_isolation
@@ -68,7 +78,8 @@ class LocalSandbox(PooledSandbox):
     async def __aenter__(self) -> Self:
         """Start the first worker.
 
-        Raises SandboxUnavailable if this host cannot provide an isolation property.
+        Raises SandboxUnavailable if this host cannot provide an isolation property, and if the prepared
+        program fails.
         """
         failures, weak = [], []
         for placement in self._candidates:
@@ -78,6 +89,8 @@ class LocalSandbox(PooledSandbox):
                 continue
             try:
                 worker = await self._start(placement)
+            except PreparationFailed as error:
+                raise SandboxUnavailable(str(error)) from error
             except WorkerFailed as error:
                 failures.append(f"{placement}: {error}")
                 continue
@@ -99,10 +112,13 @@ class LocalSandbox(PooledSandbox):
         await self._pool.close()
 
     async def _start(self, placement: str) -> Worker:
-        return await local_process.start(placement, self._preparation, self._pool.first_folder)
+        return await local_process.start(
+            placement, self._preparation, self._prepared, self._pool.first_folder
+        )
 
     def _open(self, placement: str, worker: Worker) -> Self:
-        self._pool.open(partial(local_process.start, placement, self._preparation), worker)
+        start = partial(local_process.start, placement, self._preparation, self._prepared)
+        self._pool.open(start, worker)
         return self
 
 

@@ -75,8 +75,9 @@ class RemoteSandbox:
         capacity: int | None = None,
         patience_seconds: float = 60.0,
         allow_weak_isolation: bool = False,
+        prepare: object = None,
     ):
-        """Raises ValueError for an invalid URL and for a capacity below 1.
+        """Raises ValueError for an invalid URL, for a capacity below 1, and for `prepare`.
 
         `url`: one URL, several separated by commas, or a list; None means the environment variable
         TIRJUDGE_SANDBOX_URL. `token`: None means TIRJUDGE_SANDBOX_TOKEN, if set. `capacity`: programs that
@@ -87,6 +88,11 @@ class RemoteSandbox:
         """
         if capacity is not None and capacity < 1:
             raise ValueError(f"capacity must be at least 1, not {capacity}")
+        if prepare is not None:
+            raise ValueError(
+                "programs run on a server, and its operator prepares programs: "
+                "tirjudge sandbox serve --prepare FILE"
+            )
         if url is None:
             url = os.environ.get(URLS, "")
         urls = url.split(",") if isinstance(url, str) else url

@@ -32,10 +32,11 @@ class Elsewhere:
 
     capacity = 1
 
-    def __init__(self, user: int, placement: str):
+    def __init__(self, user: int, placement: str, prepare: Program | None = None):
         """`placement`: one of `host.PLACEMENTS`."""
         self._user = user
         self._placement = placement
+        self._prepare = prepare
         self._answers: dict[int, asyncio.Future[Execution]] = {}
         self._numbers = itertools.count()
 
@@ -47,6 +48,7 @@ class Elsewhere:
             sys.executable, str(here.with_name("unprivileged.py")), str(self._user), *command,
             stdin=pipe, stdout=pipe, cwd=here.parents[2],
         )  # fmt: skip
+        self._send(-1, self._prepare)
         assert (await self._received())[1] == "ready"
         self._reading = asyncio.ensure_future(self._read())
         return self
@@ -102,14 +104,17 @@ async def serve(placement: str) -> None:
         del running[number]
         send(number, None if task.cancelled() else task.result())
 
-    async with local(placement) as box:
+    async def received() -> Any:
+        (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+        return pickle.loads(await reader.readexactly(length))
+
+    async with local(placement, (await received())[1]) as box:
         send(-1, "ready")
         while not reader.at_eof():
             try:
-                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                number, what = await received()
             except asyncio.IncompleteReadError:
                 break
-            number, what = pickle.loads(await reader.readexactly(length))
             if what is not None:
                 running[number] = asyncio.ensure_future(box.run(*what))
                 running[number].add_done_callback(partial(answer, number))
@@ -117,23 +122,25 @@ async def serve(placement: str) -> None:
                 running[number].cancel()
 
 
-def local(placement: str) -> LocalSandbox:
+def local(placement: str, prepare: Program | None = None) -> LocalSandbox:
     """Open a local sandbox with one bare worker in this placement."""
-    return LocalSandbox(capacity=1, preload=(), placement=placement)
+    return LocalSandbox(capacity=1, preload=(), placement=placement, prepare=prepare)
 
 
 ROOT, NOBODY = 0, 65534
 
-PLACEMENTS: dict[str, Callable[[], Sandbox]] = {name: partial(local, name) for name in candidate_placements()}
-"""Every place that attacks are tried in."""
+PLACEMENTS: dict[str, Callable[..., Sandbox]] = {
+    name: partial(local, name) for name in candidate_placements()
+}
+"""Every place that attacks are tried in, each with an optional argument `prepare`."""
 if os.geteuid() == ROOT:
     # These need another user, or an interpreter that another user may read.
     PLACEMENTS |= {
-        "userns": lambda: Elsewhere(NOBODY, "userns"),
-        "own-uid": lambda: Elsewhere(ROOT, "own-uid"),
-        "plain": lambda: Elsewhere(NOBODY, "plain"),
+        "userns": partial(Elsewhere, NOBODY, "userns"),
+        "own-uid": partial(Elsewhere, ROOT, "own-uid"),
+        "plain": partial(Elsewhere, NOBODY, "plain"),
     }
-PLACEMENTS["docker"] = lambda: DockerSandbox(capacity=1, preload=())
+PLACEMENTS["docker"] = partial(DockerSandbox, capacity=1, preload=())
 
 HOARDERS = """
 import os, socket, time

@@ -61,10 +61,12 @@ from tirjudge.judging.relabelling import relabelled
 from tirjudge.judging.tally import Tally
 from tirjudge.records.recorded_row import read_result_row
 from tirjudge.storage.json_lines import JsonObject
+from tirjudge.storage.kept_files import keep_prepared
 from tirjudge.storage.result_file import ResultFile, ResultStream, recorded_settings
 from tirjudge_environments import JudgeCard, StopReason
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards
 from tirjudge_environments.tasks import Columns
+from tirjudge_sandbox.prepared import prepared_digest, prepared_files
 
 if TYPE_CHECKING:
     from tirjudge.evaluation.judges import JudgesAgreement
@@ -131,6 +133,8 @@ class BatchRun:
                     ResultFile(self.output, settings, declared_by=type(options), overwrite=options.overwrite)
                 )
                 calls = self.output.with_name(self.output.name + ".calls.jsonl")
+                if options.prepare and options.texts:
+                    keep_prepared(self.output, prepared_files(options.prepare))
             spending = stack.enter_context(
                 Spending(calls, prices=prices, limit=options.max_cost, overwrite=options.overwrite)
             )
@@ -360,6 +364,7 @@ class BatchRun:
             texts=self.plan.texts,
             api_key=None if key is None else SecretStr(key),
             weights=self._weights,
+            prepared=prepared_digest(options.prepare) if options.prepare else "",
         )
         return ClusterRows(
             assignment,

@@ -49,6 +49,7 @@ from tirjudge.judging.reproduction import (
     has_programs,
     recorded_programs,
     reproductions,
+    require_prepared,
 )
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading, verdicts
 from tirjudge.judging.tally import CheckerTally, EvidenceTally
@@ -410,6 +411,7 @@ def reproduce(
         raise ValueError(f"--evidence {evidence}: the file exists already; choose another name")
     result = _Result(str(file), verdicts(file))
     if has_programs(file):
+        require_prepared(file, options.prepare)
         _hint_at_settings(file, options)
         try:
             asyncio.run(_reproduce(file, options, limits, limit, result))
@@ -531,6 +533,8 @@ def _record(one: Reproduction) -> dict[str, Any]:
 def _hint_at_settings(file: Path, options: SandboxOptions) -> None:
     """Say so if the programs ran under another policy or limits; the file's own word changes nothing."""
     recorded = recorded_settings(file) or {}
+    if options.prepare and not recorded.get("prepare"):
+        say("tirjudge reproduce: these programs ran without --prepare, which is given here")
     limits = recorded.get("program_limits")
     if isinstance(limits, dict) and limits != options.program_limits:
         given = " ".join(f"--program-limit {name}={value}" for name, value in limits.items())

@@ -55,7 +55,7 @@ from tirjudge_sandbox import (
     Status,
     open_sandbox,
 )
-from tirjudge_sandbox.base import MIB, InvalidProgram, read_limits
+from tirjudge_sandbox.base import MIB, read_limits
 from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.doctor import LOCAL, Finding, examine, lacking
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
@@ -91,6 +91,17 @@ ProgramLimit = Annotated[
 ]
 
 
+Prepare = Annotated[
+    str,
+    option(
+        "Sandbox",
+        "A trusted program, or a folder with __main__.py and data, whose names all programs find.",
+        "--prepare",
+        metavar="FILE",
+    ),
+]
+
+
 @examples(
     "echo 'print(6 * 7)' | tirjudge sandbox run -",
     "tirjudge sandbox run program.py --timeout 5 --import-policy",
@@ -120,6 +131,7 @@ def run(
             metavar="MODULE",
         ),
     ] = None,
+    prepare: Prepare = "",
     allow_weak_isolation: Annotated[
         bool,
         option(
@@ -144,10 +156,11 @@ def run(
         options = {
             "import_policy": _policy(import_policy, allowed or ()),
             "allow_weak_isolation": allow_weak_isolation,
+            "prepare": prepare or None,
         }
         execution = asyncio.run(_execution(program, limits, options))
-    except InvalidProgram as error:
-        stop("sandbox", str(error), USAGE)
+    except ValueError as error:
+        stop("sandbox", error, USAGE)
     except SandboxUnavailable as error:
         no_sandbox("sandbox", error)
     _show(execution.stdout, sys.stdout)
@@ -272,6 +285,7 @@ def serve(
     ] = None,
     max_body: MaxBody = 16,
     grace: Grace = GRACE,
+    prepare: Prepare = "",
     allow_weak_isolation: Annotated[
         bool,
         option("Sandbox", "Serve even where programs cannot be isolated fully.", "--allow-weak-isolation"),
@@ -294,7 +308,10 @@ def serve(
             most=most,
         )
         with open_listening(host, port, settings.access, TOKEN) as listening:
-            asyncio.run(_serving(backend, capacity, notebooks, allow_weak_isolation, listening, settings))
+            options: dict[str, Any] = {"allow_weak_isolation": allow_weak_isolation}
+            if prepare:
+                options["prepare"] = prepare
+            asyncio.run(_serving(backend, capacity, notebooks, options, listening, settings))
     except ValueError as error:
         stop("sandbox", error, USAGE)
     except SandboxUnavailable as error:
@@ -305,11 +322,10 @@ async def _serving(
     backend: str,
     capacity: int | None,
     notebooks: int,
-    allow_weak: bool,
+    options: Mapping[str, Any],
     listening: socket.socket,
     settings: ServerSettings,
 ) -> None:
-    options = {"allow_weak_isolation": allow_weak}
     async with AsyncExitStack() as stack:
         box = open_sandbox(backend, capacity=capacity, **options)
         if isinstance(box, PooledSandbox):

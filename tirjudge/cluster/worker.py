@@ -21,6 +21,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, endpoint_key
 from tirjudge_environments import Score, Usage
 from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox.prepared import prepared_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,8 @@ class Assignment:
     """The key of the run, for nodes whose environment has none."""
     weights: str = ""
     """See `local_weights`; a worker whose model has others is refused."""
+    prepared: str = ""
+    """See `prepared_digest`; empty without a prepared program."""
     version: str = field(default_factory=lambda: version("tirjudge"))
     folder: str = field(default_factory=os.getcwd)
     """The folder to which relative paths refer, if the node has it."""
@@ -104,6 +107,8 @@ class ClusterWorker:
             weights = local_weights(options)
             if weights != given.weights:
                 return Refusal("its model has other weights than that of this machine: copy the same there")
+            if options.prepare and prepared_digest(options.prepare) != given.prepared:
+                return Refusal(f"{options.prepare} differs from that of this machine: copy the same there")
             engine = JudgeEngine(
                 options, spending=self._calls, weights=weights, api_key=key, on_retry=self._retries.append
             )

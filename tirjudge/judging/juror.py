@@ -32,6 +32,7 @@ from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.tools.base import Tool
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Sandbox
+from tirjudge_sandbox.prepared import prepared_docstring
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +182,7 @@ def open_format(
         "seed": options.seed,
         "per_criterion": options.criteria_per_call > 1,
         "evidence": "recorded" if options.evidence and options.tools else None,
+        "prepared": prepared_docstring(options.prepare) if options.prepare else None,
     }
     # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
     known = environment_options(format)

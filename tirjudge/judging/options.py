@@ -31,6 +31,7 @@ from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Later
 from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, Status, open_sandbox
 from tirjudge_sandbox.base import MIB, read_limits
+from tirjudge_sandbox.prepared import prepared_digest
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
 """Environment variables with the key of an endpoint, in order of precedence."""
@@ -96,6 +97,8 @@ class SandboxOptions(BaseModel):
         Later({}),
     ] = Field(default_factory=dict)
     """A limit of each program, such as memory_bytes=1e9 or wall_seconds=60. Repeatable."""
+    prepare: Annotated[str, Option("Sandbox", metavar="FILE"), Later("")] = ""
+    """A trusted program, or a folder with __main__.py and data, whose names all programs find."""
     import_policy: Annotated[bool, Option("Sandbox")] = False
     """Refuse imports that judging does not need, with a reason that the model can read."""
     allow_weak_isolation: Annotated[bool, Option("Sandbox"), MOVABLE] = False
@@ -118,6 +121,13 @@ class SandboxOptions(BaseModel):
         read_limits(given)
         return given
 
+    @field_validator("backend_options")
+    @classmethod
+    def _recorded(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if "prepare" in given:
+            raise ValueError("prepare is an option of its own, which results record: give --prepare FILE")
+        return given
+
     @property
     def limits(self) -> Limits:
         """The limits of each program."""
@@ -127,6 +137,8 @@ class SandboxOptions(BaseModel):
         """Return the sandbox, not yet open; raises ValueError for an unknown backend or option."""
         # Pass on only what was chosen: not every backend has an import policy or can isolate less.
         options = dict(self.backend_options)
+        if self.prepare:
+            options["prepare"] = self.prepare
         if self.import_policy:
             options["import_policy"] = ImportPolicy()
         if self.allow_weak_isolation:
@@ -343,7 +355,11 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         Options that only say where and how patiently a judge runs (`MOVABLE`) may differ when a run resumes.
         """
         given = self.model_dump(mode="json", exclude=movable(type(self)))
-        return {**given, "checkers": self.checker_file.digest} if self.checkers else given
+        if self.checkers:
+            given["checkers"] = self.checker_file.digest
+        if self.prepare:
+            given["prepare"] = prepared_digest(self.prepare)
+        return given
 
     @property
     def checker_file(self) -> CheckerFile:

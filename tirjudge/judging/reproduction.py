@@ -7,6 +7,7 @@ and nothing in the file can change either.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -20,6 +21,8 @@ from tirjudge.records.recorded_row import (
     read_result_rows,
 )
 from tirjudge.rollout.concurrency import as_finished
+from tirjudge.storage.kept_files import prepared_path
+from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments.files import placed
 from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences
 from tirjudge_environments.quoting import cut_middle
@@ -34,6 +37,7 @@ from tirjudge_sandbox import (
     Status,
     run_with_isolated,
 )
+from tirjudge_sandbox.prepared import prepared_digest
 
 _STOPPED = (Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 _OUR_FORMATS = ("pointwise", "pairwise", "listwise", "tir-pointwise", "tir-pairwise", "tir-listwise")
@@ -91,6 +95,23 @@ class WeakIsolation(SandboxUnavailable):
 def has_programs(path: Path) -> bool:
     """Return True if a result file has a program that was run."""
     return any(True for _ in recorded_programs(path))
+
+
+def require_prepared(results: Path, given: str) -> None:
+    """Raise ValueError, in one line, unless the prepared program `given` is the recorded one, if any.
+
+    It is not taken from the folder of the results by itself: it is trusted, and they may be a stranger's.
+    """
+    recorded = (recorded_settings(results) or {}).get("prepare")
+    if not recorded or (given and prepared_digest(given) == recorded):
+        return
+    kept = prepared_path(results)
+    where = f"--prepare {shlex.quote(str(kept))}" if kept.is_dir() else "its file as --prepare FILE"
+    found = f"{given} is another one" if given else "none is given"
+    raise ValueError(
+        f"these programs ran after a prepared program, and {found}: read it, since it is trusted, and give "
+        f"{where}"
+    )
 
 
 def recorded_programs(path: Path) -> Iterator[RecordedProgram]:

@@ -17,6 +17,20 @@ from tirjudge_environments.files import MOST_BYTES, MOST_FILES, BadFolder, Folde
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
+def prepared_path(results: Path) -> Path:
+    """Return the folder beside a result file with a copy of the prepared program of its judge."""
+    return results.with_name(f"{results.name}.prepared")
+
+
+def keep_prepared(results: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of the prepared program; each appears whole. Raises OSError."""
+    for path, content in files.items():
+        kept = prepared_path(results) / path
+        if not (kept.is_file() and kept.read_bytes() == content):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, content)
+
+
 class KeptFiles:
     """The folder `NAME.files` of the result file NAME."""
 

@@ -61,6 +61,8 @@ _TRANSCRIPTS = "tir-transcripts"
 """The prompt file that says how programs find transcripts."""
 _FILES = "tir-files"
 """The prompt file that says how programs find the files of responses."""
+_PREPARED = "tir-prepared"
+"""The prompt file that says what programs find defined."""
 _CRITERIA = "tir-criteria"
 """The prompt file that asks for an answer to each of several criteria."""
 _TOOLS = "tir-tools"
@@ -101,6 +103,10 @@ class TirFormat(Rewarded, ABC):
     isolated: bool = False
     """Tell the judge how its programs run the code of a response as a separate program. Our own option; the
     module `isolated` is there in either case."""
+
+    prepared: str = ""
+    """The names that every program finds because the sandbox is opened with `prepare`, as the judge is told
+    of them; empty tells it nothing. Our own option."""
 
     per_criterion: bool = False
     """Ask for one answer to each criterion of a task that has several. Our own option."""
@@ -148,6 +154,8 @@ class TirFormat(Rewarded, ABC):
             notes.append(_FILES)
         for note in [*notes, *([_ISOLATED] if with_tools and self.isolated else [])]:
             text = f"{text}\n{load_template(note).text}"
+        if with_tools and self.prepared:
+            text = f"{text}\n{load_template(_PREPARED).with_values({'names': self.prepared})}"
         if (count := self._answers(task)) > 1:
             answers = " ".join([f"<{self.tag}>...</{self.tag}>"] * count)
             asked_for = {"count": str(count), "answers": answers}

@@ -20,8 +20,15 @@ from tirjudge_sandbox.guest import syscalls
 from tirjudge_sandbox.guest.launcher import CONTROL
 from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import Preparation
+from tirjudge_sandbox.prepared import Prepared
 from tirjudge_sandbox.workers import host, interpreter
-from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
+from tirjudge_sandbox.workers.worker import (
+    START_SECONDS,
+    Worker,
+    WorkerFailed,
+    send_prepared,
+    until_ready,
+)
 
 _UIDS = range(40_000, 60_000)
 """User ids of containers: below 65,536, to exist where the engine remaps users, and above people's ids."""
@@ -58,14 +65,14 @@ class Shape:
     """Memory of interpreter, program and working folder together, without swap."""
     cpus: float
     preparation: Preparation
+    prepared: Prepared | None
 
 
 async def start(shape: Shape, working_folder: WorkingFolder) -> Worker:
     """Create a container and wait until its worker is warm. Raises WorkerFailed."""
     container = _Container(shape, working_folder)
     try:
-        async with asyncio.timeout(START_SECONDS):
-            control, isolation = await container.ready()
+        control, isolation = await container.ready()
     except BaseException as error:
         await container.end()
         if isinstance(error, TimeoutError):
@@ -89,18 +96,21 @@ class _Container:
 
         Raises WorkerFailed, EngineFailed or OSError.
         """
-        with closing(host.TemporaryFolder()) as folder, _listener(folder.path) as listener:
-            await client.ask(lambda docker: self._start(docker, listener.getsockname()))
-            control = await self._connected(listener)
+        async with asyncio.timeout(START_SECONDS):
+            with closing(host.TemporaryFolder()) as folder, _listener(folder.path) as listener:
+                await client.ask(lambda docker: self._start(docker, listener.getsockname()))
+                control = await self._connected(listener)
+        prepared = self._shape.prepared
         try:
-            report = await receive_report(control)
+            if prepared is not None:
+                await send_prepared(control, prepared)
+            properties = await until_ready(control, prepared)
+            if properties is None:
+                raise WorkerFailed("its container ended without a message")
         except BaseException:
             control.close()
             raise
-        if report is None:
-            control.close()
-            raise WorkerFailed("its container ended without a message")
-        return control, host.isolation("container", report["ready"])
+        return control, host.isolation("container", properties)
 
     async def end(self) -> None:
         """Remove the container and everything that runs in it."""

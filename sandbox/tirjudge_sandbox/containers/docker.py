@@ -11,8 +11,9 @@ from typing import Any, Self
 from tirjudge_sandbox.base import MIB, SandboxUnavailable
 from tirjudge_sandbox.containers import client, container, image
 from tirjudge_sandbox.import_policy import ImportPolicy
+from tirjudge_sandbox.prepared import MEMORY_BYTES, SECONDS, Given, Prepared
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
-from tirjudge_sandbox.workers.worker import WorkerFailed
+from tirjudge_sandbox.workers.worker import PreparationFailed, WorkerFailed
 
 _ADVICE = (
     "A kernel with Landlock (from 5.13 on, and enabled) hides /proc; "
@@ -43,14 +44,17 @@ class DockerSandbox(PooledSandbox):
         unix_sockets: bool = False,
         import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
+        prepare: Given | None = None,
+        prepare_seconds: float = SECONDS,
+        prepare_memory_bytes: float = MEMORY_BYTES,
     ):
         """Raises ValueError for a bad option, SandboxUnavailable for the runtime of gVisor.
 
-        `capacity`, `preload`, `programs_per_worker`, `spare`, `unix_sockets`, `allow_weak_isolation` and
-        `import_policy`, for which the image needs RestrictedPython: see `LocalSandbox`. `image`: None means
-        the image that `tirjudge sandbox build` built; another one must be derived from it. `runtime`: None
-        means the engine's default. `memory_bytes` and `cpus`: limits of one container, its interpreter
-        included.
+        `capacity`, `preload`, `programs_per_worker`, `spare`, `unix_sockets`, `allow_weak_isolation`,
+        `prepare` and its bounds, and `import_policy`, for which the image needs RestrictedPython: see
+        `LocalSandbox`. `image`: None means the image that `tirjudge sandbox build` built; another one must be
+        derived from it. `runtime`: None means the engine's default. `memory_bytes` and `cpus`: limits of one
+        container, its interpreter included.
         """
         if runtime == "runsc":
             raise SandboxUnavailable(
@@ -66,6 +70,7 @@ class DockerSandbox(PooledSandbox):
             spare=spare,
             unix_sockets=unix_sockets,
             import_policy=import_policy,
+            prepared=None if prepare is None else Prepared.of(prepare, prepare_seconds, prepare_memory_bytes),
         )
         self._image = image
         self._runtime = runtime
@@ -82,6 +87,8 @@ class DockerSandbox(PooledSandbox):
         try:
             start = partial(container.start, await client.ask(self._shape))
             worker = await start(self._pool.first_folder)
+        except PreparationFailed as error:
+            raise SandboxUnavailable(str(error)) from error
         except (client.EngineFailed, WorkerFailed) as error:
             raise SandboxUnavailable(f"no container could be started: {error}") from error
         if worker.isolation.missing and not self._allow_weak:
@@ -107,4 +114,5 @@ class DockerSandbox(PooledSandbox):
             memory_bytes=self._memory_bytes,
             cpus=self._cpus,
             preparation=self._preparation,
+            prepared=self._prepared,
         )

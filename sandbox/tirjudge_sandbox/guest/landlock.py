@@ -29,8 +29,8 @@ def abi() -> int:
         return 0
 
 
-def restrict(*, read: Sequence[str], write: Sequence[str]) -> None:
-    """Restrict this process and its children to these paths, and deny TCP. Needs no_new_privs, and ABI 1.
+def ruleset(*, read: Sequence[str], write: Sequence[str]) -> int:
+    """Return a descriptor of rules for `enter`, which allow these paths alone, and no TCP. Needs ABI 1.
 
     `read`: files and folders to read. `write`: folders to read, write and rearrange, and files to read and
     write. Raises OSError.
@@ -43,13 +43,22 @@ def restrict(*, read: Sequence[str], write: Sequence[str]) -> None:
         fields.append(_NET_ALL)
     if version >= 6:
         fields.append(_SCOPE_ALL)
-    _enter(fields, [(path, _READ) for path in read] + [(path, rights & ~_IOCTL_DEV) for path in write])
+    return _made(fields, [(path, _READ) for path in read] + [(path, rights & ~_IOCTL_DEV) for path in write])
+
+
+def enter(ruleset: int) -> None:
+    """Restrict this process and its children to a `ruleset`, and close it. Needs no_new_privs.
+
+    Raises OSError.
+    """
+    syscalls.make("landlock_restrict_self", ruleset, 0)
+    os.close(ruleset)
 
 
 def forbid_writing(*, to: Sequence[str]) -> None:
-    """Deny writing to anything but the files `to`. Needs the same as `restrict`. Raises OSError."""
+    """Deny writing to anything but the files `to`. Needs ABI 1 and no_new_privs. Raises OSError."""
     rights = _rights(abi()) & ~_READ
-    _enter([rights], [(path, rights & ~_IOCTL_DEV) for path in to])
+    enter(_made([rights], [(path, rights & ~_IOCTL_DEV) for path in to]))
 
 
 def _rights(version: int) -> int:
@@ -57,13 +66,12 @@ def _rights(version: int) -> int:
     return (1 << next(count for since, count in reversed(_RIGHTS_BY_ABI) if version >= since)) - 1
 
 
-def _enter(fields: list[int], rules: list[tuple[str, int]]) -> None:
+def _made(fields: list[int], rules: list[tuple[str, int]]) -> int:
     attributes = ctypes.create_string_buffer(struct.pack(f"{len(fields)}Q", *fields), 8 * len(fields))
     ruleset = syscalls.make("landlock_create_ruleset", attributes, 8 * len(fields), 0)
     for path, rights in rules:
         _allow(ruleset, path, rights)
-    syscalls.make("landlock_restrict_self", ruleset, 0)
-    os.close(ruleset)
+    return ruleset
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

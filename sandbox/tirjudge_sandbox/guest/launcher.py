@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -87,10 +88,7 @@ def main_in_container() -> None:
         os.set_inheritable(control.fileno(), True)
         privileges.limit(unix_sockets=inside.preparation.unix_sockets)
         privileges.forbid_new()
-        if landlock.abi():
-            landlock.restrict(
-                read=_READABLE_IN_CONTAINER, write=[inside.scratch, *namespaces.WRITABLE_DEVICES]
-            )
+        files = _restricted(files, _READABLE_IN_CONTAINER, inside.scratch)
         os.chdir(inside.scratch)
         given = replace(inside, control=control.fileno()).to_json()
         os.execve(settings.command[0], [*settings.command, given, files.to_json()], settings.environment)
@@ -159,9 +157,16 @@ def _become_supervisor(settings: Outside, uid: int) -> NoReturn:
     os.chdir(inside.scratch)
     privileges.limit(unix_sockets=inside.preparation.unix_sockets)
     privileges.drop(None if settings.placement == PLAIN else uid)
-    if landlock.abi():
-        landlock.restrict(read=readable, write=[inside.scratch, *namespaces.WRITABLE_DEVICES])
+    files = _restricted(files, readable, inside.scratch)
     os.set_inheritable(inside.control, True)
     # A new program keeps nothing of the memory of this one, which holds paths of the host.
     arguments = [*settings.command, inside.to_json(), files.to_json()]
     os.execve(arguments[0], arguments, settings.environment)
+
+
+def _restricted(files: memory.KernelFiles, readable: Sequence[str], scratch: str) -> memory.KernelFiles:
+    """Add the rules that the supervisor enters before anything else. Raises OSError."""
+    if not landlock.abi():
+        return files
+    write = [scratch, *namespaces.WRITABLE_DEVICES]
+    return replace(files, ruleset=landlock.ruleset(read=readable, write=write))

@@ -37,8 +37,11 @@ def collapse_heap() -> None:
 class KernelFiles:
     """Descriptors of files about this process, opened before it may no longer open any."""
 
-    statm: int
-    """/proc/self/statm"""
+    process: int
+    """/proc/self, in which the supervisor opens files before it enters `ruleset`: they show what is mapped
+    after the `execve` that made it."""
+    ruleset: int | None
+    """The rules of Landlock; None where there is none."""
     score: int | None
     """/proc/self/oom_score_adj; None where it may not be written."""
     kills: int | None
@@ -46,23 +49,53 @@ class KernelFiles:
 
     @classmethod
     def open(cls, kills: Sequence[str] = _EVENT_FILES) -> Self:
-        """Open the files, to be inherited by another program. `kills`: paths to try for the count."""
-        opened = cls(
-            os.open("/proc/self/statm", os.O_RDONLY),
+        """Open the files. `kills`: paths to try for the count. Raises OSError."""
+        return cls(
+            os.open("/proc/self", os.O_PATH | os.O_DIRECTORY),
+            None,
             _opened("/proc/self/oom_score_adj", os.O_RDWR),
             next((one for path in kills if (one := _opened(path, os.O_RDONLY)) is not None), None),
         )
-        for descriptor in (opened.statm, opened.score, opened.kills):
-            if descriptor is not None:
-                os.set_inheritable(descriptor, True)
-        return opened
 
     def to_json(self) -> str:
-        return json.dumps([self.statm, self.score, self.kills])
+        """Return the numbers for a program that inherits the descriptors."""
+        numbers = (self.process, self.ruleset, self.score, self.kills)
+        for descriptor in numbers:
+            if descriptor is not None:
+                os.set_inheritable(descriptor, True)
+        return json.dumps(numbers)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         return cls(*json.loads(text))
+
+
+class Mapped:
+    """The memory that this process maps."""
+
+    def __init__(self, process: int):
+        """`process`: from `KernelFiles`; it is closed. Raises OSError."""
+        self._stat = os.open("stat", os.O_RDONLY, dir_fd=process)
+        self._maps = os.open("smaps", os.O_RDONLY, dir_fd=process)
+        os.close(process)
+
+    def close(self) -> None:
+        os.close(self._stat)
+        os.close(self._maps)
+
+    @property
+    def address_space(self) -> int:
+        """Bytes of addresses."""
+        # Field 23 of proc_pid_stat(5); the name, which is the second one, may contain spaces.
+        return int(os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()[20])
+
+    def is_shared(self) -> bool:
+        """Return True if a child of this process could change mapped memory of another child."""
+        with open(self._maps, "rb", closefd=False) as file:
+            file.seek(0)
+            # See proc_pid_smaps(5): the mapping is shared (`sh`), and may become writable (`mw`).
+            flags = (set(line.split()[1:]) for line in file if line.startswith(b"VmFlags:"))
+            return any({b"sh", b"mw"} <= one for one in flags)
 
 
 def _opened(path: str, flags: int) -> int | None:

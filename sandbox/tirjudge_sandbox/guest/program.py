@@ -20,7 +20,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -60,6 +60,10 @@ class Place:
     """Called when the files are in place; drops the last rights. Raises OSError."""
     check: Check | None
     """The import policy's check of the source, None without a policy."""
+    main: types.ModuleType | None
+    """The module of the prepared program, in which the program goes on; None without one."""
+    kept: Mapping[str, Any]
+    """The names of that module, whose values are not dropped at the end."""
 
 
 def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
@@ -67,7 +71,7 @@ def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
     code = 1
     try:
         code = _execute(job, descriptors, place)
-        code = _finish(code)
+        code = _finish(code, place.kept)
         if code == _INTERRUPTED:
             _signal.signal(signal.SIGINT, _signal.SIG_DFL)
             _kill(_getpid(), signal.SIGINT)
@@ -185,8 +189,8 @@ def _execute(job: Job, descriptors: Sequence[int], place: Place) -> int:
         if place.check and (refusal := place.check(payload.source, payload.files)):
             print(refusal, file=sys.stderr)
             return 1
-        namespace = _main_module(payload)
-        exec(_compiled(payload.source), namespace)
+        namespace = _main_module(payload, place.main)
+        exec(compiled(payload.source, FILE), namespace)
     except SystemExit as error:
         return _exit_code(error)
     except BaseException as error:
@@ -194,19 +198,25 @@ def _execute(job: Job, descriptors: Sequence[int], place: Place) -> int:
     return 0
 
 
-def _main_module(payload: Payload) -> dict[str, Any]:
-    main = types.ModuleType(_NAME)
-    # Otherwise `exec` would give the program the copy of the built-ins that this module uses.
-    main.__dict__.update(__builtins__=builtins, __file__=FILE)
+def _main_module(payload: Payload, main: types.ModuleType | None) -> dict[str, Any]:
+    main = main_module(FILE) if main is None else main
+    main.__dict__.update(__file__=FILE)
     main.__dict__.update(json.loads(payload.bindings))
-    sys.modules[_NAME] = main
     sys.argv = [FILE]
     sys.path.insert(0, os.getcwd())
     # Only for programs that may need it, since it replaces a built-in function by one of Python.
     if any(path.encode() in payload.source or path in payload.bindings for path in _STREAMS):
         _open_streams_by_name()
-    _remember_lines(payload.source)
     return main.__dict__
+
+
+def main_module(file: str) -> types.ModuleType:
+    """Return a new module `__main__`."""
+    main = types.ModuleType(_NAME)
+    # Otherwise `exec` would give the program the copy of the built-ins that this module uses.
+    main.__dict__.update(__builtins__=builtins, __file__=file)
+    sys.modules[_NAME] = main
+    return main
 
 
 def _open_streams_by_name() -> None:
@@ -221,20 +231,22 @@ def _open_streams_by_name() -> None:
     builtins.open = io.open = open
 
 
-def _compiled(source: bytes) -> types.CodeType:
+def compiled(source: bytes, file: str) -> types.CodeType:
+    """Compile a program, whose lines tracebacks then show. Raises SyntaxError for any bad source."""
+    _remember_lines(source, file)
     try:
-        return compile(source, FILE, "exec", dont_inherit=True)
+        return compile(source, file, "exec", dont_inherit=True)
     except ValueError as error:
         # Older interpreters raise ValueError for a NUL in the source.
         raise SyntaxError(str(error)) from None
 
 
-def _remember_lines(source: bytes) -> None:
+def _remember_lines(source: bytes, file: str) -> None:
     """Let tracebacks and `inspect` show lines of the source, which is in no file."""
     # Not splitlines, which ends lines at characters that end none in Python, such as a form feed.
     text = io.StringIO(source.decode("utf-8", "replace").removeprefix("\ufeff"), newline=None)
     lines = text.readlines()
-    linecache.cache[FILE] = (len(source), None, lines, FILE)
+    linecache.cache[file] = (len(source), None, lines, file)
 
 
 def _exit_code(error: SystemExit) -> int:
@@ -285,7 +297,7 @@ def _print_traceback(
     sys.stderr.write("".join(traceback.format_exception(kind, error, trace, limit=limit)))
 
 
-def _finish(code: int) -> int:
+def _finish(code: int, kept: Mapping[str, Any]) -> int:
     """Finalize like `Py_FinalizeEx`, as far as a program can observe, without dismantling the interpreter."""
     _quietly(threading._shutdown)  # type: ignore[attr-defined]
     _quietly(atexit._run_exitfuncs)
@@ -295,7 +307,7 @@ def _finish(code: int) -> int:
         # Daemon threads, which CPython would stop here: what they use must not be taken from under them.
         _quietly(_flush_files)
         return code if flushed else 120
-    _quietly(lambda: _clear(sys.modules[_NAME].__dict__))
+    _quietly(lambda: _clear(sys.modules[_NAME].__dict__, kept))
     _quietly(gc.collect)
     _quietly(_flush_files)
     _flush()
@@ -320,10 +332,15 @@ def _flush_file(stream: io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom
         stream.flush()
 
 
-def _clear(namespace: dict[str, Any]) -> None:
-    """Drop a module's values in CPython's order, so that files are flushed and `__del__` is called."""
+def _clear(namespace: dict[str, Any], kept: Mapping[str, Any]) -> None:
+    """Drop a module's values in CPython's order, so that files are flushed and `__del__` is called.
+
+    Not the `kept` ones: taking a large prepared object apart would first copy it.
+    """
     for hidden in (True, False):
         for name in list(namespace):
+            if name in kept and kept[name] is namespace[name]:
+                continue
             if name != "__builtins__" and (name.startswith("_") and not name.startswith("__")) is hidden:
                 namespace[name] = None
 

@@ -142,6 +142,12 @@ def allow_list(*, unix_sockets: bool = False) -> bytes:
     return _packed([*code, (_RETURN, 0, 0, _REFUSE)])
 
 
+def inward() -> bytes:
+    """Return the filter for a supervisor that takes no `allow_list`: no network, and no other executable."""
+    refused = [_when(number, [(_RETURN, 0, 0, _REFUSE)]) for number in syscalls.outward().values()]
+    return _packed([(_LOAD, 0, 0, _NUMBER), *chain(*refused), (_RETURN, 0, 0, _ALLOW)])
+
+
 def of_program(*, forks: bool, threads: bool, alone_as: int | None) -> bytes:
     """Return the filter for one program, the last one: it allows loading no other.
 

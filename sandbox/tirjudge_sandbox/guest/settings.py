@@ -26,6 +26,8 @@ class Preparation:
     """Allow programs to make AF_UNIX sockets among themselves; none leads out of the worker."""
     imports: tuple[str, ...] | None = None
     """Modules that the import policy allows; None without a policy."""
+    prepared_bytes: int = 0
+    """Address space of the prepared program, which the host sends; 0 if there is none."""
 
 
 @dataclass(frozen=True)

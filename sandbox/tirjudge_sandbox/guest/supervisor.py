@@ -23,6 +23,7 @@ import site
 import socket
 import sys
 import time
+import types
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -31,6 +32,7 @@ from tirjudge_sandbox.guest import (
     landlock,
     memory,
     namespaces,
+    prepared,
     privileges,
     program,
     scratch,
@@ -54,10 +56,17 @@ def main() -> None:
     """Prepare, report the result, and serve programs until the host closes the control socket."""
     settings = Inside.from_json(sys.argv[1])
     control = socket.socket(fileno=settings.control)
+    files = memory.KernelFiles.from_json(sys.argv[2])
     try:
-        supervisor = Supervisor(control, settings, memory.KernelFiles.from_json(sys.argv[2]))
+        mapped = memory.Mapped(files.process)
+        if files.ruleset is not None:
+            landlock.enter(files.ruleset)
+        supervisor = Supervisor(control, settings, files, mapped)
     except OSError as error:
         control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
+        return
+    except prepared.Unprepared as error:
+        control.send(json.dumps({"unprepared": str(error)}).encode())
         return
     control.send(json.dumps({"ready": supervisor.properties()}).encode())
     supervisor.forget_preparation()
@@ -68,14 +77,15 @@ def main() -> None:
 class Supervisor:
     """The state of this process, which runs one program after another."""
 
-    def __init__(self, control: socket.socket, settings: Inside, files: memory.KernelFiles):
+    def __init__(
+        self, control: socket.socket, settings: Inside, files: memory.KernelFiles, mapped: memory.Mapped
+    ):
         self._control = control
         self._scratch = settings.scratch
         self._own_root = settings.own_root
         self._contains = os.getpid() == 1
         self._kill_order = memory.KillOrder(files.score)
         self._memory_kills = memory.MemoryKills(files.kills)
-        self._base_processes = _process_floor() if self._contains else 0
         self._cpus = len(os.sched_getaffinity(0))
         preparation = settings.preparation
         if not preparation.unix_sockets:
@@ -86,7 +96,6 @@ class Supervisor:
         self._check = (
             import_policy.check(frozenset(preparation.imports)) if preparation.imports is not None else None
         )
-        self._base_bytes = _address_space(files.statm)
         privileges.hide()
         self._calls = seccomp.allow_list(unix_sockets=preparation.unix_sockets)
         if self._contains:
@@ -95,6 +104,28 @@ class Supervisor:
             self._filters = {
                 forks: seccomp.of_program(forks=forks, threads=True, alone_as=None) for forks in (False, True)
             }
+        self._main: types.ModuleType | None = None
+        if preparation.prepared_bytes:
+            if not self._contains:
+                seccomp.load(seccomp.inward())
+            self._main = self._prepared(preparation.prepared_bytes, mapped)
+        # A second reference to what the prepared program made, which no program drops.
+        self._kept = {} if self._main is None else dict(vars(self._main))
+        # Threads of libraries that the prepared program left count as well.
+        self._base_processes = _process_floor() if self._contains else 0
+        self._base_bytes = mapped.address_space
+        mapped.close()
+
+    def _prepared(self, most_bytes: int, mapped: memory.Mapped) -> types.ModuleType:
+        """Run the prepared program, which the host has sent, and return its module. Raises Unprepared."""
+        received = _record(self._control)
+        if received is None:
+            sys.exit(0)
+        _, (payload,) = received
+        content = Payload.read(payload)
+        os.close(payload)
+        self._control.send(json.dumps({"preparing": True}).encode())
+        return prepared.prepare(content, most_bytes, mapped, self._scratch)
 
     def properties(self) -> dict[str, bool]:
         """Measure the properties of `Isolation` from inside a child that is confined like a program."""
@@ -138,7 +169,7 @@ class Supervisor:
         if not child:
             most, bounded = self._most_processes(job)
             confine = partial(self._confine, forks=self._contains and job.processes > 0, threads=bounded)
-            place = program.Place(self._base_bytes, most, confine, self._check)
+            place = program.Place(self._base_bytes, most, confine, self._check, self._main, self._kept)
             program.become(job, descriptors, place)
         payload, stdin, stdout, stderr, *fetched = descriptors
         for stream in (stdin, stdout, stderr):
@@ -318,13 +349,6 @@ def _tasks_of_this_uid() -> int:
     return low
 
 
-def _address_space(statm: int) -> int:
-    """Return the bytes of address space of this process; `statm` is a descriptor of /proc/self/statm."""
-    pages = int(os.pread(statm, 64, 0).split()[0])
-    os.close(statm)
-    return pages * resource.getpagesize()
-
-
 def _cpu_seconds(pid: int) -> float:
     try:
         # The clock id of a process's CPU time, as clock_getcpuclockid(3) computes it.
@@ -358,18 +382,21 @@ def _refused(action: Callable[[], object]) -> bool:
 
 
 def _receive(control: socket.socket) -> tuple[Job, list[int]] | None:
-    while True:
-        space = socket.CMSG_SPACE(4 * MOST_DESCRIPTORS)
-        record, ancillary, _, _ = control.recvmsg(RECORD_BYTES, space)
-        if not record:
-            return None
+    while received := _record(control):
         # Skip a cancellation that arrives after the end of the program that it was for.
-        if record != CANCEL:
-            break
+        if received[0] != CANCEL:
+            return Job.unpack(received[0]), received[1]
+    return None
+
+
+def _record(control: socket.socket) -> tuple[bytes, list[int]] | None:
+    """Return the next record with its descriptors; None if the host has closed the socket."""
+    space = socket.CMSG_SPACE(4 * MOST_DESCRIPTORS)
+    record, ancillary, _, _ = control.recvmsg(RECORD_BYTES, space)
     descriptors = array.array("i")
     for _, _, data in ancillary:
         descriptors.frombytes(data)
-    return Job.unpack(record), list(descriptors)
+    return (record, list(descriptors)) if record else None
 
 
 def _fetch(payload: int, out: int, job: Job) -> None:

@@ -95,6 +95,10 @@ _SETUP = {
     "x86_64": f"capset=126 pivot_root=155 seccomp=317 {_NEWER}",
     "aarch64": f"capset=91 pivot_root=41 seccomp=277 {_NEWER}",
 }
+_OUTWARD = {
+    "x86_64": "socket=41 execve=59 execveat=322 io_uring_setup=425",
+    "aarch64": "socket=198 execve=221 execveat=281 io_uring_setup=425",
+}
 
 
 def machine() -> str:
@@ -119,6 +123,11 @@ def unix_sockets() -> dict[str, int]:
 def setup(name: str) -> int:
     """Return the number of a call that only the worker's own preparation makes."""
     return _numbers(_SETUP[machine()])[name]
+
+
+def outward() -> dict[str, int]:
+    """Return name and number of the calls that reach the network or start another executable."""
+    return _numbers(_OUTWARD[machine()])
 
 
 def libc(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:

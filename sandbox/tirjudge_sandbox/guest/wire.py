@@ -16,6 +16,9 @@ from tirjudge_sandbox.guest.limits import Limits
 CANCEL = b"cancel"
 """Sent by the host while a program runs: kill it and report its end."""
 
+PREPARE = b"prepare"
+"""Sent by the host to a worker that starts, with the `Payload` of the prepared program."""
+
 RECORD_BYTES = 4096
 """The largest size of a record."""
 

@@ -64,6 +64,11 @@ class JupyterSandbox:
             preload=modules, unix_sockets=True, **options
         )
         self.capacity = self._box.capacity
+        source = Path(kernel.__file__).read_text(encoding="utf-8")
+        if options.get("prepare") is not None:
+            # In a namespace of its own, so that the kernel's names do not replace prepared ones.
+            source = f"exec({source!r}, {{'__name__': '__main__', 'PREPARED': globals()}})"
+        self._kernel = source
 
     async def __aenter__(self) -> Self:
         """Start the first worker. Raises SandboxUnavailable if an isolation property cannot be provided."""
@@ -94,7 +99,7 @@ class JupyterSandbox:
         `files`, `fetch`, `seed`, `client`: see `Program`. `Notebook.close` returns the fetched files.
         """
         program = Program(
-            source=Path(kernel.__file__).read_text(encoding="utf-8"),
+            source=self._kernel,
             files=files or {},
             fetch=tuple(fetch),
             seed=seed,

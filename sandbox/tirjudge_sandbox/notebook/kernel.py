@@ -26,6 +26,8 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 LENGTH = struct.Struct("=I")
+PREPARED: dict[str, Any] | None = globals().get("PREPARED")
+"""The namespace of the prepared program, in which the cells go on; None without one."""
 _FOLDER = ".kernel"
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 _M_ARENA_MAX = -8
@@ -235,7 +237,7 @@ def _be_kernel(folder: str, connection: dict[str, Any], binding: int) -> None:
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     config.IPKernelApp.capture_fd_output = False
-    app = IPKernelApp.instance(connection_file=file, log_level="CRITICAL", config=config)
+    app = IPKernelApp.instance(connection_file=file, log_level="CRITICAL", config=config, user_ns=PREPARED)
     with warnings.catch_warnings(action="ignore"):
         # It warns that it cannot open a TCP port for the output of subprocesses, which do not exist here.
         app.initialize([])

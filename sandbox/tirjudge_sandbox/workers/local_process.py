@@ -14,14 +14,17 @@ from dataclasses import replace
 from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Outside, Preparation
+from tirjudge_sandbox.prepared import Prepared
 from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
-from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
+from tirjudge_sandbox.workers.worker import Worker, WorkerFailed, send_prepared, until_ready
 
 _POLL_SECONDS = 0.02
 
 
-async def start(placement: str, preparation: Preparation, working_folder: WorkingFolder) -> Worker:
+async def start(
+    placement: str, preparation: Preparation, prepared: Prepared | None, working_folder: WorkingFolder
+) -> Worker:
     """Start a worker and wait until it is warm. Raises WorkerFailed, naming the step that failed."""
     ours = None
     try:
@@ -35,13 +38,12 @@ async def start(placement: str, preparation: Preparation, working_folder: Workin
             ours.close()
         raise WorkerFailed(f"its interpreter does not start: {error}") from error
     try:
-        async with asyncio.timeout(START_SECONDS):
-            isolation = await processes.ready(ours, placement)
+        if prepared is not None:
+            await send_prepared(ours, prepared)
+        isolation = await processes.ready(ours, placement, prepared)
     except BaseException as error:
         await processes.end()
         ours.close()
-        if isinstance(error, TimeoutError):
-            raise WorkerFailed(f"not ready after {START_SECONDS:.0f} s") from None
         if isinstance(error, OSError):
             raise WorkerFailed(f"the host cannot wait for it: {error}") from error
         raise
@@ -92,20 +94,20 @@ class _Processes:
         self._launcher = _descriptor(self._process)
         self._supervisor: int | None = None
 
-    async def ready(self, control: socket.socket, placement: str) -> Isolation:
+    async def ready(self, control: socket.socket, placement: str, prepared: Prepared | None) -> Isolation:
         """Wait until the supervisor is warm; return the isolation that it measured. Raises WorkerFailed."""
-        while True:
-            report = await receive_report(control)
-            if report is None:
-                raise WorkerFailed(_last_line(self._process) or "it ended without a message")
-            if "ready" in report:
-                if self.memory_group is not None and not self.memory_group.begin():
-                    await self.memory_group.remove()
-                    self.memory_group = None
-                return host.isolation(placement, report["ready"])
-            # A supervisor that has already ended has sent the reason, which is the next report.
-            with contextlib.suppress(ProcessLookupError):
-                self._supervisor = os.pidfd_open(report["supervisor"])
+        properties = await until_ready(control, prepared, self._remember)
+        if properties is None:
+            raise WorkerFailed(_last_line(self._process) or "it ended without a message")
+        if self.memory_group is not None and not self.memory_group.begin():
+            await self.memory_group.remove()
+            self.memory_group = None
+        return host.isolation(placement, properties)
+
+    def _remember(self, supervisor: int) -> None:
+        # A supervisor that has already ended has sent the reason, which is the next report.
+        with contextlib.suppress(ProcessLookupError):
+            self._supervisor = os.pidfd_open(supervisor)
 
     async def end(self) -> None:
         """Kill the supervisor, and with it everything in its namespace, and wait for the launcher's end."""

@@ -12,6 +12,7 @@ from tirjudge_sandbox.base import Execution, Limits, Program, Status, validate
 from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.import_policy import ImportPolicy
+from tirjudge_sandbox.prepared import Prepared
 from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
 from tirjudge_sandbox.workers.worker import Channel, Worker, WorkerFailed
 
@@ -280,7 +281,7 @@ class _Seat:
 class PooledSandbox:
     """The common part of backends with warm workers: a subclass opens and closes `_pool`.
 
-    Its workers must have been started with `_preparation`.
+    Its workers must have been started with `_preparation` and `_prepared`.
     """
 
     def __init__(
@@ -292,13 +293,18 @@ class PooledSandbox:
         spare: int,
         unix_sockets: bool,
         import_policy: ImportPolicy | None,
+        prepared: Prepared | None,
     ):
         self._pool = Pool(capacity, programs_per_worker=programs_per_worker, spare=spare)
         self.capacity = self._pool.capacity
+        self._prepared = prepared
+        if prepared is not None:
+            self._pool.least = prepared.folder
         self._preparation = Preparation(
             preload=tuple(preload),
             unix_sockets=unix_sockets,
             imports=None if import_policy is None else tuple(sorted(import_policy.imports)),
+            prepared_bytes=0 if prepared is None else prepared.memory_bytes,
         )
 
     async def run(
@@ -318,7 +324,7 @@ class PooledSandbox:
         then share workers, which are otherwise replaced for every other size. `disk_bytes` still bounds each
         file of a program, but no longer their sum.
         """
-        self._pool.least = WorkingFolder.of(most)
+        self._pool.least = WorkingFolder.of(most, self._pool.least)
 
     def stats(self) -> PoolStats:
         """Return the state and counters of the pool."""

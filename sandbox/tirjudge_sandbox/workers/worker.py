@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.guest import scratch, wire
 from tirjudge_sandbox.guest.limits import WorkingFolder
+from tirjudge_sandbox.prepared import Prepared
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
 
 START_SECONDS = 60.0
@@ -42,6 +43,52 @@ class Channel(NamedTuple):
 
 class WorkerFailed(RuntimeError):
     """A worker did not start, or was lost while a program ran."""
+
+
+class PreparationFailed(WorkerFailed):
+    """The prepared program failed; no other worker would do better."""
+
+
+async def send_prepared(control: socket.socket, prepared: Prepared) -> None:
+    """Send the prepared program to a worker that starts. Raises OSError."""
+    # In a thread, since copying a table takes a while.
+    payload = await asyncio.to_thread(_payload(prepared.program).seal)
+    try:
+        socket.send_fds(control, [wire.PREPARE], [payload])
+    finally:
+        os.close(payload)
+
+
+async def until_ready(
+    control: socket.socket, prepared: Prepared | None, on_supervisor: Callable[[int], None] | None = None
+) -> dict[str, bool] | None:
+    """Wait until a worker is warm; return the properties that it measured, None if it ended without a word.
+
+    `on_supervisor` gets the id of the supervisor's process. Raises WorkerFailed, PreparationFailed.
+    """
+    running = None
+    try:
+        async with asyncio.timeout(START_SECONDS) as deadline:
+            while (report := await receive_report(control)) is not None:
+                if "unprepared" in report and prepared is not None:
+                    raise PreparationFailed(f"{prepared.name}: {report['unprepared']}")
+                if "preparing" in report and prepared is not None:
+                    running = prepared
+                    deadline.reschedule(asyncio.get_running_loop().time() + prepared.seconds)
+                if "supervisor" in report and on_supervisor is not None:
+                    on_supervisor(report["supervisor"])
+                if "ready" in report:
+                    properties: dict[str, bool] = report["ready"]
+                    return properties
+    except TimeoutError:
+        if running is None:
+            raise WorkerFailed(f"not ready after {START_SECONDS:.0f} s") from None
+        raise PreparationFailed(
+            f"{running.name}: it had not ended after {running.seconds:g} s: raise prepare_seconds"
+        ) from None
+    if running is not None:
+        raise PreparationFailed(f"{running.name}: it ended its worker, perhaps for lack of memory")
+    return None
 
 
 async def receive_report(control: socket.socket) -> dict[str, Any] | None:
@@ -173,13 +220,7 @@ class Worker:
         channel: Channel | None,
     ) -> None:
         job = wire.Job.of(limits, fetch=fetched is not None)
-        payload = wire.Payload(
-            source=_encoded(program.source),
-            bindings=json.dumps(dict(program.bindings)),
-            files=program.files,
-            fetch=program.fetch,
-            seed=program.seed,
-        )
+        payload = _payload(program)
         optional = [] if fetched is None else [fetched]
         sealed = [payload.seal()]
         try:
@@ -231,6 +272,16 @@ class Worker:
 
     async def _receive(self) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
+
+
+def _payload(program: Program) -> wire.Payload:
+    return wire.Payload(
+        source=_encoded(program.source),
+        bindings=json.dumps(dict(program.bindings)),
+        files=program.files,
+        fetch=program.fetch,
+        seed=program.seed,
+    )
 
 
 def _encoded(text: str) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tirjudge_sandbox import SandboxUnavailable, open_sandbox
+from tirjudge_sandbox import Program, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.notebook.base import CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
 from tirjudge_sandbox.notebook.notebook import Notebook
@@ -276,3 +276,23 @@ async def test_without_the_extra_one_line_names_it(monkeypatch):
     monkeypatch.setattr("tirjudge_sandbox.notebook.jupyter._NEEDED", ("no_such_kernel",))
     with pytest.raises(SandboxUnavailable, match=r"no_such_kernel: pip install 'tirjudge\[jupyter\]'"):
         open_sandbox("jupyter")
+
+
+PREPARED = Program(
+    "import json\ntable = [1]\ndef main(): return json.dumps(table)\nclass Row: pass\nLENGTH = send = 'mine'"
+)
+
+
+async def test_every_notebook_and_every_restarted_kernel_goes_on_after_the_prepared_program():
+    async with open_sandbox("jupyter", capacity=1, preload=(), prepare=PREPARED) as box:
+        async with box.notebook() as first:
+            cell = await first.run(
+                "table.append(2)\nimport pickle\npickle.loads(pickle.dumps(Row()))\nmain(), send"
+            )
+            assert cell.displays == ({"text/plain": "('[1, 2]', 'mine')"},), cell
+            await first.run("import os; os._exit(1)")
+            again = await first.run("main()")
+            assert (again.restarted, again.displays) == (True, ({"text/plain": "'[1]'"},))
+        async with box.notebook() as second:
+            assert (await second.run("main()")).displays == ({"text/plain": "'[1]'"},)
+        assert (await box.run(Program("print(main(), LENGTH)"))).stdout == "[1] mine\n"

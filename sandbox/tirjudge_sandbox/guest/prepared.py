@@ -1,0 +1,137 @@
+"""The prepared program: the operator's code, which a supervisor runs once before it forks for programs.
+
+It runs in the supervisor itself, after everything that isolates the supervisor and before the limits of
+programs, so that every program finds its names, modules and data copy-on-write. It is trusted, as the
+supervisor is: it could change what programs report. It sees none of the host's files but those that came with
+it, and has no network. Whatever would let one program change what the next one finds is refused (shared
+memory, processes) or reset (handlers of signals, timers, the working folder); open files are closed in every
+program. A thread of Python, which a fork does not copy, is refused too; libraries that have threads of their
+own must survive a fork, as Arrow and OpenBLAS do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import types
+
+from tirjudge_sandbox.guest import program, scratch
+from tirjudge_sandbox.guest.memory import Mapped
+from tirjudge_sandbox.guest.syscalls import libc
+from tirjudge_sandbox.guest.wire import Payload
+
+FILE = "<prepared>"
+_LONGEST = 1000
+"""Characters of a reason, which must fit into a record."""
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class Unprepared(Exception):
+    """The prepared program failed; the message is one line."""
+
+
+def prepare(content: Payload, most_bytes: int, mapped: Mapped, folder: str) -> types.ModuleType:
+    """Run the prepared program in the working folder `folder`, empty that, and return its module `__main__`.
+
+    `most_bytes`: address space beyond what is mapped now. Raises Unprepared. What it prints is dropped.
+    """
+    streams, umask = (sys.stdin, sys.stdout, sys.stderr), os.umask(0o077)
+    with open(os.devnull, "r+b") as null:
+        for standard in (0, 1, 2):
+            os.dup2(null.fileno(), standard)
+    scratch.lay(content.files)
+    program.seed_generators(content.seed)
+    # Its own modules are beside it.
+    sys.path.insert(0, folder)
+    sys.argv = [FILE]
+    main = program.main_module(FILE)
+    main.__dict__.update(json.loads(content.bindings))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    bound = mapped.address_space + most_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (bound if most < 0 else min(bound, most), most))
+    try:
+        exec(program.compiled(content.source, FILE), main.__dict__)
+    except MemoryError:
+        raise Unprepared(
+            f"it needs more than {most_bytes / 2**20:.0f} MiB: raise prepare_memory_bytes"
+        ) from None
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            raise Unprepared(f"{_place(error)}it ended with exit code {error.code}") from None
+    except BaseException as error:
+        raise Unprepared(_reason(error)) from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    _refuse_what_is_shared(mapped)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    libc("fflush", None)
+    sys.stdin, sys.stdout, sys.stderr = streams
+    with contextlib.suppress(ValueError):
+        sys.path.remove(folder)
+    sys.path_importer_cache.pop(folder, None)
+    importlib.invalidate_caches()
+    os.umask(umask)
+    os.chdir(folder)
+    scratch.wipe(folder)
+    _reset_signals()
+    main.__doc__ = None
+    main.__dict__.pop("__annotations__", None)
+    return main
+
+
+def _refuse_what_is_shared(mapped: Mapped) -> None:
+    """Raise Unprepared for what a fork does not copy, so that programs would lack or share it."""
+    if others := [one.name for one in threading.enumerate() if one is not threading.main_thread()]:
+        raise Unprepared(f"it left the thread {others[0]!r} running, which no program would have: end it")
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+        raise Unprepared("it left a process running, which all programs would share: end it")
+    if mapped.is_shared():
+        raise Unprepared(
+            "it left memory that all programs would share (mmap, multiprocessing.shared_memory): copy it, or "
+            "map a file with ACCESS_COPY or ACCESS_READ"
+        )
+
+
+def _reset_signals() -> None:
+    """Remove handlers and timers, with which programs could reach the supervisor."""
+    for timer in _TIMERS:
+        signal.setitimer(timer, 0)
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        with contextlib.suppress(OSError):  # of the signals that cannot be handled
+            signal.signal(number, signal.SIG_DFL)
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _reason(error: BaseException) -> str:
+    first = next(iter(str(error).strip().splitlines()), "")
+    text = "".join(mark if mark.isprintable() else " " for mark in first)
+    advice = ""
+    if isinstance(error, FileNotFoundError | PermissionError):
+        advice = " (it finds the files of its own folder, if the folder is given, and no others)"
+    return f"{_place(error)}{type(error).__name__}: {text}"[:_LONGEST] + advice
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line of the prepared program that an exception passed, as `line 3: `."""
+    if isinstance(error, SyntaxError) and error.filename == FILE:
+        return f"line {error.lineno}: "
+    numbers, trace = [], error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILE:
+            numbers.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return f"line {numbers[-1]}: " if numbers else ""
