@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from tirjudge_sandbox.base import Isolation, Limits, Program, SandboxUnavailable, Status
+from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Sandbox, SandboxUnavailable, Status
 from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Preparation
+from tirjudge_sandbox.prepared import MEMORY_BYTES, SECONDS, Prepared
 from tirjudge_sandbox.registry import open_sandbox, sandbox_names
 from tirjudge_sandbox.workers import local_process
 from tirjudge_sandbox.workers.host import PLACEMENTS, candidate_placements
 from tirjudge_sandbox.workers.worker import WorkerFailed
 
 LOCAL = "local"
+
+_PREPARED = Program("import time\nprepared_at = time.monotonic()")
+_ASKING = Program("print(prepared_at)")
 
 
 def lacking(placement: str) -> str:
@@ -38,6 +42,8 @@ class Finding:
     """None if no program can run at all."""
     reason: str = ""
     """The reason why no program can run, or why a property is missing."""
+    prepares: str = "never"
+    """How often a prepared program is run: `once in each worker`, `before each program` or `never`."""
 
     @property
     def sound(self) -> bool:
@@ -58,17 +64,27 @@ async def _placement(name: str) -> Finding:
     if name not in candidate_placements():
         return Finding(backend=LOCAL, placement=name, isolation=None, reason="only for root")
     try:
-        worker = await local_process.start(name, Preparation(), None, WorkingFolder.of(Limits()))
+        prepared = Prepared.of(_PREPARED, SECONDS, MEMORY_BYTES)
+        preparation = Preparation(prepared_bytes=prepared.memory_bytes)
+        worker = await local_process.start(name, preparation, prepared, WorkingFolder.of(Limits()))
     except WorkerFailed as error:
         return Finding(backend=LOCAL, placement=name, isolation=None, reason=str(error))
-    await worker.kill()
-    return _found(LOCAL, worker.isolation)
+    try:
+        asked = [await worker.run(_ASKING, Limits()) for _ in range(2)]
+    finally:
+        await worker.kill()
+    return _found(LOCAL, worker.isolation, _prepares(asked))
 
 
 async def _backend(name: str) -> Finding:
+    asked: list[Execution] = []
     try:
-        async with open_sandbox(name) as box:
+        box = _with_prepared(name)
+        if box is None:
+            box = open_sandbox(name)
+        async with box:
             execution = await box.run(Program(source=""))
+            asked = [await box.run(_ASKING) for _ in range(2)]
     except SandboxUnavailable as error:
         return Finding(backend=name, placement="", isolation=None, reason=str(error))
     except Exception as error:
@@ -78,9 +94,29 @@ async def _backend(name: str) -> Finding:
     if execution.isolation is None or execution.status is not Status.OK:
         reason = execution.detail or f"an empty program ended with {execution.status}"
         return Finding(backend=name, placement="", isolation=None, reason=reason)
-    return _found(name, execution.isolation)
+    return _found(name, execution.isolation, _prepares(asked))
 
 
-def _found(backend: str, isolation: Isolation) -> Finding:
-    reason = "; ".join(isolation.notes)
-    return Finding(backend=backend, placement=isolation.placement, isolation=isolation, reason=reason)
+def _with_prepared(name: str) -> Sandbox | None:
+    """Return the sandbox called `name`, not yet open; None if it takes no prepared program."""
+    try:
+        return open_sandbox(name, prepare=_PREPARED)
+    except ValueError:
+        return None
+
+
+def _prepares(asked: Sequence[Execution]) -> str:
+    """Return how often the prepared program was run for these programs, which print when it was."""
+    if any(one.status is not Status.OK for one in asked):
+        return "never"
+    return "once in each worker" if len({one.stdout for one in asked}) == 1 else "before each program"
+
+
+def _found(backend: str, isolation: Isolation, prepares: str) -> Finding:
+    return Finding(
+        backend=backend,
+        placement=isolation.placement,
+        isolation=isolation,
+        reason="; ".join(isolation.notes),
+        prepares=prepares,
+    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import textwrap
 
 import pytest
+from typer.testing import CliRunner
 
+from tests.sandbox.serving import serving
+from tirjudge.cli import app
 from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox, open_sandbox_sync
 from tirjudge_sandbox.local import LocalSandbox
 
@@ -172,6 +177,23 @@ def test_bounds_are_positive(bound):
 def test_a_remote_sandbox_says_who_prepares():
     with pytest.raises(ValueError, match="its operator prepares programs: tirjudge sandbox serve --prepare"):
         open_sandbox("remote", url="http://127.0.0.1:1", prepare=Program(""))
+
+
+def test_the_doctor_says_how_often_it_runs(tmp_path, monkeypatch):
+    with serving() as served:
+        monkeypatch.setenv("TIRJUDGE_SANDBOX_URL", served.url)
+        monkeypatch.setenv("DOCKER_HOST", "unix:///no/engine")
+        run = CliRunner().invoke(app, ["sandbox", "doctor", "--json"])
+        found = {(one["sandbox"], one["placement"]): one for one in json.loads(run.stdout)["sandboxes"]}
+        local = found["local", json.loads(run.stdout)["local"]]
+        assert (local["sound"], local["prepares"]) == (True, "once in each worker")
+        (remote,) = [one for (name, _), one in found.items() if name == "remote"]
+        assert (remote["sound"], remote["prepares"]) == (True, "never")
+        shown = CliRunner().invoke(app, ["sandbox", "doctor"]).stdout
+    assert re.search(
+        "^A prepared program [(]--prepare[)] runs once in each worker: local ", shown, re.MULTILINE
+    )
+    assert re.search("^A prepared program [(]--prepare[)] runs never: remote ", shown, re.MULTILINE)
 
 
 async def test_a_lost_worker_is_prepared_again():

@@ -370,7 +370,9 @@ def doctor(
     console.print(_table(findings))
     for one in findings:
         if one.reason:
-            print(f"{' '.join((one.backend, one.placement)).strip()}: {printable(one.reason, limit=1000)}")
+            print(f"{_name(one)}: {printable(one.reason, limit=1000)}")
+    for line in _preparing(findings):
+        print(line)
     if chosen is not None:
         console.print(f"The local sandbox runs programs in `{chosen.placement}`. {lacking(chosen.placement)}")
         return
@@ -396,6 +398,7 @@ def _record(machine: Machine, findings: Sequence[Finding], chosen: Finding | Non
                 "isolation": asdict(one.isolation) if one.isolation else None,
                 "sound": one.sound,
                 "reason": one.reason,
+                "prepares": one.prepares,
             }
             for one in findings
         ],
@@ -415,6 +418,21 @@ def _description(machine: Machine) -> str:
     if machine.gvisor:
         parts.append("in gVisor")
     return ", ".join(parts)
+
+
+def _name(finding: Finding) -> str:
+    return f"{finding.backend} {finding.placement}".strip()
+
+
+def _preparing(findings: Sequence[Finding]) -> list[str]:
+    """Return how often each sandbox that works runs a prepared program."""
+    where: dict[str, list[str]] = {}
+    for one in findings:
+        if one.isolation is not None:
+            where.setdefault(one.prepares, []).append(_name(one))
+    return [
+        f"A prepared program (--prepare) runs {often}: {', '.join(names)}" for often, names in where.items()
+    ]
 
 
 def _table(findings: Sequence[Finding]) -> Table:

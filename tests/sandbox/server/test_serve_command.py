@@ -123,6 +123,24 @@ def test_a_server_refuses_more_than_its_largest_limits() -> None:
         assert answer.json()["status"] == "output_limit"
 
 
+def test_the_operator_prepares_and_a_caller_cannot(tmp_path: Path) -> None:
+    (tmp_path / "prepare.py").write_text("table = [1]")
+    with Server("--prepare", str(tmp_path / "prepare.py")) as running:
+        for _ in range(2):
+            assert running.run("table.append(2); print(table)")["run_result"]["stdout"] == "[1, 2]\n"
+        for path, field in (("run", "source"), ("/run_code", "code")):
+            body = {field: "print(table)", "language": "python", "prepare": "table = []"}
+            if path == "run":
+                path, _ = "/v1/run", body.pop("language")
+            answer = httpx.post(running.url + path, json=body)
+            assert (answer.status_code, answer.json()["detail"][0]["loc"]) == (422, ["body", "prepare"])
+    code, said = refused("--prepare", str(tmp_path / "none.py"))
+    assert (code, "none.py: No such file or directory" in said) == (2, True)
+    (tmp_path / "bad.py").write_text("bad")
+    code, said = refused("--prepare", str(tmp_path / "bad.py"))
+    assert (code, "bad.py: line 1: NameError: name 'bad' is not defined" in said) == (125, True)
+
+
 def test_wrong_usage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = refused("--port", str(taken.getsockname()[1]))
