@@ -7,13 +7,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from pathlib import PurePosixPath
+from posixpath import normpath
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from tirjudge_sandbox.guest.limits import INODES
 from tirjudge_sandbox.guest.limits import MIB as MIB
 from tirjudge_sandbox.guest.limits import Limits as Limits
+from tirjudge_sandbox.guest.limits import most_files
 
 MOST_FOLDERS = 64
 """Folders of one path of `Program.files` and `Program.fetch`: each is opened again for every file in it."""
@@ -75,7 +75,8 @@ class Program:
     slash, without content, is an empty folder."""
     fetch: tuple[str, ...] = ()
     """Relative paths read back from the working folder after the end; missing files are left out. At most
-    4,096 paths; each, as those of `files`, with at most `MOST_FOLDERS` folders."""
+    as many paths as the working folder holds files; each, as those of `files`, with at most `MOST_FOLDERS`
+    folders."""
     seed: int = 0
     """Seed of `random` and, where it is loaded, numpy. The hash seed is the same for all programs."""
     client: str = ""
@@ -229,8 +230,8 @@ def validate(program: Program, limits: Limits) -> None:
     for name, paths in (("files", files), ("fetch", program.fetch)):
         if problem := next(filter(None, map(_problem_of_path, paths)), ""):
             raise InvalidProgram(name, problem)
-    if len(program.fetch) > INODES:
-        problem = f"{len(program.fetch)} files cannot be fetched: a working folder holds {INODES}"
+    if len(program.fetch) > (most := most_files(limits.disk_bytes)):
+        problem = f"{len(program.fetch)} files cannot be fetched: a working folder holds {most}"
         raise InvalidProgram("fetch", problem)
     if program.files and (problem := _problem_of_files(program.files, limits)):
         raise InvalidProgram("files", problem)
@@ -258,7 +259,7 @@ def nested_too_deeply(value: Any) -> bool:
 def _problem_of_path(path: str) -> str:
     """Return why a file of the program cannot have this path; empty if it can."""
     shown = repr(path[:_SHOWN_CHARACTERS])
-    parts = PurePosixPath(path).parts
+    parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or path.startswith("/") or path.endswith(("/", "/.")) or ".." in parts or "\0" in path:
         return f"{shown} is not a path inside the working folder"
     try:
@@ -278,15 +279,17 @@ def _problem_of_path(path: str) -> str:
 def _problem_of_files(files: Mapping[str, bytes], limits: Limits) -> str:
     """Return why these files cannot be written to one working folder; empty if they can."""
     given = [path for path in files if not path.endswith("/")]
-    paths = {PurePosixPath(path) for path in given}
-    folders = {folder for path in paths for folder in path.parents}
-    folders |= {PurePosixPath(path) for path in files if path.endswith("/")}
+    paths = set(map(normpath, given))
+    folders = {normpath(path) for path in files if path.endswith("/")}
+    for path in (*paths, *folders):
+        while path and (path := path.rpartition("/")[0]) not in folders:
+            folders.add(path)
     if len(paths) < len(given) or not paths.isdisjoint(folders):
         return "the program's files clash: a path is given twice, or as a file and as a folder"
-    if len(paths) + len(folders) > INODES:
+    if len(paths) + len(folders) > (most := most_files(limits.disk_bytes)):
         return (
-            f"the program's {len(paths)} files and their folders exceed the {INODES} "
-            "that a working folder holds"
+            f"the program's {len(paths)} files and their folders exceed the {most} "
+            f"that a working folder of {limits.disk_bytes} bytes holds"
         )
     sizes = [len(content) for content in files.values()]
     # The folder holds whole pages; the limit may end within one.

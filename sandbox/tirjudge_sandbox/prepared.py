@@ -10,12 +10,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from tirjudge_sandbox.base import MIB, InvalidProgram, Limits, Program, validate
-from tirjudge_sandbox.guest.limits import INODES, WorkingFolder
+from tirjudge_sandbox.guest.limits import WorkingFolder
 
 MAIN = "__main__.py"
 """The file of a folder that is run, as `python FOLDER` runs it."""
 MOST_FILE_BYTES = 1024 * MIB
 """Bytes of all files beside a prepared program."""
+MOST_FILES = 4096
+"""Files beside a prepared program."""
 SECONDS, MEMORY_BYTES = 60.0, 1024 * MIB
 """Usual bounds of a prepared program."""
 
@@ -105,10 +107,10 @@ def _read(path: Path) -> Program:
             if not file.is_file() or "__pycache__" in file.parts:
                 continue
             left -= file.stat().st_size
-            if left < 0 or len(files) == INODES:
+            if left < 0 or len(files) == MOST_FILES:
                 raise ValueError(
                     f"prepare: the folder {path} holds more than {MOST_FILE_BYTES >> 20} MiB, or more than "
-                    f"{INODES} files"
+                    f"{MOST_FILES} files"
                 )
             files[file.relative_to(path).as_posix()] = file.read_bytes()
     except OSError as error:

@@ -50,6 +50,8 @@ _FRAME_BYTES = MIB
 """Bytes of an answer besides output and files."""
 _BYTES_FOR_EACH = 6
 """Bytes of JSON for a byte of output, which may be escaped (`\\u001b`), or of a file, which is in base64."""
+_SMALL = MIB
+"""Bytes of files up to which a request is encoded at once, and not in a thread."""
 _SIGNALS = range(1, 65)
 _EXIT_CODES = range(256)
 _NOT_NEGATIVE = (
@@ -209,7 +211,23 @@ class Dialect:
 
 
 _NATIVE = Dialect(path="/v1/run", request=native.to_request, execution=native.to_execution)
+_COPYING = replace(_NATIVE, request=partial(native.to_request, copies=True))
+"""Servers of earlier versions know no copies of files."""
 _FUSION = Dialect(path="/run_code", request=fusion.to_request, execution=fusion.to_execution)
+
+
+@dataclass(frozen=True)
+class _Server:
+    """What a server reports."""
+
+    capacity: int
+    isolation: Isolation
+    copies: bool
+
+
+def _body(dialect: Dialect, program: Program, limits: Limits) -> bytes:
+    # A lone surrogate, which JSON cannot carry, becomes a question mark.
+    return json.dumps(dialect.request(program, limits), ensure_ascii=False).encode("utf-8", "replace")
 
 
 class EndpointFailed(Exception):
@@ -290,7 +308,9 @@ class Endpoint:
             # SandboxFusion has no such route.
             dialect, self.capacity, isolation = _FUSION, _FUSION_CAPACITY, fusion.UNKNOWN
         else:
-            dialect, (self.capacity, isolation) = _NATIVE, self._parse_info(response)
+            info = self._parse_info(response)
+            dialect = _COPYING if info.copies else _NATIVE
+            self.capacity, isolation = info.capacity, info.isolation
         if isolation.missing and not self._allow_weak:
             raise EndpointRefused(
                 f"{self.name} does not give {', '.join(isolation.missing)} ({'; '.join(isolation.notes)}): "
@@ -309,10 +329,13 @@ class Endpoint:
         self.running += 1
         try:
             dialect = self._dialect or await self._introduced()
-            # A lone surrogate, which JSON cannot carry, becomes a question mark.
-            body = json.dumps(dialect.request(program, limits), ensure_ascii=False).encode("utf-8", "replace")
+            if sum(map(len, program.files.values())) > _SMALL:
+                body = await asyncio.to_thread(_body, dialect, program, limits)
+            else:
+                body = _body(dialect, program, limits)
             seconds = limits.wall_seconds + patience_seconds
-            most = _FRAME_BYTES + _BYTES_FOR_EACH * (limits.output_bytes + limits.disk_bytes)
+            fetched = limits.disk_bytes if program.fetch else 0
+            most = _FRAME_BYTES + _BYTES_FOR_EACH * (limits.output_bytes + fetched)
             response = await self._answered("POST", dialect.path, body, seconds, most)
             self._accepted(response)
             return self._read(dialect, response, program, limits)
@@ -372,7 +395,7 @@ class Endpoint:
         self.failure = f"{self.name}: {why}"
         return EndpointFailed(self.failure)
 
-    def _parse_info(self, response: httpx.Response) -> tuple[int, Isolation]:
+    def _parse_info(self, response: httpx.Response) -> _Server:
         if response.status_code != 200:
             raise EndpointRefused(f"{self.name} refuses: {_detail(response)}")
         try:
@@ -381,7 +404,7 @@ class Endpoint:
             raise EndpointRefused(f"{self.name} is not a sandbox server") from None
         if info.server != native.NAME or info.isolation is None:
             raise EndpointRefused(f"{self.name} does not report how it isolates programs")
-        return info.capacity, info.isolation
+        return _Server(info.capacity, info.isolation, info.copies)
 
     def _accepted(self, response: httpx.Response) -> None:
         if response.status_code == 200:

@@ -7,8 +7,15 @@ from typing import Self
 
 MIB = 1 << 20
 
-INODES = 4096
-"""The most files and folders that a working folder holds, itself included."""
+_LEAST_INODES, _FILE_BYTES = 4096, 4096
+
+
+def most_files(disk_bytes: int) -> int:
+    """Return how many files and folders a working folder of this size holds, itself included.
+
+    It has room for files of one page each, and for at least 4,096.
+    """
+    return max(_LEAST_INODES, disk_bytes // _FILE_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,4 +76,5 @@ class WorkingFolder:
 
     def mount_options(self, owner: int) -> str:
         """Return the options of its tmpfs; `owner` is its uid and gid."""
-        return f"size={self.disk_bytes},nr_inodes={INODES},mode=0700,uid={owner},gid={owner}"
+        size = self.disk_bytes
+        return f"size={size},nr_inodes={most_files(size)},mode=0700,uid={owner},gid={owner}"

@@ -37,16 +37,19 @@ class Unprepared(Exception):
     """The prepared program failed; the message is one line."""
 
 
-def prepare(content: Payload, most_bytes: int, mapped: Mapped, folder: str) -> types.ModuleType:
+def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types.ModuleType:
     """Run the prepared program in the working folder `folder`, empty that, and return its module `__main__`.
 
+    `payload`: a descriptor, which is closed before the program runs.
     `most_bytes`: address space beyond what is mapped now. Raises Unprepared. What it prints is dropped.
     """
     streams, umask = (sys.stdin, sys.stdout, sys.stderr), os.umask(0o077)
     with open(os.devnull, "r+b") as null:
         for standard in (0, 1, 2):
             os.dup2(null.fileno(), standard)
-    scratch.lay(content.files)
+    content = Payload.read(payload)
+    scratch.lay(content.files, payload)
+    os.close(payload)
     program.seed_generators(content.seed)
     # Its own modules are beside it.
     sys.path.insert(0, folder)

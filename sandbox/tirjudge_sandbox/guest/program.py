@@ -104,10 +104,10 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
             soft, hard = min(soft, most), min(hard, most)
         resource.setrlimit(kind, (soft, hard))
     content = Payload.read(payload)
+    scratch.lay(content.files, payload)
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     # The supervisor has no handler. `_signal` directly, since the wrapper in `signal` is ten times slower.
     _signal.signal(signal.SIGINT, signal.default_int_handler)
-    scratch.lay(content.files)
     seed_generators(content.seed)
     place.confine()
     return content

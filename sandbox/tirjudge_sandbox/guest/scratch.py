@@ -13,16 +13,24 @@ _LENGTH = struct.Struct("=q")
 _MISSING = -1
 
 
-def lay(files: Mapping[str, bytes]) -> None:
-    """Write files, given by relative path, into the current folder. Raises OSError."""
-    for path, content in files.items():
+def lay(files: Mapping[str, tuple[int, int]], descriptor: int) -> None:
+    """Write files, given by relative path, into the current folder. Raises OSError.
+
+    The content of a file is the part of `descriptor` that begins at an offset and has a size.
+    """
+    made: set[str] = set()
+    for path, (start, size) in files.items():
         # Not os.makedirs, which calls itself for each of up to 2,047 folders.
-        for end in (index for index, mark in enumerate(path) if mark == "/"):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path[:end])
+        folder = path.rpartition("/")[0]
+        if folder not in made:
+            made.add(folder)
+            for end in (index for index, mark in enumerate(path) if mark == "/"):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(path[:end])
         if not path.endswith("/"):
-            with open(path, "wb") as file:
-                file.write(content)
+            with open(path, "wb", 0) as file:
+                while size and (sent := os.sendfile(file.fileno(), descriptor, start, size)):
+                    start, size = start + sent, size - sent
 
 
 def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:

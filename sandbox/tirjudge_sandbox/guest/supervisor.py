@@ -122,10 +122,8 @@ class Supervisor:
         if received is None:
             sys.exit(0)
         _, (payload,) = received
-        content = Payload.read(payload)
-        os.close(payload)
         self._control.send(json.dumps({"preparing": True}).encode())
-        return prepared.prepare(content, most_bytes, mapped, self._scratch)
+        return prepared.prepare(payload, most_bytes, mapped, self._scratch)
 
     def properties(self) -> dict[str, bool]:
         """Measure the properties of `Isolation` from inside a child that is confined like a program."""

@@ -94,6 +94,9 @@ class Ending:
         )
 
 
+_SIZE = struct.Struct("=Q")
+
+
 @dataclass(frozen=True)
 class Payload:
     """The content of a program, read only by its own process: the supervisor's heap would keep traces."""
@@ -101,26 +104,42 @@ class Payload:
     source: bytes
     bindings: str
     """A JSON object."""
-    files: Mapping[str, bytes]
+    files: Mapping[str, tuple[int, int]]
+    """The offset and the size of each file's content in the memory file. Memory of a program is limited, and
+    never holds the contents."""
     fetch: tuple[str, ...]
     seed: int
 
-    def seal(self) -> int:
-        """Return a new descriptor of a read-only memory file with this payload."""
-        return sealed(marshal.dumps((self.source, self.bindings, dict(self.files), self.fetch, self.seed)))
+    @classmethod
+    def seal(
+        cls, source: bytes, bindings: str, files: Mapping[str, bytes], fetch: tuple[str, ...], seed: int
+    ) -> int:
+        """Return a new descriptor of a read-only memory file with a payload, equal contents once."""
+        offsets: dict[bytes, int] = {}
+        end = 0
+        for content in files.values():
+            if content not in offsets:
+                offsets[content] = end
+                end += len(content)
+        places = {path: (offsets[content], len(content)) for path, content in files.items()}
+        head = marshal.dumps((source, bindings, places, fetch, seed))
+        return sealed(_SIZE.pack(len(head)), head, *offsets)
 
     @classmethod
     def read(cls, descriptor: int) -> Payload:
-        size = os.fstat(descriptor).st_size
         # Read at an offset, because the process that fetches files reads the same open file again.
-        return cls(*marshal.loads(os.pread(descriptor, size, 0)))
+        (size,) = _SIZE.unpack(os.pread(descriptor, _SIZE.size, 0))
+        source, bindings, places, fetch, seed = marshal.loads(os.pread(descriptor, size, _SIZE.size))
+        start = _SIZE.size + size
+        files = {path: (start + offset, length) for path, (offset, length) in places.items()}
+        return cls(source, bindings, files, fetch, seed)
 
 
-def sealed(content: bytes) -> int:
+def sealed(*parts: bytes) -> int:
     """Return a new descriptor, at offset 0, of a memory file with this content that cannot be changed."""
     descriptor = os.memfd_create("tirjudge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
+        file.writelines(parts)
     os.lseek(descriptor, 0, os.SEEK_SET)
     seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)

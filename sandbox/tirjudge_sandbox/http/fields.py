@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-MOST_FILES = 1000
+MOST_FILES = 32_768
 """Files that a request may send at most, and that it may fetch at most."""
 
 UNKNOWN = "unknown_field"

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 
-from tirjudge_sandbox.base import Execution, Isolation, Limits, Program
+from tirjudge_sandbox.base import Execution, InvalidProgram, Isolation, Limits, Program
 from tirjudge_sandbox.http.fields import (
+    MOST_FILES,
     Base64,
     Files,
     Message,
@@ -42,10 +43,27 @@ class RunRequest(Program):
     """
 
     files: Files = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
+    """Maps paths of further files to the path in `files` of a file with the same content."""
     fetch: Paths = ()
     seed: Annotated[int, Field(ge=0, lt=1 << 64)] = 0
     limits: _SomeLimits = field(default_factory=dict)
     """Fields of `Limits`. Where one is missing, the server's default applies."""
+
+    def program(self, caller: str) -> Program:
+        """Return the program of a caller, with all files. Raises InvalidProgram."""
+        for path, of in self.copies.items():
+            if of not in self.files or path in self.files:
+                problem = (
+                    f"{path[:60]!r} is in files" if path in self.files else f"{of[:60]!r} is not in files"
+                )
+                raise InvalidProgram("copies", problem)
+        if len(self.files) + len(self.copies) > MOST_FILES:
+            raise InvalidProgram("copies", f"at most {MOST_FILES} files are accepted")
+        client = f"{caller}/{self.client}" if self.client else caller
+        files = {**self.files, **{path: self.files[of] for path, of in self.copies.items()}}
+        own = {name: getattr(self, name) for name in Program.__slots__}
+        return Program(**{**own, "files": files, "client": client})
 
 
 ProgramRequest = Annotated[RunRequest, BeforeValidator(only(field.name for field in fields(RunRequest)))]
@@ -67,6 +85,8 @@ class Info(Message):
     isolation: Isolation | None
     most: Limits
     """The largest limits that a program may request."""
+    copies: bool = False
+    """True if a request may name equal files in `copies`."""
 
 
 def execution_to_json(execution: Execution) -> Iterator[bytes | Base64]:
@@ -79,14 +99,25 @@ def execution_to_json(execution: Execution) -> Iterator[bytes | Base64]:
     yield b"}"
 
 
-def to_request(program: Program, limits: Limits) -> dict[str, Any]:
-    """Return the JSON of a request, without validation: the server validates, and reports what it refuses."""
+def to_request(program: Program, limits: Limits, *, copies: bool = False) -> dict[str, Any]:
+    """Return the JSON of a request, without validation: the server validates, and reports what it refuses.
+
+    With `copies`, equal files are sent once.
+    """
     fields = {name: getattr(program, name) for name in Program.__slots__}
+    files, same = dict(program.files), dict[str, str]()
+    if copies:
+        first: dict[bytes, str] = {}
+        for path, content in program.files.items():
+            if content and first.setdefault(content, path) != path:
+                same[path] = first[content]
+                del files[path]
     return {
         **fields,
         "bindings": dict(program.bindings),
-        "files": encoded(program.files),
+        "files": encoded(files),
         "limits": asdict(limits),
+        **({"copies": same} if same else {}),
     }
 
 

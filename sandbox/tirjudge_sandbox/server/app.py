@@ -3,11 +3,18 @@
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tirjudge_sandbox.base import Execution, Isolation, Limits, PackageMissing, Program, Sandbox
+from tirjudge_sandbox.base import (
+    Execution,
+    InvalidProgram,
+    Isolation,
+    Limits,
+    PackageMissing,
+    Program,
+    Sandbox,
+)
 from tirjudge_sandbox.http.fields import Base64, message_to_json
 from tirjudge_sandbox.http.fusion_messages import (
     PYTHON,
@@ -106,15 +113,23 @@ def create_app(
     async def run(body: ProgramRequest) -> Response:
         """Run one program with all inputs and limits of a `Program`, and return its whole `Execution`."""
         limits = limits_of(body.limits, settings)
-        client = f"{CALLER.get()}/{body.client}" if body.client else CALLER.get()
-        execution = await executed(replace(body, client=client), limits, {})
+        try:
+            program = body.program(CALLER.get())
+        except InvalidProgram as error:
+            raise FieldRefused(str(error), error.field) from None
+        execution = await executed(program, limits, {})
         return await _answer(partial(execution_to_json, execution))
 
     @app.get("/v1/info", tags=["tirjudge"])
     async def info() -> Info:
         """Return version, capacity, isolation and largest limits of this server."""
         return Info(
-            server=NAME, version=version, capacity=box.capacity, isolation=isolation, most=settings.most
+            server=NAME,
+            version=version,
+            capacity=box.capacity,
+            isolation=isolation,
+            most=settings.most,
+            copies=True,
         )
 
     @app.get("/v1/ping", tags=["SandboxFusion"])

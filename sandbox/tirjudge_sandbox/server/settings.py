@@ -19,7 +19,7 @@ MOST = Limits(
     memory_bytes=2048 * MIB,
     processes=16,
     output_bytes=8 * MIB,
-    disk_bytes=64 * MIB,
+    disk_bytes=256 * MIB,
 )
 """The largest limits that a program may request unless the operator sets others."""
 
@@ -33,7 +33,7 @@ class ServerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     access: Access = Access()
-    intake: IntakeLimits = IntakeLimits()
+    intake: IntakeLimits = IntakeLimits(body_bytes=128 * MIB)
     source_bytes: PositiveInt = MIB
     """Largest source of a program or a cell."""
     most: Limits = MOST

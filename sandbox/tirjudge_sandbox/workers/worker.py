@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
+from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.guest import scratch, wire
 from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.prepared import Prepared
@@ -31,6 +31,8 @@ CHUNK = 65536
 _LITTLE, _PAUSE_SECONDS = 4096, 0.002
 """After so few bytes the host reads on only after a pause: a program that prints single lines would otherwise
 wake the host for each of them."""
+_SMALL = MIB
+"""Bytes of files up to which a payload is written at once, and not in a thread."""
 
 
 class Channel(NamedTuple):
@@ -51,8 +53,7 @@ class PreparationFailed(WorkerFailed):
 
 async def send_prepared(control: socket.socket, prepared: Prepared) -> None:
     """Send the prepared program to a worker that starts. Raises OSError."""
-    # In a thread, since copying a table takes a while.
-    payload = await asyncio.to_thread(_payload(prepared.program).seal)
+    payload = await _sealed(prepared.program)
     try:
         socket.send_fds(control, [wire.PREPARE], [payload])
     finally:
@@ -164,7 +165,7 @@ class Worker:
                 capture.open()
             if program.fetch:
                 fetched = os.memfd_create("fetched", os.MFD_CLOEXEC)
-            self._send(program, limits, capture, fetched, channel)
+            self._send(await _sealed(program), program, limits, capture, fetched, channel)
             capture.start(on_full=self._cancel)
             ending = await self._ending(limits.wall_seconds + _GRACE_SECONDS)
             stdout, stderr = capture.finish()
@@ -213,16 +214,17 @@ class Worker:
 
     def _send(
         self,
+        payload: int,
         program: Program,
         limits: Limits,
         capture: Capture,
         fetched: int | None,
         channel: Channel | None,
     ) -> None:
+        """Send a program to the worker, and close the descriptor of its payload."""
         job = wire.Job.of(limits, fetch=fetched is not None)
-        payload = _payload(program)
         optional = [] if fetched is None else [fetched]
-        sealed = [payload.seal()]
+        sealed = [payload]
         try:
             if channel is None:
                 sealed.append(wire.sealed(_encoded(program.stdin)))
@@ -274,14 +276,25 @@ class Worker:
         return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
 
 
-def _payload(program: Program) -> wire.Payload:
-    return wire.Payload(
-        source=_encoded(program.source),
-        bindings=json.dumps(dict(program.bindings)),
-        files=program.files,
-        fetch=program.fetch,
-        seed=program.seed,
+async def _sealed(program: Program) -> int:
+    """Return a descriptor of a program's payload. Raises TypeError for bindings that are not JSON."""
+    seal = partial(
+        wire.Payload.seal,
+        _encoded(program.source),
+        json.dumps(dict(program.bindings)),
+        program.files,
+        program.fetch,
+        program.seed,
     )
+    if sum(map(len, program.files.values())) <= _SMALL:
+        return seal()
+    sealing = asyncio.ensure_future(asyncio.to_thread(seal))
+    try:
+        return await asyncio.shield(sealing)
+    except asyncio.CancelledError:
+        # The thread goes on.
+        sealing.add_done_callback(lambda done: None if done.exception() else os.close(done.result()))
+        raise
 
 
 def _encoded(text: str) -> bytes:

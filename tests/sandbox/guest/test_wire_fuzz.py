@@ -77,10 +77,13 @@ texts = st.text(st.characters(), max_size=50)
     st.integers(),
 )
 def test_a_payload_arrives_as_it_was_sent(source, bindings, files, fetch, seed):
-    sent = Payload(source, json.dumps(bindings), files, tuple(fetch), seed)
-    descriptor = sent.seal()
+    descriptor = Payload.seal(source, json.dumps(bindings), files, tuple(fetch), seed)
     try:
-        assert Payload.read(descriptor) == sent
+        read = Payload.read(descriptor)
+        assert (read.source, read.fetch, read.seed) == (source, tuple(fetch), seed)
+        assert json.loads(read.bindings) == bindings
+        found = {path: os.pread(descriptor, size, start) for path, (start, size) in read.files.items()}
+        assert found == files
         with pytest.raises(PermissionError):
             os.pwrite(descriptor, b"x", 0)
     finally:
@@ -157,7 +160,7 @@ async def test_a_worker_that_gives_more_files_than_a_program_may_write(size):
 async def test_a_garbled_payload_costs_its_program_alone(box, content):
     """Only the program's own process reads the payload, under its limits; no length in it allocates much."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Payload, "seal", lambda _: wire.sealed(content))
+        patch.setattr(Payload, "seal", lambda *_: wire.sealed(content))
         execution = await box.run(Program(source="print('ran')"), Limits())
     assert (execution.status, execution.stdout) == (Status.ERROR, "")
     assert execution.max_rss_bytes < 256 << 20

@@ -113,6 +113,24 @@ async def test_limits_above_the_servers_are_a_callers_error(box: RemoteSandbox) 
         await box.run(Program(source="", files={"../x": b""}))
 
 
+async def test_equal_files_are_sent_once(box: RemoteSandbox) -> None:
+    """Twice 60 MiB in base64 would be more than the server takes."""
+    table = b"1,2\n" * (60 << 18)
+    source = "print(*(open(f'{name}/t.csv').seek(0, 2) >> 20 for name in 'abc'), open('b/x').read())"
+    files = {"a/t.csv": table, "b/t.csv": table, "c/t.csv": bytes(bytearray(table)), "b/x": b"x"}
+    ran = await box.run(Program(source=source, files=files), Limits(disk_bytes=256 << 20, wall_seconds=100))
+    assert (ran.status, ran.stdout) == (Status.OK, "60 60 60 x\n"), ran.detail
+
+
+@pytest.mark.parametrize(
+    "copies", [{"b": "gone"}, {"a": "a"}, {"b": "b"}, {"../b": "a"}, {str(n): "a" for n in range(40_000)}]
+)
+def test_copies_of_what_is_not_sent_are_refused(served: Served, copies: dict[str, str]) -> None:
+    answer = served.post("/v1/run", {"source": "", "files": {"a": "AAAA"}, "copies": copies})
+    assert answer.status_code == 422
+    assert len(answer.text) < 500
+
+
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 async def test_an_overloaded_server_is_retried(box: RemoteSandbox, front: Front, status: int) -> None:
     front.statuses = [status, status]

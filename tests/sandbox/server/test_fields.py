@@ -12,6 +12,8 @@ import sandbox_fusion
 
 from tests.sandbox.serving import Served, serving
 from tests.unknown_fields import misspelt, post_paths
+from tirjudge_sandbox.http.fields import MOST_FILES
+from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.settings import ServerSettings
 
 JSON = {"content-type": "application/json"}
@@ -19,7 +21,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serving(ServerSettings(source_bytes=1000)) as served:
+    with serving(ServerSettings(source_bytes=1000, intake=IntakeLimits(body_bytes=16 << 20))) as served:
         yield served
 
 
@@ -38,7 +40,7 @@ BAD_CODE = [
     ({"files": {"a/.": "YQ=="}}, "files"),
     ({"files": {"\ud800": "YQ=="}}, "files"),
     ({"files": {"a": "YQ==", "a/b": "YQ=="}}, "files"),
-    ({"files": {str(n): "" for n in range(1001)}}, "files"),
+    ({"files": {str(n): "" for n in range(MOST_FILES + 1)}}, "files"),
     ({"files": {"a": "A" * (22 << 20)}, "memory_limit_MB": -1}, None),
     ({"fetch_files": ["../a"]}, "fetch_files"),
     ({"fetch_files": [f"{'d/' * 65}a"]}, "fetch_files"),
