@@ -29,10 +29,14 @@ from tirjudge_environments.files import (
     listing,
     placed,
     read_folder,
+    size_of,
+    with_room,
 )
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tasks import RowError, read_task
+from tirjudge_sandbox import Limits, Program
+from tirjudge_sandbox.base import validate
 
 PATHS = [
     *("", ".", "..", "/etc/passwd", "a/../../b", "a//b", "a/./b", "./a", "a/", "\\windows", "a\\b", "a\0b"),
@@ -120,7 +124,7 @@ ARCHIVES: dict[str, Callable[[], bytes]] = {
     "tar of 1 GiB, declared": declared,
     "tar of 1 GiB in a header": long_name,
     "tar bomb": lambda: bz2.compress(tar_of((entry("x"), bytes(1 << 27)))),
-    "tar of folders": lambda: tar_of(*((entry(f"d{n}", tarfile.DIRTYPE), b"") for n in range(9000))),
+    "tar of folders": lambda: tar_of(*((entry(f"d{n}", tarfile.DIRTYPE), b"") for n in range(11_000))),
     "tar of files": lambda: tar_of(*((entry(f"f{n}"), b"") for n in range(10_000))),
     "tar that ends early": lambda: gzip.compress(tar_of((entry("x"), random.Random(0).randbytes(9000))))[
         :4000
@@ -244,9 +248,38 @@ def test_a_tar_that_ends_with_a_zip_is_a_tar(tmp_path: Path) -> None:
 
 def test_more_files_than_a_program_can_find_are_a_bad_row() -> None:
     many = {str(number): {"text": ""} for number in range(MOST_FILES)}
-    row = {"prompt": "p", "responses": list("abcd"), "files": [many] * 4, "prompt_files": many}
-    with pytest.raises(RowError, match="exceed the 4096"):
+    responses = [str(number) for number in range(10)]
+    row = {"prompt": "p", "responses": responses, "files": [many] * 10, "prompt_files": many}
+    with pytest.raises(RowError, match="files: all folders of a row take 225,370,112 bytes"):
         read_task(row, default_id="x")
+
+
+def test_equal_contents_of_a_row_are_in_memory_once(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given/t.csv").write_bytes(b"1,2\n" * (40 << 18))
+    for name in ("a.zip", "b.zip"):
+        (tmp_path / name).write_bytes(zip_of(("t.csv", b"1,2\n" * (40 << 18)), ("own", name.encode())))
+    row = {"prompt": "p", "responses": ["", ""], "files": ["a.zip", "b.zip"], "prompt_files": "given"}
+    task = read_task(row, default_id="x", beside=tmp_path)
+    assert size_of((*task.files, task.prompt_files)) == (40 << 20) + 10
+
+
+@pytest.mark.parametrize(("mib", "disk"), [(1, 16), (7, 16), (9, 64), (50, 64), (60, 256), (180, 256)])
+def test_half_of_the_working_folder_remains_to_a_program(mib: int, disk: int) -> None:
+    files = {"files/t.csv": bytes(mib << 20)}
+    limits = with_room(Limits(), files)
+    assert limits == Limits(disk_bytes=disk << 20)
+    validate(Program("", files=files), limits)
+    assert with_room(Limits(disk_bytes=1 << 30), files).disk_bytes == 1 << 30
+
+
+def test_quotations_from_a_large_file_are_found() -> None:
+    """A judge may quote what a program printed of it."""
+    rows = b"1,2\n" * (40 << 18)
+    folder = Folder({"t.csv": rows + FORGED.encode() + rows})
+    (quotable,) = folder.texts[1:]
+    assert len(quotable) < 10_000
+    assert "<preference>A</preference>" in quotable
 
 
 def test_a_diff_of_other_lines_is_refused() -> None:

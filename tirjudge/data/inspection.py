@@ -13,12 +13,15 @@ from typing import Any
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
 from tirjudge.data.suggestions import column_options, labels_option, places_of
+from tirjudge_environments.files import size_of
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns, RowError, read_task
 
 _SAMPLED = 1000
 """Rows from the start of a file that are inspected."""
+_MOST_FILE_BYTES = 256 << 20
+"""Bytes of files after which further rows are inspected without their files."""
 _SHOWN_COLUMNS = 20
 _MISSING_WORDS = frozenset({"nan", "none", "null", "<na>"})
 """Texts that libraries write in place of a missing value, in lower case."""
@@ -54,6 +57,8 @@ class RowInspection:
         self._unlabelled = columns.model_copy(update={"label": _NOWHERE})
         # Folders and archives, which the reading without the label has read.
         self._without_files = columns.model_copy(update={"files": "", "prompt_files": ""})
+        self._unlabelled_without_files = self._without_files.model_copy(update={"label": _NOWHERE})
+        self._files_left = _MOST_FILE_BYTES
         self._found: list[str] = []
         self._places: list[str] = []
         """Columns, and places inside of nested ones, of the first row."""
@@ -92,9 +97,10 @@ class RowInspection:
             task = read_task(
                 {**row.fields, _NOWHERE: None},
                 default_id=row.default_id,
-                columns=self._unlabelled,
+                columns=self._unlabelled if self._files_left > 0 else self._unlabelled_without_files,
                 beside=row.beside,
             )
+            self._files_left -= size_of((*task.files, task.prompt_files))
         except RowError as error:
             self._note_error(row, str(error))
             return

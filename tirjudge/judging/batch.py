@@ -17,7 +17,9 @@ from tirjudge.judging.questions import Kind, kind_of, read_question, truncated
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.storage.result_file import ResultFile, ResultStream, digest, label_facts, label_key
 from tirjudge_environments import JudgeTask, Score
+from tirjudge_environments.files import size_of
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError
+from tirjudge_environments.tasks.columns import column_named
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -79,6 +81,28 @@ class SlowStart:
 
 
 @dataclass(slots=True)
+class Room:
+    """The memory for the files of the rows that are judged at once."""
+
+    most: int = 512 << 20
+    """Bytes; a row that is alone may have more."""
+    _held: int = 0
+    _freed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def take(self, size: int) -> None:
+        """Wait until there is room for so many bytes."""
+        while size and self._held and self._held + size > self.most:
+            self._freed.clear()
+            await self._freed.wait()
+        self._held += size
+
+    def free(self, size: int) -> None:
+        """Give back what `take` took."""
+        self._held -= size
+        self._freed.set()
+
+
+@dataclass(slots=True)
 class FailureCount:
     """The consecutive failures of the model or the sandbox, after which a run ends."""
 
@@ -115,6 +139,11 @@ class Work:
     cut: bool
     """True if a response was shortened."""
     digest: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files in memory."""
+        return size_of((*self.task.files, self.task.prompt_files)) if self.task.files else 0
 
 
 class Unjudged(Exception):
@@ -161,6 +190,7 @@ class BatchRunner(Generic[T]):
     plan: Plan = Plan()
     _start: SlowStart = field(init=False)
     _failures: FailureCount = field(init=False)
+    _room: Room = field(default_factory=Room)
     _read: int = 0
     _stopped: str = ""
     """The reason why no further row is tried; empty while rows are tried."""
@@ -184,18 +214,29 @@ class BatchRunner(Generic[T]):
     async def _works(self, rows: AsyncGenerator[Row | BadRow]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
         """Yield the judging of each row that the sink expects; report the rows that cannot be judged."""
         async for row in rows:
-            work = self._prepare(row)
+            # Archives are unpacked, and their contents hashed.
+            read = (
+                await asyncio.to_thread(self._read_row, row) if self._has_files(row) else self._read_row(row)
+            )
+            work = self._expected(read)
             if isinstance(work, Failure):
                 self.sink.failed(work)
             elif work is not None:
                 await self._start.turn()
+                await self._room.take(work.size)
                 yield self._one(work)
+            del read, work
             self._read += 1
             if self._read == self.plan.limit:
                 return
 
-    def _prepare(self, row: Row | BadRow) -> Work | Failure | None:
-        """Return the work for a row, why it cannot be judged, or None if it has its result already."""
+    def _has_files(self, row: Row | BadRow) -> bool:
+        columns = self.plan.columns
+        names = (columns.files, columns.prompt_files)
+        return isinstance(row, Row) and any(column_named(row.fields, name.split(".")[0]) for name in names)
+
+    def _read_row(self, row: Row | BadRow) -> tuple[Work, JudgeTask] | Failure:
+        """Return the work for a row and its task before any text is cut, or why it cannot be judged."""
         if isinstance(row, BadRow):
             return Failure(row.where, None, row.reason)
         plan, id = self.plan, None
@@ -207,9 +248,19 @@ class BatchRunner(Generic[T]):
             shown = truncated(task, plan.truncate)
             kind = kind_of(task, plan.kind)
             work = Work(row.where, shown, kind, cut=shown is not task, digest=digest(task))
-            return work if self.sink.expects(work, task) else None
+            return work, task
         except RowError as error:
             return Failure(row.where, id, str(error))
+
+    def _expected(self, read: tuple[Work, JudgeTask] | Failure) -> Work | Failure | None:
+        """Return what was read, or None for a row that has its result already."""
+        if isinstance(read, Failure):
+            return read
+        work, task = read
+        try:
+            return work if self.sink.expects(work, task) else None
+        except RowError as error:
+            return Failure(work.where, work.task.id, str(error))
 
     async def _one(self, work: Work) -> None:
         try:
@@ -218,6 +269,8 @@ class BatchRunner(Generic[T]):
             # A sink that raises ends the run here, before any further row may start.
             self.sink.stopped(work, error)
             self._stopped = str(error)
+        finally:
+            self._room.free(work.size)
         self._start.finished()
 
     async def _judge(self, work: Work) -> None:

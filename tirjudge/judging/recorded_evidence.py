@@ -20,11 +20,11 @@ from tirjudge.records.recorded_row import (
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import Response
-from tirjudge_environments.files import Folder, placed
+from tirjudge_environments.files import Folder, program_of
 from tirjudge_environments.formats.tir_pointwise import other_folders, other_responses
 from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import environment_names, environment_options
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
+from tirjudge_sandbox import Execution, Limits, Sandbox, Status
 
 FoundRow = tuple[RecordedRow, Mapping[str, Any]]
 """A parsed row of a result file, and the raw fields of the row."""
@@ -95,9 +95,8 @@ async def _exchanged(
     again = None
     try:
         for bindings in _bindings(row, view, program) if program.seed is not None else ():
-            variables, files = placed(bindings)
-            source = Program(source=program.text, bindings=variables, files=files, seed=program.seed or 0)
-            again = await run_foreign(source, sandbox, limits, weak)
+            source, room = program_of(program.text, bindings, limits, seed=program.seed or 0)
+            again = await run_foreign(source, sandbox, room, weak)
             if again.status is Status.OK and again.stdout != program.stdout:
                 break
     except (RecursionError, TypeError, ValueError):

@@ -23,7 +23,7 @@ from tirjudge.records.recorded_row import (
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.kept_files import prepared_path
 from tirjudge.storage.result_file import recorded_settings
-from tirjudge_environments.files import placed
+from tirjudge_environments.files import program_of
 from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences
 from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.tools.base import called
@@ -184,9 +184,8 @@ async def _again(
     """Run a program again, or the tests of a call; raises ValueError if the file lacks a part of it."""
     text, bindings = recorded.program.text, recorded.row.variables(recorded.program)
     if not recorded.program.tool:
-        variables, files = placed(bindings)
-        program = Program(source=text, bindings=variables, files=files, seed=seed)
-        return await run_foreign(program, sandbox, limits, weak)
+        program, room = program_of(text, bindings, limits, seed=seed)
+        return await run_foreign(program, sandbox, room, weak)
     execution = await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed)
     if execution.status is Status.OK:
         _require_isolation(execution, weak)

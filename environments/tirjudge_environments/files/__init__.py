@@ -13,9 +13,9 @@ from tirjudge_environments.files.folder import (
     BadFolder,
     Folder,
     folder_of,
-    placed,
 )
-from tirjudge_environments.files.listing import listing, unlisted
+from tirjudge_environments.files.listing import ListedFile, heading, listed_files, listing, unlisted
+from tirjudge_environments.files.placing import placed, program_of, shared, size_of, with_room
 from tirjudge_environments.files.reading import read_folder
 
 __all__ = [
@@ -24,9 +24,16 @@ __all__ = [
     "NO_FILES",
     "BadFolder",
     "Folder",
+    "ListedFile",
     "folder_of",
+    "heading",
+    "listed_files",
     "listing",
     "placed",
+    "program_of",
     "read_folder",
+    "shared",
+    "size_of",
     "unlisted",
+    "with_room",
 ]

@@ -14,17 +14,22 @@ from typing import IO, Any
 
 from pydantic import ConfigDict
 
+from tirjudge_environments.files.kinds import kind_of
 from tirjudge_environments.quoting import cut_middle
 
-MOST_FILES = 1000
+MOST_FILES = 5000
 """Files of one folder."""
-MOST_BYTES = 4 << 20
+MOST_BYTES = 64 << 20
 """Bytes of all files of one folder."""
 MOST_DEPTH = 16
 """Names of a path."""
 _MOST_NAME_BYTES, _MOST_PATH_BYTES = 200, 1000
-MOST_ENTRIES = 4 * MOST_FILES
+MOST_ENTRIES = 2 * MOST_FILES
 """Entries of an archive, folders and links included."""
+_WHOLE_TEXT, _MOST_QUOTABLE, _AROUND = 1 << 20, 4 << 20, 200
+"""Bytes of a text that a judge may quote from everywhere; of a longer text, bytes that are looked through for
+what it quotes, and bytes around each mark of a tag or fence."""
+_MARK = re.compile(rb"<|```")
 _PLAIN_PATH = re.compile(r"[\w.@+-][\w./@+ -]{0,160}", re.ASCII)
 
 
@@ -58,8 +63,18 @@ class Folder:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The paths, and the contents that are texts."""
-        return (*self.files, *filter(None, map(text_of_file, self.files.values())))
+        """The paths, and the contents that are texts; of texts of more than 1 MiB, what is near tags."""
+        return (*self.files, *filter(None, map(_quotable, self.files.values())))
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        return {}
+
+    def kind(self, path: str) -> str:
+        """Return what kind of file one is, see `kinds.kind_of`."""
+        if path not in self._kinds:
+            self._kinds[path] = kind_of(path, self.files[path])
+        return self._kinds[path]
 
 
 NO_FILES = Folder()
@@ -73,6 +88,24 @@ def text_of_file(content: bytes) -> str | None:
         return content.decode()
     except UnicodeDecodeError:
         return None
+
+
+def _quotable(content: bytes) -> str | None:
+    """Return the parts of a file from which a judge could quote a tag or a fence; None if it is no text."""
+    if len(content) <= _WHOLE_TEXT:
+        return text_of_file(content)
+    if b"\0" in content:
+        return None
+    parts = list[bytes]()
+    end = left = 0
+    for mark in _MARK.finditer(content):
+        start = max(end, mark.start() - _AROUND)
+        end = max(end, mark.end() + _AROUND)
+        parts.append(content[start:end])
+        left += end - start
+        if left > _MOST_QUOTABLE:
+            break
+    return b"".join(parts).decode(errors="replace")
 
 
 def folder_of(files: Mapping[str, bytes]) -> Folder:
@@ -154,28 +187,3 @@ def shown_path(path: Any) -> str:
     """Return a path in one line, in which nothing of it reads as our own words."""
     text = str(path)
     return text if _PLAIN_PATH.fullmatch(text) else json.dumps(cut_middle(text, 60))
-
-
-def placed(bindings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the variables of a program with the names of folders in place of folders, and all their files.
-
-    A folder has the name of its variable: the variable `files_a` has the value "files_a", and in the working
-    folder of the program lies the folder `files_a`. A list has the
-    names of its folders.
-    """
-    files: dict[str, bytes] = {}
-    names: dict[int, str] = {}
-
-    def place(name: str, value: Any) -> Any:
-        if isinstance(value, Folder):
-            if id(value) in names:
-                return names[id(value)]
-            names[id(value)] = name
-            files[f"{name}/"] = b""
-            files.update((f"{name}/{path}", content) for path, content in value.files.items())
-            return name
-        if isinstance(value, list) and any(isinstance(one, Folder) for one in value):
-            return [place(f"{name}/{number}", one) for number, one in enumerate(value)]
-        return value
-
-    return {name: place(name, value) for name, value in bindings.items()}, files

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from tirjudge_environments.files.folder import NO_FILES, Folder, shown_path, text_of_file
+from tirjudge_environments.files.kinds import cells_of
 from tirjudge_environments.quoting import cut_middle, quote_lines, starts_with
 
 _LISTED, _SHOWN = 40, 8
 """Files of a folder that a prompt lists, and files whose start or difference it shows."""
 _PART, _WHOLE = 1200, 6000
 """Characters of one file, and of all files of a folder, that a prompt shows."""
+_LARGE = 1 << 20
+"""Bytes of a text from which its start alone is read, and no difference."""
+_MOST_COMPARED = 200_000
+"""Pairs of changed lines that are compared: the time of difflib grows with them, and with repeated lines."""
+_CONTEXT = 2
+"""Unchanged lines around changed ones."""
 _INDENT = "    "
+_HUNK = re.compile(r"@@ -(\d+)(.*) \+(\d+)(.*) @@")
 _is_heading = starts_with(["[files of "])
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file of a listing, or a line about further files."""
+
+    line: str
+    """Path, size and kind, or how many files are left out."""
+    body: str = ""
+    """The start of the file, or what was changed in it; hostile text of several lines."""
+    is_diff: bool = False
 
 
 def unlisted(text: str) -> str:
@@ -21,51 +44,111 @@ def unlisted(text: str) -> str:
 
 
 def listing(folder: Folder, of: str, before: Folder = NO_FILES) -> str:
-    """Return the files of a folder as a judge is shown them: paths, sizes, starts, and what was changed.
+    """Return the files of a folder as a judge is shown them: paths, sizes, kinds, starts and changes.
 
     Args:
         folder: the files.
         of: whose files they are, for the heading.
         before: the files that the response began with; of a file that it changed, the difference is shown.
     """
+    lines = [f"[{heading(folder, of)}]"]
+    for file in listed_files(folder, before):
+        lines += [file.line, *(f"{_INDENT}{line}" for line in file.body.splitlines())]
+    return "\n".join(lines)
+
+
+def heading(folder: Folder, of: str) -> str:
+    """Return whose files are in a folder, how many, and their size."""
     size = sum(map(len, folder.files.values()))
+    return f"files of {of}: {_counted(len(folder.files))}, {size:,} bytes"
+
+
+def listed_files(folder: Folder, before: Folder = NO_FILES) -> Iterator[ListedFile]:
+    """Yield the lines of a listing, see `listing`, each with the part of the file that is shown."""
     same = [path for path in folder.files if before.files.get(path) == folder.files[path]]
     gone = sorted(before.files.keys() - folder.files.keys())
     own = sorted(folder.files.keys() - set(same))
-    lines = [f"[files of {of}: {_counted(len(folder.files))}, {size:,} bytes]"]
     left, parts = _WHOLE, 0
     for path in own[:_LISTED]:
         content, old = folder.files[path], before.files.get(path)
-        lines.append(f"{shown_path(path)}, {len(content):,} bytes{', changed' * (old is not None)}")
-        shown = _excerpt(content, old) if parts < _SHOWN and left > 0 else None
+        line = f"{shown_path(path)}, {len(content):,} bytes{', changed' * (old is not None)}"
+        kind = folder.kind(path)
+        was = before.kind(path) if old is not None else kind
+        line += f", {kind}" * bool(kind) + f" (before: {was})" * bool(was and was != kind)
+        shown = _excerpt(path, content, old) if parts < _SHOWN and left > 0 else None
         if shown is None:
-            lines[-1] += ", not shown" if text_of_file(content) is not None else ", no text"
-        elif shown:
-            shown = cut_middle(shown, min(_PART, left))
-            left, parts = left - len(shown), parts + 1
-            lines += [f"{_INDENT}{line}" for line in shown.splitlines()]
+            unread = ", not shown" if _is_text(content) else ", no text" * (not kind)
+            yield ListedFile(line + unread)
+            continue
+        body = cut_middle(shown[0], min(_PART, left))
+        left, parts = left - len(body), parts + bool(body)
+        yield ListedFile(line, body, shown[1])
     if len(own) > _LISTED:
-        lines.append(f"... {_counted(len(own) - _LISTED)} left out ...")
+        yield ListedFile(f"... {_counted(len(own) - _LISTED)} left out ...")
     if same:
-        lines.append(f"{_counted(len(same))} unchanged")
-    lines += [f"{shown_path(path)}, deleted" for path in gone[:_LISTED]]
+        yield ListedFile(f"{_counted(len(same))} unchanged")
+    yield from (ListedFile(f"{shown_path(path)}, deleted") for path in gone[:_LISTED])
     if len(gone) > _LISTED:
-        lines.append(f"... {_counted(len(gone) - _LISTED)} deleted as well ...")
-    return "\n".join(lines)
+        yield ListedFile(f"... {_counted(len(gone) - _LISTED)} deleted as well ...")
 
 
 def _counted(count: int) -> str:
     return f"{count:,} file{'s' * (count != 1)}"
 
 
-def _excerpt(content: bytes, old: bytes | None) -> str | None:
-    """Return a text, or what changed in it; None for other content."""
-    text, earlier = text_of_file(content), text_of_file(old or b"")
+def _is_text(content: bytes) -> bool:
+    return _start(content) is not None
+
+
+def _start(content: bytes) -> str | None:
+    """Return a text, of a large one its start; None for other content."""
+    if len(content) <= _LARGE:
+        return text_of_file(content)
+    # The last line may end within a character.
+    start = text_of_file(content[: 8 * _PART].rpartition(b"\n")[0])
+    return None if start is None else f"{start[:_PART]}\n... the rest is left out ..."
+
+
+def _excerpt(path: str, content: bytes, old: bytes | None) -> tuple[str, bool] | None:
+    """Return the start of a text and False, or what changed in it and True; None for other content."""
+    text, earlier = _readable(path, content), _readable(path, old or b"")
     if text is None:
         return None
     if old is None or earlier is None:
-        return text
-    if len(text) + len(earlier) > 200_000:  # difflib takes quadratic time
+        return text, False
+    if max(len(content), len(old)) > _LARGE:
         return None
-    diff = difflib.unified_diff(earlier.splitlines(), text.splitlines(), lineterm="", n=2)
-    return "\n".join(line for line in diff if not line.startswith(("--- ", "+++ ")))
+    return "\n".join(_changes(earlier.splitlines(), text.splitlines())), True
+
+
+def _readable(path: str, content: bytes) -> str | None:
+    """Return a text as it is shown: of a notebook its cells."""
+    cells = cells_of(content) if path.casefold().endswith(".ipynb") else None
+    return _start(content) if cells is None else cells
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a unified difference, without its head."""
+    first = _alike(old, new)
+    last = _alike(old[first:][::-1], new[first:][::-1])
+    before, after = old[first : len(old) - last], new[first : len(new) - last]
+    if len(before) * len(after) > _MOST_COMPARED:
+        yield f"@@ -{first + 1},{len(before)} +{first + 1},{len(after)} @@"
+        yield from (f"-{line}" for line in before)
+        yield from (f"+{line}" for line in after)
+        return
+    skipped, rest = max(0, first - _CONTEXT), max(0, last - _CONTEXT)
+    before, after = (lines[skipped : len(lines) - rest] for lines in (old, new))
+    # Without the head, of two lines.
+    for line in islice(difflib.unified_diff(before, after, lineterm="", n=_CONTEXT), 2, None):
+        hunk = _HUNK.fullmatch(line)
+        yield _moved(hunk, skipped) if hunk else line
+
+
+def _moved(hunk: re.Match[str], lines: int) -> str:
+    return f"@@ -{int(hunk[1]) + lines}{hunk[2]} +{int(hunk[3]) + lines}{hunk[4]} @@"
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines are the same at the start."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tirjudge_environments.files import NO_FILES, BadFolder, Folder, placed, read_folder
+from tirjudge_environments.files import NO_FILES, BadFolder, Folder, read_folder, shared
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks.cells import RowError, is_empty, is_nan, parsed, text_of
 from tirjudge_environments.tasks.columns import DEFAULT_COLUMNS, Columns, column_named
@@ -22,7 +22,6 @@ from tirjudge_environments.tasks.labels import (
 from tirjudge_environments.tasks.messages import is_chat, read_messages, read_tools, response_of, role_of
 from tirjudge_environments.tasks.turns import unfolded
 from tirjudge_environments.types import Criterion, JudgeTask, Message, Response
-from tirjudge_sandbox.base import InvalidProgram, Limits, Program, validate
 
 
 def read_task(
@@ -112,16 +111,14 @@ def _folders(
         raise RowError(
             f"files must be a list of {count} folders, one for each response; --column files= ignores it"
         )
-    read_all = tuple(
+    read_all = [
         read(value, f"files of response {letter(position)}", before) for position, value in enumerate(folders)
-    )
-    _, files = placed({"prompt_files": before, "files": list(read_all)})
+    ]
     try:
-        # A program finds all folders in one.
-        validate(Program("", files=files), Limits())
-    except InvalidProgram as error:
+        before, *read_all = shared([before, *read_all])
+    except BadFolder as error:
         raise RowError(f"files: {error}") from None
-    return before, read_all
+    return before, tuple(read_all)
 
 
 def named_folders(row: Mapping[str, Any], task: JudgeTask, columns: Columns) -> dict[str, Folder]:

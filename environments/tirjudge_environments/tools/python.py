@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tirjudge_environments.files import placed
+from tirjudge_environments.files import program_of
 from tirjudge_environments.types import ToolSpec
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, run_with_isolated
+from tirjudge_sandbox import Execution, Limits, Sandbox, run_with_isolated
 
 RUN_PYTHON = ToolSpec(
     name="run_python",
@@ -32,6 +32,5 @@ class PythonTool:
     async def call(
         self, arguments: Mapping[str, Any], *, bindings: Mapping[str, Any] | None = None, seed: int = 0
     ) -> Execution:
-        variables, files = placed(bindings or {})
-        program = Program(source=arguments["code"], bindings=variables, files=files, seed=seed)
-        return await run_with_isolated(self._sandbox, program, self.limits)
+        program, limits = program_of(arguments["code"], bindings or {}, self.limits, seed=seed)
+        return await run_with_isolated(self._sandbox, program, limits)
