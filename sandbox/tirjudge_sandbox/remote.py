@@ -218,7 +218,7 @@ _FUSION = Dialect(path="/run_code", request=fusion.to_request, execution=fusion.
 
 @dataclass(frozen=True)
 class _Server:
-    """What a server reports."""
+    """The properties that a server reports."""
 
     capacity: int
     isolation: Isolation
