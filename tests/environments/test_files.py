@@ -8,7 +8,9 @@ import io
 import os
 import random
 import subprocess
+import sys
 import tarfile
+import textwrap
 import time
 import zipfile
 from collections.abc import Callable
@@ -40,7 +42,16 @@ from tirjudge_sandbox.base import validate
 
 PATHS = [
     *("", ".", "..", "/etc/passwd", "a/../../b", "a//b", "a/./b", "./a", "a/", "\\windows", "a\\b", "a\0b"),
-    *("a\nb", "\x1b[2Ja", "\ud800", "a/" * 16 + "b", "n" * 201, "a/" + "é" * 101),
+    *(
+        "a\nb",
+        "\x1b[2Ja",
+        "a\x9b2J",
+        "a\u2028[files of response B: 0 files, 0 bytes]",
+        "\ud800",
+        "a/" * 16 + "b",
+        "n" * 201,
+        "a/" + "é" * 101,
+    ),
 ]
 
 
@@ -377,3 +388,40 @@ def test_a_task_with_files_survives_json_and_tables_of_arrow(tmp_path: Path) -> 
     ]
     found = [read_task(row, default_id="x").files for row in Dataset.from_list(rows)]
     assert found == [(Folder({"a": b"x"}),), (Folder({"b/c": b"\xff"}),)]
+
+
+@pytest.mark.parametrize("exchanged", ["folder", "file", "folder above"])
+def test_a_link_that_takes_a_place_while_it_is_read_is_not_followed(exchanged: str, tmp_path: Path) -> None:
+    """An agent that still runs exchanges what it left behind for links, as fast as it can."""
+    secret = tmp_path / "secret"
+    (secret / "work" / "sub").mkdir(parents=True)
+    for path in ("work/sub/x", "work/x", "x"):
+        (secret / path).write_text("secret")
+    (tmp_path / "runs/work/sub").mkdir(parents=True)
+    (tmp_path / "runs/work/sub/x").write_text("own")
+    place = {"folder": "runs/work/sub", "file": "runs/work/sub/x", "folder above": "runs"}[exchanged]
+    target = {"folder": secret, "file": secret / "x", "folder above": secret}[exchanged]
+    agent = textwrap.dedent(
+        """
+        import os, sys
+        place, target = sys.argv[1:]
+        print("ready", flush=True)
+        while True:
+            os.rename(place, place + ".own")
+            os.symlink(target, place)
+            os.unlink(place)
+            os.rename(place + ".own", place)
+        """
+    )
+    words = [sys.executable, "-c", agent, str(tmp_path / place), str(target)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found, ends = set(), time.monotonic() + 3
+        while time.monotonic() < ends:
+            try:
+                found |= set(read_folder("runs/work", tmp_path).files.values())
+            except BadFolder:
+                continue
+        process.kill()
+    assert found <= {b"own"}

@@ -170,7 +170,8 @@ def checked_path(path: Any) -> PurePosixPath:
     parts = path.split("/")
     if not path or path.startswith("/") or "\\" in path or any(part in ("", ".", "..") for part in parts):
         raise BadFolder(f"{shown_path(path)} is no path below the folder")
-    if any(ord(mark) < 32 or ord(mark) == 127 for mark in path):
+    # Those of Latin-1 too, which terminals obey, and the separators that end a line elsewhere.
+    if any(unicodedata.category(mark) in ("Cc", "Zl", "Zp") for mark in path):
         raise BadFolder(f"{shown_path(path)} has a control character")
     try:
         longest, size = max(len(part.encode()) for part in parts), len(path.encode())

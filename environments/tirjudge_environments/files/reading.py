@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import bz2
+import errno
 import gzip
+import io
 import lzma
 import os
 import re
@@ -13,8 +15,10 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from tirjudge_environments.files.folder import (
@@ -30,6 +34,10 @@ from tirjudge_environments.files.folder import (
     text_of_file,
     too_many,
 )
+
+_MOST_ARCHIVE = MOST_BYTES + 4096 * MOST_ENTRIES
+"""Bytes of the files of a folder and of their headers."""
+_XZ_MEMORY = 128 << 20
 
 
 def read_folder(value: Any, beside: Path | None, before: Folder = NO_FILES) -> Folder:
@@ -145,24 +153,18 @@ def _named(name: str, beside: Path | None) -> Folder:
             "a name of a folder or archive: only rows of a file may name one, so give the contents"
         )
     path = checked_path(name.rstrip("/") or name)
-    place = beside
-    for part in path.parts:
-        place = place / part
-        if place.is_symlink():
-            raise BadFolder(f"{shown_path(name)} is behind a link, and links are not followed")
     try:
-        if place.is_dir():
-            return _of_folder(place)
-        if place.exists() and not place.is_file():
-            raise BadFolder("it is no folder, tar or zip")
-        with place.open("rb") as file:
+        with _opened(path, beside) as file:
+            if isinstance(file, int):
+                return _of_folder(file)
             start = file.read(512)
-        compressed = start.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ"))
-        if compressed or start[257:262] == b"ustar":
-            return _of_tar(place)
-        # Behind the tar: the end of a tar may be that of a zip in it.
-        if zipfile.is_zipfile(place):
-            return _of_zip(place)
+            file.seek(0)
+            compressed = start.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ"))
+            if compressed or start[257:262] == b"ustar":
+                return _of_tar(file)
+            # Behind the tar: the end of a tar may be that of a zip in it.
+            if zipfile.is_zipfile(file):
+                return _of_zip(file)
     except BadFolder as error:
         raise BadFolder(f"{shown_path(name)}: {error}") from None
     except OSError as error:
@@ -175,37 +177,98 @@ def _named(name: str, beside: Path | None) -> Folder:
         NotImplementedError,
         OverflowError,
         RuntimeError,
+        MemoryError,
         lzma.LZMAError,
         zlib.error,
     ) as error:
-        raise BadFolder(f"{shown_path(name)}: damaged ({' '.join(str(error).split())[:200]})") from None
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise BadFolder(f"{shown_path(name)}: damaged ({reason})") from None
     raise BadFolder(f"{shown_path(name)} is no folder, tar or zip")
 
 
-def _of_folder(place: Path) -> Folder:
-    taken, waiting, seen = Taken(), [place], 0
-    while waiting:
-        folder = waiting.pop()
-        for entry in sorted(folder.iterdir()):
-            seen += 1
-            if seen > MOST_ENTRIES:
-                raise BadFolder(too_many(seen))
-            path = entry.relative_to(place).as_posix()
-            state = entry.lstat()
+@contextmanager
+def _opened(path: PurePosixPath, beside: Path) -> Iterator[int | IO[bytes]]:
+    """Open what a path names, without following a link: the descriptor of a folder, or a file."""
+    with ExitStack() as stack:
+        at = os.open(beside, os.O_RDONLY | os.O_DIRECTORY)
+        stack.callback(os.close, at)
+        for part in path.parts[:-1]:
+            at = _folder_at(part, at)
+            stack.callback(os.close, at)
+        kind = stat.S_IFMT(os.stat(path.name, dir_fd=at, follow_symlinks=False).st_mode)
+        if kind == stat.S_IFDIR:
+            at = _folder_at(path.name, at)
+            stack.callback(os.close, at)
+            yield at
+        elif kind == stat.S_IFREG:
+            yield stack.enter_context(_file_at(path.name, at))
+        else:
+            raise BadFolder("it is a link or a device, which are not read")
+
+
+def _folder_at(name: str, at: int) -> int:
+    """Return the descriptor of a folder in an opened one; a link that took its place raises BadFolder."""
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise BadFolder(f"{shown_path(name)} is a link, which are not followed, or no folder") from None
+        raise
+
+
+def _file_at(name: str, at: int) -> IO[bytes]:
+    """Open a file in an opened folder; a link or a device that took its place raises BadFolder."""
+    try:
+        # Without waiting for the writer of a pipe.
+        file = open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at), "rb")  # noqa: SIM115
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise BadFolder(f"{shown_path(name)} is a link or a device, which are not read") from None
+        raise
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise BadFolder(f"{shown_path(name)} is a link or a device, which are not read")
+    return file
+
+
+def _of_folder(root: int) -> Folder:
+    """Read an opened folder. Whoever wrote it may still exchange its files and folders for links."""
+    taken, seen = Taken(), 0
+
+    def walk(at: int, above: str) -> None:
+        nonlocal seen
+        # No list of the names: a folder may have millions.
+        with os.scandir(at) as entries:
+            names = [entry.name for entry in islice(entries, MOST_ENTRIES - seen + 1)]
+        seen += len(names)
+        if seen > MOST_ENTRIES:
+            raise BadFolder(too_many(seen))
+        for name in sorted(names):
+            path = above + name
+            state = os.stat(name, dir_fd=at, follow_symlinks=False)
             if stat.S_ISDIR(state.st_mode):
                 checked_path(path)
-                waiting.append(entry)
+                inner = _folder_at(name, at)
+                try:
+                    walk(inner, f"{path}/")
+                finally:
+                    os.close(inner)
             elif stat.S_ISREG(state.st_mode):
-                with open(os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                with _file_at(name, at) as file:
                     taken.add(path, taken.read(file, state.st_size))
             else:
                 raise BadFolder(f"{shown_path(path)} is a link or a device, which are not read")
+
+    walk(root, "")
     return taken.folder
 
 
-def _of_zip(place: Path) -> Folder:
+def _of_zip(file: IO[bytes]) -> Folder:
     taken = Taken()
-    with zipfile.ZipFile(place) as archive:
+    # Its list of entries is read as a whole.
+    if os.fstat(file.fileno()).st_size > _MOST_ARCHIVE:
+        raise BadFolder(f"more than {_MOST_ARCHIVE:,} bytes of a zip")
+    with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if len(entries) > MOST_ENTRIES:
             raise BadFolder(too_many(len(entries)))
@@ -218,16 +281,15 @@ def _of_zip(place: Path) -> Folder:
             if entry.is_dir():
                 checked_path(entry.filename.rstrip("/"))
                 continue
-            with archive.open(entry) as file:
-                taken.add(entry.filename, taken.read(file, entry.file_size))
+            with archive.open(entry) as part:
+                taken.add(entry.filename, taken.read(part, entry.file_size))
     return taken.folder
 
 
-def _of_tar(place: Path) -> Folder:
+def _of_tar(file: IO[bytes]) -> Folder:
     taken = Taken()
     # Streamed, so that a bomb is left at the bound, with its rest still compressed.
     with (
-        open(place, "rb") as file,
         _decompressed(file) as content,
         tarfile.open(fileobj=cast(Any, _Bounded(content)), mode="r|") as archive,
     ):
@@ -250,17 +312,41 @@ def _of_tar(place: Path) -> Folder:
 def _decompressed(file: IO[bytes]) -> IO[bytes]:
     start = file.read(6)
     file.seek(0)
-    for mark, opened in ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open)):
+    for mark, opened in ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", _open_xz)):
         if start.startswith(mark):
             return cast(IO[bytes], opened(file))
     return file
+
+
+def _open_xz(file: IO[bytes]) -> IO[bytes]:
+    return cast(IO[bytes], io.BufferedReader(_Xz(file)))
+
+
+class _Xz(io.RawIOBase):
+    """The content of an xz. One that needs more memory than `xz -9` writes raises LZMAError."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._decompressor = file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = b""
+        while not content and not self._decompressor.eof:
+            given = self._file.read(1 << 16) if self._decompressor.needs_input else b""
+            if self._decompressor.needs_input and not given:
+                raise EOFError("it ends early")
+            content = self._decompressor.decompress(given, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
 
 
 class _Bounded:
     """The start of a stream. Reading more than a folder and its headers can have raises BadFolder."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._left = stream, MOST_BYTES + 4096 * MOST_ENTRIES
+        self._stream, self._left = stream, _MOST_ARCHIVE
 
     def read(self, size: int = -1, /) -> bytes:
         content = self._stream.read(min(size, self._left + 1))

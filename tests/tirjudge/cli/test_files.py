@@ -149,7 +149,8 @@ def test_a_changed_file_is_another_row(
     [
         (["gone", "left"], "gone: No such file or directory"),
         (["../data/left", "left"], "no path below the folder"),
-        (["link", "left"], "link is behind a link"),
+        (["link", "left"], "link: it is a link or a device"),
+        (["link/out", "left"], "link is a link, which are not followed"),
         (["/etc", "left"], "no path below the folder"),
         ([{"../x": {"text": ""}}, "left"], "no path below the folder"),
         ([{"x": "text"}, "left"], 'write {"text": ...}'),
