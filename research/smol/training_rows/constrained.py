@@ -7,11 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from research.smol.training_rows.families.base import Constraint, Family, Form
 from research.smol.training_rows.families.registry import choose, worded
-from research.smol.training_rows.kinds.registry import DOCUMENT
+from research.smol.training_rows.kinds.registry import DOCUMENT, follows
 from research.smol.training_rows.prompts import joined, run_on, takes_fragments, with_context, with_manner
 from research.smol.training_rows.requests import Request
 from research.smol.training_rows.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, Shape, program
@@ -106,9 +106,9 @@ class Constrained:
         # Words that no answer holds would tell none apart.
         drawn = replace(pen, vocabulary=own) if unedited and own else pen
         first: Form = "clause" if rng.random() < 0.5 and families[0].wordings("clause") else "sentence"
+        forms = [first, *("tail" if follows(*pair) else "sentence" for pair in pairwise(families))]
         constraints = [
-            worded(family, natural, text, drawn, "sentence" if at else first)
-            for at, family in enumerate(families)
+            worded(family, natural, text, drawn, form) for family, form in zip(families, forms, strict=True)
         ]
         prompt = run_on(text, constraints, rng)
         if prompt is None:

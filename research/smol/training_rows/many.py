@@ -26,7 +26,8 @@ from research.smol.training_rows.constrained import Constrained, environments
 from research.smol.training_rows.families.base import Family
 from research.smol.training_rows.families.registry import FAMILIES, choose
 from research.smol.training_rows.generator import Generator, write
-from research.smol.training_rows.kinds.registry import DOCUMENT, KINDS, SEED, trained_kinds, unseen
+from research.smol.training_rows.kinds.registry import DOCUMENT, KINDS, NUMBERED, SEED, trained_kinds, unseen
+from research.smol.training_rows.kinds.shapes import Every
 from research.smol.training_rows.preferences import preference_draft
 from research.smol.training_rows.requests import BadSources, Request, own_requests, questions
 from research.smol.training_rows.rows import PAIRWISE, Draft, Shape, confirmed
@@ -44,8 +45,9 @@ _CODE, _GENERAL = 0.02, 0.1
 _NEAR = 0.7
 """Share of the rows whose worse responses are the best one, edited."""
 _ATTACKED = 0.06
-_KEYWORDS, _UNEDITED = 0.5, 0.35
-"""Of the rows with all rules in one sentence, the shares with keywords and with unedited responses."""
+_KEYWORDS, _NUMBERED, _UNEDITED = 0.5, 0.25, 0.35
+"""Of the rows with all rules in one sentence, the shares with keywords, with a number of parts and a rule for
+each of them, and with unedited responses."""
 _POINTWISE = 0.2
 """Share of the rows with single responses, which are two dialogues each."""
 _ALONE = {
@@ -122,8 +124,15 @@ class Asked(Choice):
         super().__init__(names, {1: 12, 2: 44, 3: 32, 4: 12})
 
     def __call__(self, rng: random.Random) -> list[Family]:
-        chosen = super().__call__(rng)
         keywords = FAMILIES["keywords:existence"]
+        every = [kind for kind in self._new if isinstance(kind, Every) and kind.unit.name in NUMBERED]
+        if every and rng.random() < _NUMBERED:
+            kind = rng.choice(every)
+            number = NUMBERED[kind.unit.name]
+            pair: list[Family] = [{**FAMILIES, **KINDS}[number], kind]
+            # Keywords stand before or after the two, which stay together.
+            return rng.choice([pair, [keywords, *pair], [*pair, keywords]])
+        chosen = super().__call__(rng)
         alone = len(chosen) == 1 or any(one.id in _ALONE or one.id in DOCUMENT for one in chosen)
         if not alone and keywords not in chosen and rng.random() < _KEYWORDS:
             chosen[-1] = keywords

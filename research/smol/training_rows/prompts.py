@@ -90,6 +90,9 @@ def run_on(request: str, constraints: Sequence[Constraint], rng: random.Random) 
     if any(re.search(r"[.!?:;]\s|\n", part) or not part for part in parts):
         return None
     parts[1:] = [_small(part, repr(one.given)) for part, one in zip(parts[1:], constraints[1:], strict=True)]
+    tails = [at for at, one in enumerate(constraints) if at and one.form == "tail"]
+    for at in reversed(tails):
+        parts[at - 1 : at + 1] = [f"{parts[at - 1]}, {parts[at]}"]
     if parts[0][0].islower():
         parts[0] = f"{rng.choice(_SUBJECTS)} {rng.choice(_DUTIES)} {parts[0]}"
     *most, last = parts

@@ -14,8 +14,9 @@ from tirjudge_environments.instruction_checks import Verifier, open_verifier
 INFINITE = 10**9
 
 Arguments = dict[str, Any]
-Form = Literal["sentence", "fragment", "clause"]
-"""A wording that stands alone, continues the request, or follows "your response should"."""
+Form = Literal["sentence", "fragment", "clause", "tail"]
+"""A wording that stands alone, continues the request, follows "your response should", or follows the wording
+of a number of parts, such as "each of which"."""
 _SIGNS = (">=", "<=", "==", "=0", "=b", ">b", "..", ">", "<")
 
 
@@ -83,6 +84,7 @@ class Constraint:
     family: Family
     given: Arguments = field(hash=False)
     wording: str
+    form: Form = "sentence"
 
     def holds(self, text: str) -> bool:
         """Return True if the text follows the constraint, by the family's own, possibly quick check."""

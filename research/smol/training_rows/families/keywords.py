@@ -121,10 +121,11 @@ class Words(Family):
     def _draw_words(self, text: str, pen: Pen, from_text: float) -> list[str]:
         count = pen.rng.choice([1, 1, 2, 2, 2, 3, 3, 4])
         found = dict.fromkeys(draw_word(text, pen, from_text) for _ in range(count))
-        # A word inside another one would be kept by its neighbour.
-        return [
+        # A word inside another one would be kept by its neighbour. "Time" and "time" are inside each other.
+        alone = [
             one for one in found if not any(one != other and one.lower() in other.lower() for other in found)
         ]
+        return alone or list(found)[:1]
 
 
 class Existence(Words):

@@ -192,7 +192,7 @@ def worded(family: Family, text: str, request: str, pen: Pen, form: Form) -> Con
         template = template.replace(f"{{{slot}}}", value)
     if form == "sentence":
         template = template[0].upper() + template[1:]
-    return Constraint(family, given, template)
+    return Constraint(family, given, template, form)
 
 
 def _together(one: str, other: str) -> bool:

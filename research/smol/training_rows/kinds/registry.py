@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 
+from research.smol.training_rows.families.base import Family
 from research.smol.training_rows.kinds.catalogue import composed_kinds
 from research.smol.training_rows.kinds.characters import CHARACTERS
 from research.smol.training_rows.kinds.rules.base import Rule
@@ -18,7 +19,7 @@ from research.smol.training_rows.kinds.rules.programs import PROGRAMS
 from research.smol.training_rows.kinds.rules.tables import CSV, TABLES
 from research.smol.training_rows.kinds.rules.templates import TEMPLATES
 from research.smol.training_rows.kinds.rules.texts import TEXTS
-from research.smol.training_rows.kinds.shapes import Count, Kind
+from research.smol.training_rows.kinds.shapes import Count, Every, Kind
 from research.smol.training_rows.kinds.tokens import TOKENS
 from research.smol.training_rows.kinds.units import HEADINGS
 
@@ -46,6 +47,14 @@ DOCUMENTS: Mapping[str, tuple[Rule, ...]] = {
     "xml": XML,
 }
 """Rules by the kind of document, which only go together with rules of the same kind."""
+NUMBERED = {
+    "sentences": "length_constraints:number_sentences",
+    "items": "detectable_format:number_bullet_lists",
+    "steps": "own:numbered_list",
+    "lines": "own:number_lines",
+    "headings": "count:headings",
+}
+"""The family or kind that counts a unit, by the unit's name."""
 SEED = 56
 """Seed of the held-out kinds and groups."""
 HELD_OUT_KINDS, HELD_OUT_GROUPS = 24, 2
@@ -136,3 +145,8 @@ def unseen(kind: Kind) -> bool:
 def trained_kinds() -> list[str]:
     """Return the composed kinds that training rows may contain, sorted by name."""
     return sorted(kind.id for kind in KINDS.values() if not unseen(kind))
+
+
+def follows(counts: Family, kind: Family) -> bool:
+    """Return True if a kind is about every one of the units whose number the other one asks for."""
+    return isinstance(kind, Every) and NUMBERED.get(kind.unit.name) == counts.id

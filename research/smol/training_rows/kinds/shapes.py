@@ -38,7 +38,7 @@ _MANY = {
 @cache
 def frames(shape: str, form: Form | None) -> tuple[tuple[str, str], ...]:
     """Return the wordings of a shape with their relations; without a form its sentences and fragments."""
-    name = f"{shape} clause" if form == "clause" else shape
+    name = f"{shape} {form}" if form in ("clause", "tail") else shape
     found = [split_sign(line) for line in sections("frames").get(name, ())]
     return tuple(one for one in found if form is None or one[1][0].islower() == (form != "sentence"))
 

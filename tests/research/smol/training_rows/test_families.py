@@ -128,3 +128,9 @@ def test_prompts_hold_the_request_and_all_wordings() -> None:
         prompt = joined(REQUEST, constraints, one.rng, form)
         assert REQUEST[:-1] in prompt
         assert all(constraint.wording[1:] in prompt for constraint in constraints)
+
+
+def test_words_that_differ_in_case_alone_are_one_word() -> None:
+    few = {seed: Pen(random.Random(seed), "tides", "home", vocabulary=["sea"]) for seed in range(200)}
+    drawn_words = [FAMILIES["keywords:existence"].draw("", "", "", one)["words"] for one in few.values()]
+    assert all(drawn_words)

@@ -7,13 +7,15 @@ import io
 import json
 import lzma
 import random
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from research.smol.training_rows.families.base import Constraint
+from research.smol.training_rows.families.base import Constraint, Family
 from research.smol.training_rows.families.registry import FAMILIES
-from research.smol.training_rows.kinds.registry import KINDS, unseen
+from research.smol.training_rows.kinds.registry import KINDS, follows, unseen
 from research.smol.training_rows.many import ManyKinds, kinds_of, main
 from research.smol.training_rows.prompts import run_on
 from research.smol.training_rows.requests import MODELS, questions
@@ -48,6 +50,29 @@ def test_a_name_keeps_its_capital_and_a_clause_gets_a_subject() -> None:
         *("should", "must"),
         "to",
     )
+
+
+def test_a_rule_for_each_part_follows_their_number() -> None:
+    number = Constraint(FAMILIES["own:numbered_list"], {}, "Write {n} steps.".replace("{n}", "4"))
+    each = Constraint(KINDS["every:steps_digit"], {}, "each of which mentions a number", "tail")
+    made = {run_on("Plan it.", [number, each, COMMAS], random.Random(seed)) for seed in range(200)}
+    assert "Plan it.Write 4 steps, each of which mentions a number, and avoid commas." in made
+    assert all("Write 4 steps, each of which mentions a number" in (prompt or "") for prompt in made)
+
+
+def test_some_rows_have_a_number_of_parts_and_a_rule_for_each(tmp_path: Path) -> None:
+    rows = ManyKinds(generator(tmp_path), 3).training(kinds_of(None), 120, run_on=1.0)
+    found = [
+        row
+        for row in rows
+        if any(follows(_family(one), _family(other)) for one, other in pairwise(row.families))
+    ]
+    assert 0.1 < len(found) / len(rows) < 0.4
+    assert all(re.search(r", (and )?(each|every|where each) ", row.prompt) for row in found)
+
+
+def _family(name: str) -> Family:
+    return {**FAMILIES, **KINDS}.get(name, FAMILIES["punctuation:no_comma"])
 
 
 def test_a_wording_of_two_sentences_is_left_to_other_prompts() -> None:
