@@ -100,7 +100,11 @@ class JudgeSession:
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
         self._python, self._encoder, self._budget = PythonTool(sandbox, limits), encoder, budget
         self._sample, self._seed = sample, seed
-        self._responses = {"responses": [response_data(task.candidates[index]) for index in view.order]}
+        self._responses: dict[str, Any] = {
+            "responses": [response_data(task.candidates[index]) for index in view.order]
+        }
+        if task.files:
+            self._responses["files"] = [task.files[index] for index in view.order]
         self._prompt_ids: tuple[int, ...] | None = None
         if encoder is not None:
             # The reader must see thinking that the template opened: answers inside do not count.

@@ -150,7 +150,9 @@ def _programs(row: RecordedRow) -> Iterator[RecordedProgram]:
                 shown = outputs[number] if number < len(outputs) else None
                 if program.tool == RUN_TESTS.name:
                     # A recorded call has no variables; run_tests finds responses in the order of the view.
-                    program = program.model_copy(update={"bindings": {"responses": view.order}})
+                    files = {"files": [{"files": index} for index in view.order]} if row.files else {}
+                    bindings = {"responses": view.order, **files}
+                    program = program.model_copy(update={"bindings": bindings})
                 yield RecordedProgram(row, view.view, view.sample, number + 1, program, shown)
 
 

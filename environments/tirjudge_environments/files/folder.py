@@ -70,6 +70,10 @@ class Folder:
     def _kinds(self) -> dict[str, str]:
         return {}
 
+    def text(self, path: str) -> str | None:
+        """Return the content of a file; None for a file that is no text in UTF-8, and without one."""
+        return text_of_file(self.files[path]) if path in self.files else None
+
     def kind(self, path: str) -> str:
         """Return what kind of file one is, see `kinds.kind_of`."""
         if path not in self._kinds:

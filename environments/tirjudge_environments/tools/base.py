@@ -46,9 +46,9 @@ class Tool(Protocol):
         """Call the tool, and never raise for what it does; cancelling stops the call.
 
         `bindings` are the variables of a program; for every other tool `responses`, those of the view in its
-        order, as JSON values. The text is in `stdout`, or after a failure in `stderr`, and `status` says how
-        the call ended: OK; ERROR, which the tool reports; a limit; or SANDBOX_FAILED, which says nothing
-        about the call and is never shown to a judge.
+        order, as JSON values, and `files`, their folders if they have any. The text is in `stdout`, or after
+        a failure in `stderr`, and `status` says how the call ended: OK; ERROR, which the tool reports; a
+        limit; or SANDBOX_FAILED, which says nothing about the call and is never shown to a judge.
         """
         ...
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tirjudge_environments.files import NO_FILES, with_room
 from tirjudge_environments.orders import letters
 from tirjudge_environments.programs.outputs import error_line
 from tirjudge_environments.turn_reader import code_of
@@ -45,7 +46,10 @@ def _tirjudge():
 
     names = globals()
     del names["_tirjudge"]
-    sys.argv = ["program.py", *{arguments!r}]
+    if {path!r}:
+        names["__file__"] = {path!r}
+        sys.path.insert(0, {folder!r})
+    sys.argv = [{path!r} or "program.py", *{arguments!r}]
     exec(compile({code!r}, "<program>", "exec"), names)
     if {call!r}:
         value = json.dumps(eval({call!r}, names))
@@ -120,15 +124,23 @@ class CaseResult:
 
 
 async def run_tests(
-    sandbox: Sandbox, code: str, cases: Sequence[Case], *, limits: Limits = _LIMITS, seed: int = 0
+    sandbox: Sandbox,
+    code: str,
+    cases: Sequence[Case],
+    *,
+    limits: Limits = _LIMITS,
+    seed: int = 0,
+    files: Mapping[str, bytes] = NO_FILES.files,
+    path: str = "",
 ) -> tuple[CaseResult, ...]:
     """Run Python code once for every case, in order, each time in a separate process.
 
     A case passes if the program ends by itself with exit code 0 and the call's value or the output is as
     expected. Outputs are compared line by line without surrounding white space; a line of numbers equals a
     line with the same numbers (LiveCodeBench, `testing_util.py`). Times of `limits` apply to all cases
-    together, other bounds to each case. Never raises for the code's behaviour; raises ValueError for files
-    that cannot be written.
+    together, other bounds to each case. `files` are in the working folder of every case, below the case's
+    own; `path` is that of the code among them, whose folder is the first that imports look in. Never raises
+    for the code's behaviour; raises ValueError for files that cannot be written.
     """
     results: list[CaseResult] = []
     cpu, wall = limits.cpu_seconds, limits.wall_seconds
@@ -144,19 +156,28 @@ async def run_tests(
             memory_bytes=min(case.memory_mib * MIB, limits.memory_bytes),
             output_bytes=min(_OUTPUT_BYTES, limits.output_bytes),
         )
-        execution = await sandbox.run(_program(code, case, seed), own)
+        program = _program(code, case, seed, files, path)
+        execution = await sandbox.run(program, with_room(own, program.files))
         cpu, wall = cpu - execution.cpu_seconds, wall - execution.wall_seconds
         results.append(_result(case, execution))
     return tuple(results)
 
 
-def _program(code: str, case: Case, seed: int) -> Program:
+def _program(code: str, case: Case, seed: int, files: Mapping[str, bytes], path: str) -> Program:
+    own = {name: text.encode("utf-8", "surrogatepass") for name, text in case.files.items()}
+    source = _SOURCE.format(
+        arguments=case.arguments,
+        code=code,
+        call=case.call,
+        file=_VALUE,
+        line=_VALUE_LINE,
+        path=path,
+        folder=path.rpartition("/")[0],
+    )
     return Program(
-        source=_SOURCE.format(
-            arguments=case.arguments, code=code, call=case.call, file=_VALUE, line=_VALUE_LINE
-        ),
+        source=source,
         stdin=case.stdin,
-        files={path: text.encode("utf-8", "surrogatepass") for path, text in case.files.items()},
+        files={name: content for name, content in {**files, **own}.items() if name != _VALUE},
         fetch=(_VALUE,) if case.call else (),
         seed=seed,
     )
@@ -292,6 +313,9 @@ class _Asked(BaseModel):
 
     response: str = ""
     """The letter of the response to test; empty for all."""
+    file: str = ""
+    """The path of a Python module among the files of the response, such as src/app.py, to run in place of the
+    longest fence, beside its other files."""
     cases: Annotated[tuple[Case, ...], Field(min_length=1, max_length=MOST_CASES)]
     """Objects with `stdin`, `arguments`, `files`, `call`, `expected`, `seconds` and `memory_mib`, all of them
     optional. Each case runs the program of the response anew."""
@@ -308,7 +332,8 @@ def _untitled(schema: Any) -> Any:
 
 RUN_TESTS = ToolSpec(
     name="run_tests",
-    description="Run the Python program of a response, its longest fence, on cases, and return which passed.",
+    description="Run the Python program of a response, its longest fence or one of its files, on cases, and "
+    "return which passed.",
     parameters=_untitled(_Asked.model_json_schema()),
 )
 
@@ -325,8 +350,11 @@ class RunTests:
     async def call(
         self, arguments: Mapping[str, Any], *, bindings: Mapping[str, Any] | None = None, seed: int = 0
     ) -> Execution:
-        responses = (bindings or {}).get("responses", [])
-        named = dict(zip(letters(len(responses)), responses, strict=True))
+        bound = bindings or {}
+        responses = bound.get("responses", [])
+        names = letters(len(responses))
+        named = dict(zip(names, responses, strict=True))
+        folders = dict.fromkeys(names, NO_FILES) | dict(zip(names, bound.get("files", ()), strict=False))
         texts: list[str] = []
         runs: list[Execution] = []
         try:
@@ -340,11 +368,23 @@ class RunTests:
                 wall_seconds=self.limits.wall_seconds / len(named),
             )
             for name, response in named.items():
+                code = folders[name].text(asked.file) if asked.file else _code(response)
+                if code is None:
+                    texts.append(f"response {name}: {_shown(asked.file)} is no text among its files")
+                    continue
                 results = await run_tests(
-                    self._sandbox, _code(response), asked.cases, limits=share, seed=seed
+                    self._sandbox,
+                    code,
+                    asked.cases,
+                    limits=share,
+                    seed=seed,
+                    files=folders[name].files if asked.file else {},
+                    path=asked.file,
                 )
                 runs += [result.execution for result in results]
                 texts.append(_table(name, results))
+            if not runs:
+                return _refused("; ".join(texts))
         except KeyError:
             return _refused(f"response: there are only {', '.join(named)}")
         except ValidationError as error:

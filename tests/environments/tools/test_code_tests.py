@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from tests.environments.tools.test_dialogue import play, score
 from tests.sandbox.targets import PLACEMENTS, READ_ONLY
+from tirjudge_environments.files import Folder
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.tools.code_tests import Case, RunTests, run_tests
@@ -339,3 +340,36 @@ async def test_only_ascii_digits_are_numbers(
 ) -> None:
     (found,) = await reasons(sandbox, f"print({printed!r})", {"expected": expected})
     assert (found == "passed") == passes
+
+
+async def test_a_module_of_the_files_runs_beside_the_other_files(sandbox: Sandbox) -> None:
+    good = Folder(
+        {
+            "src/app.py": b"from helper import twice\ndef total(): return twice(int(open('n.txt').read()))",
+            "src/helper.py": b"def twice(n):\n    return 2 * n\n",
+            "n.txt": b"21",
+            "tirjudge-value.json": b"42",
+        }
+    )
+    quits = Folder({**good.files, "src/app.py": b"raise SystemExit(0)"})
+    binary = Folder({"src/app.py": b"\xff\0"})
+    bindings = {"responses": ["a", "b", "c", "d"], "files": [good, quits, binary, Folder()]}
+    asked = {"file": "src/app.py", "cases": [{"call": "total()", "expected": 42}]}
+    ran = await RunTests(sandbox).call(asked, bindings=bindings)
+    assert (ran.status, ran.stdout.splitlines()) == (
+        Status.OK,
+        [
+            *("response A: 1 of 1 cases passed", "case 1: passed"),
+            *("response B: 0 of 1 cases passed", "case 1: failed: ended before the call"),
+            'response C: "src/app.py" is no text among its files',
+            'response D: "src/app.py" is no text among its files',
+        ],
+    )
+    changed = {"file": "src/app.py", "cases": [{"call": "total()", "files": {"n.txt": "4"}, "expected": 8}]}
+    ran = await RunTests(sandbox).call({**changed, "response": "A"}, bindings=bindings)
+    assert "case 1: passed" in ran.stdout
+    for other in ({"file": "../app.py"}, {"file": "src/app.py", "response": "D"}):
+        refused = await RunTests(sandbox).call({**asked, **other}, bindings=bindings)
+        assert (refused.status, "is no text among its files" in refused.stderr) == (Status.ERROR, True)
+    without = await RunTests(sandbox).call(asked, bindings={"responses": ["a", "b"]})
+    assert without.status is Status.ERROR

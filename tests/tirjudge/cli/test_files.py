@@ -210,3 +210,23 @@ def test_files_that_only_the_prompt_has_are_kept_and_noticed(
     write_rows(tmp_path / "one.jsonl", [row | {"prompt_files": {"wanted.txt": {"text": "8"}}}])
     again = judge(tmp_path, "one.jsonl", *through(endpoint))
     assert "it was judged with another prompt or responses" in again.stderr
+
+
+def test_a_module_of_the_files_is_tested_and_tested_again(tmp_path: Path, endpoint: EndpointServer) -> None:
+    call = {"file": "sums.py", "cases": [{"call": "add(2, 3)", "expected": 5}]}
+
+    def testing(body: dict[str, Any]) -> dict[str, Any]:
+        if len(body["messages"]) == 1:
+            return chat(f"```run_tests\n{json.dumps(call)}\n```\n")
+        passed = "response A: 1 of 1" in body["messages"][-1]["content"]
+        return chat(f"<preference>{'A' if passed else 'B'}</preference>")
+
+    endpoint.script = testing
+    right, wrong = ({"sums.py": {"text": f"def add(a, b):\n    return a {sign} b\n"}} for sign in "+-")
+    row = {"id": "r", "prompt": "Add.", "responses": ["done", "done"], "files": [right, wrong], "label": 0}
+    write_rows(tmp_path / "rows.jsonl", [row])
+    run = judge(tmp_path, "rows.jsonl", "--tool", "tests", "--order", "both", *through(endpoint))
+    assert "accuracy  100.0%" in run.stdout, run.stderr + run.stdout
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
+    assert again.returncode == 0, again.stderr + again.stdout
+    assert re.search(r"same +2\n", again.stdout), again.stdout
