@@ -18,7 +18,7 @@ from tirjudge.console_text import printable, printable_text
 from tirjudge.records.recorded_row import Dialogue, RecordedPassage, RecordedRow, RecordedView, model_of
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict
 from tirjudge_environments import Response
-from tirjudge_environments.files import listing
+from tirjudge_environments.files import NO_FILES, ListedFile, folder_heading, listed_files, shown_path
 from tirjudge_environments.messages import is_transcript, response_text, transcript_parts
 from tirjudge_environments.orders import letter, letters
 
@@ -31,6 +31,8 @@ _LETTERED = re.compile(r"(?:[Rr]esponse[ _])?([A-Z])\b\W?\s*(.*)")
 """A line of output about the response of a letter."""
 _FINISHED = ("ok", "error")
 """Statuses of a program that ended by itself."""
+_DIFF = {"+": "green", "-": "red", "@": "cyan"}
+"""Styles of the lines of a difference, by their first character."""
 _STYLES = {"right": "green", "wrong": "red"}
 _EVIDENCE = {
     "missing": "no program was run",
@@ -399,10 +401,12 @@ def _print_question(console: Console, row: RecordedRow) -> None:
     for heading, text in prompt_parts(row):
         console.print(Text(f"\n{heading}:", "bold"))
         console.print(Text(printable_text(text)))
+    if given := _files(row, None):
+        console.print(Text("\n").append_text(given))
     console.print()
     headings = [response_heading(row, index) for index in range(len(row.responses))]
     texts = [
-        Text("\n\n").join(filter(None, (_response(one), Text(printable_text(files_text(row, index))))))
+        Text("\n\n").join(filter(None, (_response(one), _files(row, index))))
         for index, one in enumerate(row.shown_responses)
     ]
     for pair in _side_by_side(headings, texts, console.width // _NARROWEST):
@@ -414,19 +418,37 @@ def _print_question(console: Console, row: RecordedRow) -> None:
         console.print(Text(printable_text(row.reference)))
 
 
-def files_text(row: RecordedRow, index: int) -> str:
-    """Return the files of a response as a judge is shown them; empty without any.
+def listed_folder(row: RecordedRow, index: int | None) -> tuple[str, list[ListedFile]] | None:
+    """Return whose files are in a folder and its files, as a judge is shown them; None without any.
 
-    Their names and sizes alone are in the result file itself.
+    With None in place of a response's index, these are the files of the prompt. Names and sizes alone are in
+    the result file itself.
     """
-    if index >= len(row.files):
-        return ""
-    of = f"response {letter(index)}" if len(row.files) > 1 else "this response"
+    recorded = row.prompt_files if index is None else row.files[index] if index < len(row.files) else None
+    if recorded is None or (index is None and not recorded):
+        return None
+    of = "this response" if len(row.files) == 1 else "" if index is None else f"response {letter(index)}"
+    of = "the prompt" if index is None else of
     try:
-        return listing(row.folder(index), of, row.folder(None))
+        folder, given = row.folder(index), NO_FILES if index is None else row.folder(None)
+        return folder_heading(folder, of), list(listed_files(folder, given))
     except ValueError as error:
-        names = (f"{path}, {file.bytes:,} bytes" for path, file in sorted(row.files[index].items()))
-        return "\n".join([f"[files of {of}; {error}]", *names])
+        names = (f"{shown_path(path)}, {file.bytes:,} bytes" for path, file in sorted(recorded.items()))
+        return f"files of {of}; {error}", list(map(ListedFile, names))
+
+
+def _files(row: RecordedRow, index: int | None) -> Text:
+    """Return the files of a response or of the prompt, with changes in the colours of a difference."""
+    listed = listed_folder(row, index)
+    if listed is None:
+        return Text()
+    lines = [Text(printable(listed[0]), "bold")]
+    for file in listed[1]:
+        lines.append(Text(printable(file.line)))
+        for line in printable_text(file.body).splitlines():
+            style = _DIFF.get(line[:1], "") if file.is_diff else "dim"
+            lines.append(Text(f"    {line}", style))
+    return Text("\n").join(lines)
 
 
 def _response(response: Response) -> Text:

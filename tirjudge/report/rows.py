@@ -19,8 +19,8 @@ from tirjudge.records.text import (
     decided_text,
     deciding_lines,
     evidence_text,
-    files_text,
     jury_text,
+    listed_folder,
     outcome_text,
     program_outputs,
     prompt_parts,
@@ -229,9 +229,10 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
     if row.prompt is not None and row.responses is not None:
         record["prompt"] = prompt_parts(row)
         record["responses"] = [
-            [response_heading(row, index).removesuffix(":"), _drawn(response, files_text(row, index))]
+            [response_heading(row, index).removesuffix(":"), _drawn(response), *_folder_record(row, index)]
             for index, response in enumerate(row.shown_responses)
         ]
+        record["given"] = _folder_record(row, None)
         record["question"] = question(row)
     if row.reference:
         record["reference"] = row.reference
@@ -249,15 +250,20 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
     return record
 
 
-def _drawn(response: Response, files: str) -> str | list[tuple[str, str]]:
-    """Return a response as the page draws it: a text, or the parts of a transcript under their headings.
-
-    The listing of its `files` follows.
-    """
+def _drawn(response: Response) -> str | list[tuple[str, str]]:
+    """Return a response as the page draws it: a text, or the parts of a transcript under their headings."""
     if isinstance(response, str):
-        return "\n\n".join(filter(None, (response, files)))
-    parts = [(heading, text) for _, heading, text in transcript_parts(response)]
-    return [*parts, ("files", files)] if files else parts
+        return response
+    return [(heading, text) for _, heading, text in transcript_parts(response)]
+
+
+def _folder_record(row: RecordedRow, index: int | None) -> list[dict[str, Any]]:
+    """Return the folder of a response or of the prompt as the page draws it; none without files."""
+    listed = listed_folder(row, index)
+    if listed is None:
+        return []
+    files = [[file.line, file.body, file.is_diff] for file in listed[1]]
+    return [{"heading": printable(listed[0]), "files": files}]
 
 
 def _view_record(

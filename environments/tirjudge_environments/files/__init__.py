@@ -13,8 +13,9 @@ from tirjudge_environments.files.folder import (
     BadFolder,
     Folder,
     folder_of,
+    shown_path,
 )
-from tirjudge_environments.files.listing import ListedFile, heading, listed_files, listing, unlisted
+from tirjudge_environments.files.listing import ListedFile, folder_heading, listed_files, listing, unlisted
 from tirjudge_environments.files.placing import placed, program_of, shared, size_of, with_room
 from tirjudge_environments.files.reading import read_folder
 
@@ -25,14 +26,15 @@ __all__ = [
     "BadFolder",
     "Folder",
     "ListedFile",
+    "folder_heading",
     "folder_of",
-    "heading",
     "listed_files",
     "listing",
     "placed",
     "program_of",
     "read_folder",
     "shared",
+    "shown_path",
     "size_of",
     "unlisted",
     "with_room",

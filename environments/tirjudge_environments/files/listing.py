@@ -51,13 +51,13 @@ def listing(folder: Folder, of: str, before: Folder = NO_FILES) -> str:
         of: whose files they are, for the heading.
         before: the files that the response began with; of a file that it changed, the difference is shown.
     """
-    lines = [f"[{heading(folder, of)}]"]
+    lines = [f"[{folder_heading(folder, of)}]"]
     for file in listed_files(folder, before):
         lines += [file.line, *(f"{_INDENT}{line}" for line in file.body.splitlines())]
     return "\n".join(lines)
 
 
-def heading(folder: Folder, of: str) -> str:
+def folder_heading(folder: Folder, of: str) -> str:
     """Return whose files are in a folder, how many, and their size."""
     size = sum(map(len, folder.files.values()))
     return f"files of {of}: {_counted(len(folder.files))}, {size:,} bytes"

@@ -9,6 +9,13 @@ const block = (level, kind, heading, text, ...more) => make("div", { class: `par
 const body = (text) => typeof text === "string" ? [make("pre", { tabIndex: 0 }, visible(text) || "(empty)")]
   : text.flatMap(([heading, part]) => [make("p", { class: "message" }, visible(heading)), ...body(part)]);
 
+// A folder of files, closed: each with the start of its text, or with what was changed in it.
+const MARKS = { "+": "added", "-": "removed", "@": "place" };
+const diffLine = (line) => make("span", { class: MARKS[line[0]] ?? "" }, `${visible(line)}\n`);
+const folder = ({ heading, files }) => make("details", { class: "files" }, make("summary", {}, visible(heading)),
+  ...files.flatMap(([line, text, isDiff]) => [make("p", { class: "message" }, visible(line)), ...(text
+    ? [make("pre", { tabIndex: 0, class: isDiff ? "diff" : "" }, ...(isDiff ? text.split("\n").map(diffLine) : [visible(text)]))] : [])]));
+
 const facts = (record, hidden) => make("dl", { class: "facts" }, ...record.facts
   .filter(([name]) => !hidden || BLIND.includes(name))
   .map(([name, fact]) => make("div", {}, make("dt", {}, name), make("dd", {}, visible(fact)))));
@@ -18,8 +25,9 @@ function drawQuestion(record, hidden) {
   const parts = [facts(record, hidden)];
   if (record.prompt) {
     parts.push(make("div", { class: "texts" }, ...record.prompt.map(([heading, text]) => block("h3", "prompt", heading, text))));
-    parts.push(make("div", { class: "texts responses" }, ...record.responses.map(([heading, text], index) =>
-      block("h3", "response", hidden ? `response ${letterOf(index)}` : heading, text))));
+    parts.push(...record.given.map(folder));
+    parts.push(make("div", { class: "texts responses" }, ...record.responses.map(([heading, text, ...folders], index) =>
+      block("h3", "response", hidden ? `response ${letterOf(index)}` : heading, text, ...folders.map(folder)))));
     if (record.cut) parts.push(make("p", { class: "note" }, record.cut));
   } else parts.push(make("p", { class: "note" }, "The prompt and the responses are not in the file."));
   if (record.reference) parts.push(make("div", { class: "texts" }, block("h3", "reference", "reference", record.reference)));

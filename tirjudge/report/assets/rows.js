@@ -16,6 +16,7 @@ const matches = (entry, name) => name in changes ? fits.change(entry, name) : fi
 
 const wordsOf = (record) => [
   ...(record.prompt ?? []).map((message) => message[1]), ...(record.responses ?? []).flatMap((one) => [one[1]].flat(2)),
+  ...[...(record.given ?? []), ...(record.responses ?? []).flatMap((one) => one.slice(2))].flatMap((one) => one.files.flatMap((file) => file.slice(0, 2))),
   record.reference ?? "", ...(record.criteria ?? []).map((one) => one[1]),
   ...record.facts.map((fact) => fact[1]), ...record.views.flatMap((view) => view.parts.map((part) => part.text)),
 ].join("\n").toLowerCase();
