@@ -197,7 +197,9 @@ class RecordedView(Dialogue):
         programs = [passage for passage in segments if passage["kind"] == "program"]
         for program, call in zip(programs, trajectory.calls, strict=False):
             if not isinstance(call.outcome, Refused) and not call.request.tool:
-                program["bindings"] = _references(call.request.bindings, task, texts=texts)
+                program["bindings"] = _references(
+                    call.request.bindings, task, trajectory.view.order, texts=texts
+                )
         verdict, criterion = trajectory.verdict, trajectory.view.criterion
         optional: dict[str, Any] = {} if criterion is None else {"criterion": criterion}
         optional |= {} if reward is None else {"reward": RecordedReward(**reward_record(reward))}
@@ -438,7 +440,9 @@ def is_truncated(path: Path) -> bool:
         return file.read(1) not in (b"", b"\n")
 
 
-def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) -> dict[str, Any] | None:
+def _references(
+    bindings: Mapping[str, Any], task: JudgeTask, order: Sequence[int], *, texts: bool
+) -> dict[str, Any] | None:
     """Return a program's variables, with references in place of the row's texts.
 
     A reference is `"prompt"`, `"reference"`, `"tools"`, the index of a response, `"prompt_files"`,
@@ -448,8 +452,12 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
     prompt, tools = conversation_data(task.prompt), list(map(tool_data, task.tools))
     responses = list(map(response_data, task.candidates))
 
-    def place(value: Any) -> int:
-        return max(index for index, response in enumerate(responses) if response == value)
+    named = [name for name in bindings if name.startswith("response_")]
+
+    def place(value: Any, position: int) -> int:
+        # Several responses may have this text, as those of agents that only say that they are done.
+        shown = order[position] if position < len(order) else 0
+        return shown if responses[shown] == value else responses.index(value)
 
     def files(folder: Folder) -> Any:
         return _PROMPT_FILES if folder is task.prompt_files else {_FILES: task.files.index(folder)}
@@ -461,7 +469,7 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
         elif isinstance(value, list) and value and all(isinstance(one, Folder) for one in value):
             references[name] = list(map(files, value))
         elif value in responses:
-            references[name] = place(value)
+            references[name] = place(value, named.index(name) if name in named else 0)
         elif value == prompt:
             references[name] = _PROMPT
         elif task.reference and value == task.reference:
@@ -469,7 +477,7 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
         elif tools and value == tools:
             references[name] = _TOOLS
         elif isinstance(value, list) and all(one in responses for one in value):
-            references[name] = list(map(place, value))
+            references[name] = [place(one, position) for position, one in enumerate(value)]
         elif texts:
             references[name] = {"value": value}
         else:

@@ -101,7 +101,8 @@ def test_programs_find_the_files_and_decide(
 def test_contents_are_kept_once_and_programs_run_again_elsewhere(
     tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
 ) -> None:
-    judge(tmp_path, "data/rows.jsonl", "--output", "data/rows.verdicts.jsonl", *through(endpoint))
+    words = ("data/rows.jsonl", "--output", "data/rows.verdicts.jsonl", "--order", "both")
+    judge(tmp_path, *words, *through(endpoint))
     kept = tmp_path / "data/rows.verdicts.jsonl.files"
     assert len(list(kept.iterdir())) == 4, "right, wrong, and the two that were given"
     row = results(tmp_path / "data/rows.verdicts.jsonl")[0]
@@ -113,8 +114,13 @@ def test_contents_are_kept_once_and_programs_run_again_elsewhere(
     shutil.rmtree(tmp_path / "data")
     again = invoke("reproduce", "rows.verdicts.jsonl", folder=other)
     assert again.returncode == 0, again.stderr + again.stdout
-    assert re.search(r"same +4\n", again.stdout), again.stdout
+    assert re.search(r"same +8\n", again.stdout), again.stdout
     shown = invoke("show", "rows.verdicts.jsonl", "r0", folder=other).stdout
+    for view in row["views"]:
+        bindings = next(one["bindings"] for one in view["segments"] if one["kind"] == "program")
+        assert bindings["responses"] == view["order"], "of equal texts, each is the one that was shown"
+        assert [bindings["response_a"], bindings["response_b"]] == view["order"]
+        assert bindings["files"] == [{"files": index} for index in view["order"]]
     assert "out/sums.csv, 6 bytes" in shown
     shutil.rmtree(other / "rows.verdicts.jsonl.files")
     lost = invoke("reproduce", "rows.verdicts.jsonl", folder=other)
