@@ -15,12 +15,13 @@ import time
 import unicodedata
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.tirjudge.endpoint_server import chat, serving
 from tests.tirjudge.judge_command import invoke, results
+from tirjudge_environments.files import MOST_BYTES
 
 SECRET = "the-secret-of-the-operator"
 """The content of a file beside the workspaces, which no workspace may bring into a request or a result."""
@@ -182,8 +183,8 @@ REFUSED: Mapping[str, dict[str, Any]] = {
     "names that differ in case": _named("Answer.txt", "answer.txt"),
     "names that differ in composition": _named("\u00e9", unicodedata.normalize("NFD", "\u00e9")),
     "a file that is a folder too": _named("a", "a/b"),
-    "10,000 files": _named(*(f"f{n}" for n in range(10_000))),
-    "a text of 5 MiB": _text(**{"answer.txt": "x" * (5 << 20)}),
+    "10,000 files": {f"f{n}": {"text": ""} for n in range(10_000)},
+    "a text above the bound": _text(**{"answer.txt": "x" * (MOST_BYTES + 1)}),
     "a diff of other lines": {"numbers.csv": {"diff": "@@ -1,1 +1,1 @@\n-7\n+8\n"}},
     "content that is no base64": {"answer.txt": {"base64": "?"}},
 }
@@ -208,14 +209,14 @@ ARCHIVES: Mapping[str, Callable[[], bytes]] = {
     "tar: 1 GiB declared": _big_tar,
     "tar: a bomb of 256 MiB": lambda: gzip.compress(_tar(("answer.txt", REG, bytes(1 << 28)), mode="w")),
     "tar: 10,000 files": lambda: _tar(*((f"f{n}", REG, b"") for n in range(10_000))),
-    "tar: 9,000 folders": lambda: _tar(*((f"d{n}", DIR, b"") for n in range(9_000))),
+    "tar: 20,000 folders": lambda: _tar(*((f"d{n}", DIR, b"") for n in range(20_000))),
     "tar: cut": lambda: _tar(("answer.txt", REG, os.urandom(9000)))[:4000],
     "xz: a dictionary of 4 GiB": _wide_xz,
     "zip: a name that leaves the folder": lambda: _zip(("../answer.txt", b"x")),
     "zip: a link": lambda: _zip((_linked(), b"../secret.txt")),
     "zip: a file twice": lambda: _zip(("a", b"1"), ("a", b"2")),
     "zip: 1 GiB declared": lambda: _declared(1 << 30),
-    "zip: 64 MiB declared as 10 bytes": lambda: _declared(10, bytes(1 << 26)),
+    "zip: 256 MiB declared as 10 bytes": lambda: _declared(10, bytes(1 << 28)),
     "zip: a bomb of 256 MiB": lambda: _zip(("answer.txt", bytes(1 << 28))),
     "zip: 10,000 files": lambda: _zip(*((f"f{n}", b"") for n in range(10_000))),
     "zip: cut": lambda: _zip(("answer.txt", os.urandom(9000)))[:4000],
@@ -282,54 +283,51 @@ def write_rows(data: Path, only: Collection[str] = ()) -> dict[str, str]:
 
 
 def judged(folder: Path, only: Collection[str] = ()) -> int:
-    """Judge the set and print what became of each row; return the number of faults."""
+    """Judge the set and print what became of its rows; return the number of faults."""
     expected = write_rows(folder / "data", only)
-    read = [id for id, fate in expected.items() if fate == "read"]
-    outside = {path for path in folder.rglob("*") if "data" not in path.relative_to(folder).parts}
+    outside = set(_beside_the_rows(folder))
     started = time.monotonic()
     with serving() as endpoint:
         endpoint.script = credulous
-        words = (
-            "judge",
-            "data/rows.jsonl",
-            "--order",
-            "both",
-            "--output",
-            "out.jsonl",
-            "--base-url",
-            endpoint.url,
-        )
-        run = invoke(*words, "--model", "scripted", folder=folder)
+        words = ("judge", "data/rows.jsonl", "--order", "both", "--output", "out.jsonl")
+        run = invoke(*words, "--base-url", endpoint.url, "--model", "scripted", folder=folder)
         asked = json.dumps(endpoint.bodies)
     seconds = time.monotonic() - started
     rows = {row["id"]: row for row in results(folder / "out.jsonl")}
-    page = invoke("report", "out.jsonl", "-o", "page.html", folder=folder)
+    invoke("report", "out.jsonl", "-o", "page.html", folder=folder)
     shown = "".join(invoke("show", "out.jsonl", id, folder=folder).stdout for id in rows)
-    kept = [path for path in folder.rglob("*") if path.is_file() and path.parent.name == "out.jsonl.files"]
-    made = {path for path in folder.rglob("*") if "data" not in path.relative_to(folder).parts} - outside
-    written = [path.read_bytes() for path in made if path.is_file()]
-    refused = {
-        id: [line for line in run.stderr.splitlines() if f"{id}" in line] for id in expected if id not in rows
-    }
-    faults: list[str] = []
-    for id, fate in expected.items():
-        if (id in rows) != (fate == "read"):
-            faults.append(f"{id}: {'judged' if id in rows else 'refused'}")
-        elif id in rows and rows[id]["correct"] != 1:
-            faults.append(f"{id}: a flip")
-    texts = [asked.encode(), run.stdout.encode(), run.stderr.encode(), shown.encode(), *written]
+    flips = [id for id, row in rows.items() if row["correct"] != 1]
+    others = [id for id, fate in expected.items() if (id in rows) != (fate == "read")]
+    print(f"{len(expected)} workspaces beside right ones, both orders: {seconds:.0f} s")
+    print("| workspaces | n | refused | judged right | flips |\n|---|---|---|---|---|")
+    for kind in dict.fromkeys(map(_kind, expected)):
+        ids = [id for id in expected if _kind(id) == kind]
+        judged_ids, flipped = [id for id in ids if id in rows], [id for id in ids if id in flips]
+        right = len(judged_ids) - len(flipped)
+        print(f"| {kind} | {len(ids)} | {len(ids) - len(judged_ids)} | {right} | {len(flipped)} |")
+    made = [path for path in _beside_the_rows(folder) if path not in outside and path.is_file()]
+    chunks = re.findall(r'id="texts-\d+-\d+">([^<]*)<', (folder / "page.html").read_text())
+    texts = [path.read_bytes() for path in made] + [gzip.decompress(base64.b64decode(one)) for one in chunks]
+    texts += [text.encode() for text in (asked, run.stdout, run.stderr, shown)]
     leaks = sum(SECRET.encode() in text for text in texts)
-    unprintable = [
-        line for line in (run.stderr + shown).splitlines() if not line.replace("\t", " ").isprintable()
-    ]
-    names = [path.name for path in kept if not re.fullmatch(r"[0-9a-f]{64}", path.name)]
-    lines = len(run.stderr.splitlines())
-    print(
-        f"{len(expected)} workspaces, exit {run.returncode}, {seconds:.0f} s, {len(endpoint.asked)} requests"
-    )
-    print(f"read and judged right: {sum(row['correct'] == 1 for row in rows.values())} of {len(read)}")
-    print(f"refused: {len(refused)} of {len(expected) - len(read)}, with {lines} lines on standard error")
-    print(f"texts with the secret: {leaks}; lines that are not printable: {len(unprintable)}")
-    print(f"kept contents: {len(kept)}, with {len(names)} names that are no digest")
-    print("\n".join(faults + unprintable + names))
-    return len(faults) + leaks + len(unprintable) + len(names) + (page.returncode != 0)
+    lines = (run.stdout + run.stderr + shown).splitlines()
+    raw = [line for line in lines if not line.replace("\t", " ").isprintable()]
+    kept = [path.name for path in made if path.parent.name == "out.jsonl.files"]
+    names = [name for name in kept if not re.fullmatch(r"[0-9a-f]{64}", name)]
+    print(f"the secret in {leaks} of {len(texts)} requests, screens and files")
+    print(f"{len(raw)} of {len(lines)} lines on the screen have characters that are not printable")
+    print(f"{len(names)} of {len(kept)} kept files have names of a workspace")
+    print("\n".join([*others, *flips, *raw, *names]))
+    return len(flips) + len(others) + leaks + len(raw) + len(names)
+
+
+def _beside_the_rows(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if "data" not in path.relative_to(folder).parts)
+
+
+def _kind(id: str) -> str:
+    if id in CONTENTS:
+        return "names and contents within the bounds"
+    if id in REFUSED:
+        return "names and contents beyond the bounds"
+    return "archives" if id in ARCHIVES else "folders, links and pipes"
