@@ -293,6 +293,7 @@ def judged(folder: Path, only: Collection[str] = ()) -> int:
         run = invoke(*words, "--base-url", endpoint.url, "--model", "scripted", folder=folder)
         asked = json.dumps(endpoint.bodies)
     seconds = time.monotonic() - started
+    assert (folder / "out.jsonl").exists(), run.stderr
     rows = {row["id"]: row for row in results(folder / "out.jsonl")}
     invoke("report", "out.jsonl", "-o", "page.html", folder=folder)
     shown = "".join(invoke("show", "out.jsonl", id, folder=folder).stdout for id in rows)
