@@ -151,12 +151,12 @@ def test_rows_with_files_train_the_same_model_after_kills(
     tokenizer = load_tokenizer(whole / "warmup" / "model")
     for sample in (one for row in shown for one in row["kept"]):
         check_mask(tokenizer, sample["ids"], [label != -100 for label in sample["labels"]])
-    for stage in ("rl-0", "rl-1"):
-        for step in (1, 2):
-            shard = pq.read_table(whole / stage / "rollouts" / f"step-{step:06}.parquet").to_pylist()
-            for row in shard:
-                assert row["calls"] == 1
-                check_mask(tokenizer, row["completion_ids"], row["mask"])
+    shards = sorted(whole.glob("rl-*/rollouts/*.parquet"))
+    rollouts = [row for shard in shards for row in pq.read_table(shard).to_pylist()]
+    assert len(rollouts) == 2 * 2 * 2 * 4, "stages, steps, groups and samples"
+    for row in rollouts:
+        assert row["calls"] == 1
+        check_mask(tokenizer, row["completion_ids"], row["mask"])
     for path in whole.glob("heldout-*/answers.jsonl"):
         assert [(one["ran"], one["errors"]) for one in read_lines(path)] == [(1, 0)] * 2
 
