@@ -10,13 +10,15 @@ import re
 import shutil
 import tarfile
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.sandbox.serving import serving
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
+from tests.tirjudge.judge_command import FAST, invoke, judge, results, through, write_rows
 
 PROGRAM = """
 import csv
@@ -242,3 +244,46 @@ def test_a_module_of_the_files_is_tested_and_tested_again(tmp_path: Path, endpoi
     again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
     assert again.returncode == 0, again.stderr + again.stdout
     assert re.search(r"same +2\n", again.stdout), again.stdout
+
+
+SUM = """
+def total(folder):
+    with open(f"{folder}/t.csv", "rb") as rows:
+        return sum(row == b"1,2\\n" for row in rows)
+print("A", int(total(files_a) == total(prompt_files)), "of 1")
+print("B", int(total(files_b) == total(prompt_files)), "of 1")
+"""
+
+
+@pytest.mark.parametrize("backend", ["local", "remote"])
+def test_a_table_of_many_megabytes_reaches_the_programs(
+    backend: str, tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    def summing(body: dict[str, Any]) -> dict[str, Any]:
+        if len(body["messages"]) == 1:
+            return chat(f"```python{SUM}```\n")
+        found = "A 1 of 1" in body["messages"][-1]["content"]
+        return chat(f"<preference>{'A' if found else 'B'}</preference>")
+
+    endpoint.script = summing
+    table = "1,2\n" * (40 << 18)  # 40 MiB
+    archived(tmp_path, "given.tar.gz", {"t.csv": table})
+    archived(tmp_path, "same.zip", {"t.csv": table})
+    archived(tmp_path, "short.zip", {"t.csv": table[4:]})
+    row = {"id": "r", "prompt": "Keep all.", "responses": ["done", "done"], "label": 0}
+    write_rows(
+        tmp_path / "rows.jsonl", [row | {"files": ["same.zip", "short.zip"], "prompt_files": "given.tar.gz"}]
+    )
+    model = ("--base-url", endpoint.url, "--model", "m")
+    limits = ("--program-limit", "wall_seconds=100", "--program-limit", "cpu_seconds=60")
+    with serving() if backend == "remote" else nullcontext() as server:
+        options = (*FAST, *limits)
+        if server is not None:
+            options = ("--backend", "remote", "--backend-option", f"url={server.url}", *limits)
+        run = judge(tmp_path, "rows.jsonl", "--order", "both", *options, *model)
+        assert "accuracy  100.0%" in run.stdout, run.stderr + run.stdout
+        assert "decided by a program 1 of 1 rows" in run.stdout
+        again = invoke("reproduce", "rows.verdicts.jsonl", *options, folder=tmp_path)
+    assert again.returncode == 0, again.stderr + again.stdout
+    kept = tmp_path / "rows.verdicts.jsonl.files"
+    assert sorted(one.stat().st_size for one in kept.iterdir()) == [(40 << 20) - 4, 40 << 20]
