@@ -37,6 +37,7 @@ def test_names_and_contents_of_files_stay_text(address: str, chromium: Any) -> N
         page.wait_for_selector("#row-body .view")
         assert page.title() == "out.jsonl – tirjudge report"
         assert page.locator("main img").count() == 0
+        page.evaluate("document.querySelectorAll('.files').forEach((folder) => { folder.open = true; })")
         shown = page.locator("#row-body").inner_text()
     assert MARKUP in shown
     assert "\u202e" not in shown
