@@ -129,11 +129,18 @@ def test_time_and_memory_are_bounded():
     ]
 
 
+def test_its_bound_of_memory_ends_with_it():
+    filling = Program("x = bytes(80 << 20)")
+    with open_sandbox_sync("local", prepare=filling, prepare_memory_bytes=90 << 20, **FAST) as box:
+        ran = box.run(Program("", files={"given": bytes(15 << 20)}, fetch=("given",)))
+    assert {name: len(content) for name, content in ran.files.items()} == {"given": 15 << 20}
+
+
 def test_an_early_regular_end_is_none():
     assert opened(Program("x = 1\nraise SystemExit"), "print(x)") == ["1\n"]
 
 
-@pytest.mark.parametrize("placement", ["root", "own-uid"])
+@pytest.mark.parametrize("placement", ["root", "userns", "plain"])
 def test_it_reaches_no_network_and_no_executable(placement):
     source = """
         import os, socket

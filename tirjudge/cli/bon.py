@@ -55,9 +55,11 @@ from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
 from tirjudge.selection.tournaments import BEST_OF_N
 from tirjudge.statistics import in_clusters
 from tirjudge.storage.json_lines import JsonLines, read_lines
+from tirjudge.storage.kept_files import keep_prepared
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns
+from tirjudge_sandbox.prepared import prepared_files
 
 _SHOWN_PICKS, _LONGEST_PICK = 20, 200
 """Rows whose picks are printed, and characters of such a line."""
@@ -292,6 +294,8 @@ class BonRun:
             ) as spending,
         ):
             display.spending = spending
+            if options.prepare and options.texts:
+                keep_prepared(self.output, prepared_files(options.prepare))
             async with JudgeEngine(
                 options, spending=spending, weights=weights, on_retry=display.retried
             ) as engine:

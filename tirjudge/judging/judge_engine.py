@@ -240,6 +240,8 @@ class JudgeEngine:
         format = self.options.format
         if self.options.tool_settings.servers and not self.options.tools:
             raise ValueError("--tool needs a judge with tools: leave out --no-tools")
+        if self.options.prepare and not (self.options.tools or self.options.checkers):
+            raise ValueError("--prepare needs a judge with tools: leave out --no-tools")
         if not format:
             if self.options.options:
                 raise ValueError("options belong to a format: give --format")

@@ -43,6 +43,8 @@ class JudgeSettings(BaseModel):
     sandbox: str = "local"
     """Name of the sandbox backend. One sandbox serves all dialogues of a process."""
     sandbox_options: Options = Field(default_factory=dict)
+    """Options of the backend, such as `{"prepare": FILE}`; tell the judge what it defines by the format's
+    option `prepared`."""
     tool_calls: int = Field(default=3, ge=0)
     """Maximum number of programs and calls of other tools in a dialogue; a further one is refused, and the
     reply says so."""

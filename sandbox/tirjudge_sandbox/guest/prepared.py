@@ -23,7 +23,6 @@ import types
 
 from tirjudge_sandbox.guest import program, scratch
 from tirjudge_sandbox.guest.memory import Mapped
-from tirjudge_sandbox.guest.syscalls import libc
 from tirjudge_sandbox.guest.wire import Payload
 
 FILE = "<prepared>"
@@ -40,16 +39,14 @@ class Unprepared(Exception):
 def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types.ModuleType:
     """Run the prepared program in the working folder `folder`, empty that, and return its module `__main__`.
 
-    `payload`: a descriptor, which is closed before the program runs.
-    `most_bytes`: address space beyond what is mapped now. Raises Unprepared. What it prints is dropped.
+    `payload`: a descriptor, which is closed before the program runs. `most_bytes`: address space beyond what
+    is mapped now. Raises Unprepared. What it prints is dropped.
     """
     streams, umask = (sys.stdin, sys.stdout, sys.stderr), os.umask(0o077)
     with open(os.devnull, "r+b") as null:
         for standard in (0, 1, 2):
             os.dup2(null.fileno(), standard)
     content = Payload.read(payload)
-    scratch.lay(content.files, payload)
-    os.close(payload)
     program.seed_generators(content.seed)
     # Its own modules are beside it.
     sys.path.insert(0, folder)
@@ -60,6 +57,8 @@ def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types
     bound = mapped.address_space + most_bytes
     resource.setrlimit(resource.RLIMIT_AS, (bound if most < 0 else min(bound, most), most))
     try:
+        scratch.lay(content.files, payload)
+        os.close(payload)
         exec(program.compiled(content.source, FILE), main.__dict__)
     except MemoryError:
         raise Unprepared(
@@ -76,7 +75,6 @@ def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    libc("fflush", None)
     sys.stdin, sys.stdout, sys.stderr = streams
     with contextlib.suppress(ValueError):
         sys.path.remove(folder)

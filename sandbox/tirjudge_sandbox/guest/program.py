@@ -20,7 +20,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -62,8 +62,6 @@ class Place:
     """The import policy's check of the source, None without a policy."""
     main: types.ModuleType | None
     """The module of the prepared program, in which the program goes on; None without one."""
-    kept: Mapping[str, Any]
-    """The names of that module, whose values are not dropped at the end."""
 
 
 def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
@@ -71,7 +69,7 @@ def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
     code = 1
     try:
         code = _execute(job, descriptors, place)
-        code = _finish(code, place.kept)
+        code = _finish(code)
         if code == _INTERRUPTED:
             _signal.signal(signal.SIGINT, _signal.SIG_DFL)
             _kill(_getpid(), signal.SIGINT)
@@ -297,7 +295,7 @@ def _print_traceback(
     sys.stderr.write("".join(traceback.format_exception(kind, error, trace, limit=limit)))
 
 
-def _finish(code: int, kept: Mapping[str, Any]) -> int:
+def _finish(code: int) -> int:
     """Finalize like `Py_FinalizeEx`, as far as a program can observe, without dismantling the interpreter."""
     _quietly(threading._shutdown)  # type: ignore[attr-defined]
     _quietly(atexit._run_exitfuncs)
@@ -307,7 +305,7 @@ def _finish(code: int, kept: Mapping[str, Any]) -> int:
         # Daemon threads, which CPython would stop here: what they use must not be taken from under them.
         _quietly(_flush_files)
         return code if flushed else 120
-    _quietly(lambda: _clear(sys.modules[_NAME].__dict__, kept))
+    _quietly(lambda: _clear(sys.modules[_NAME].__dict__))
     _quietly(gc.collect)
     _quietly(_flush_files)
     _flush()
@@ -332,15 +330,10 @@ def _flush_file(stream: io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom
         stream.flush()
 
 
-def _clear(namespace: dict[str, Any], kept: Mapping[str, Any]) -> None:
-    """Drop a module's values in CPython's order, so that files are flushed and `__del__` is called.
-
-    Not the `kept` ones: taking a large prepared object apart would first copy it.
-    """
+def _clear(namespace: dict[str, Any]) -> None:
+    """Drop a module's values in CPython's order, so that files are flushed and `__del__` is called."""
     for hidden in (True, False):
         for name in list(namespace):
-            if name in kept and kept[name] is namespace[name]:
-                continue
             if name != "__builtins__" and (name.startswith("_") and not name.startswith("__")) is hidden:
                 namespace[name] = None
 

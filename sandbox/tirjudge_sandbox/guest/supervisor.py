@@ -109,7 +109,8 @@ class Supervisor:
             if not self._contains:
                 seccomp.load(seccomp.inward())
             self._main = self._prepared(preparation.prepared_bytes, mapped)
-        # A second reference to what the prepared program made, which no program drops.
+        # A second reference: a program that drops the names would otherwise take large objects apart at its
+        # end, and so copy them.
         self._kept = {} if self._main is None else dict(vars(self._main))
         # Threads of libraries that the prepared program left count as well.
         self._base_processes = _process_floor() if self._contains else 0
@@ -167,7 +168,7 @@ class Supervisor:
         if not child:
             most, bounded = self._most_processes(job)
             confine = partial(self._confine, forks=self._contains and job.processes > 0, threads=bounded)
-            place = program.Place(self._base_bytes, most, confine, self._check, self._main, self._kept)
+            place = program.Place(self._base_bytes, most, confine, self._check, self._main)
             program.become(job, descriptors, place)
         payload, stdin, stdout, stderr, *fetched = descriptors
         for stream in (stdin, stdout, stderr):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -255,3 +256,18 @@ def test_a_dialogue_with_an_answer_to_each_criterion_is_refused() -> None:
             continue
         with pytest.raises(ValueError, match=r"has 2 criteria, .* while SkyRL rewards one"):
             row_view(judge, task, {"view": judge.views(task)[0].name}, "SkyRL")
+
+
+async def test_programs_in_a_framework_find_what_a_prepared_program_defines(tmp_path: Path) -> None:
+    (tmp_path / "prepare.py").write_text("seen = []\ndef count(text): return len(text.split())")
+    prepared = {"capacity": 1, "preload": [], "prepare": str(tmp_path / "prepare.py")}
+    options = {"order": "given", "protocol": "tool", "prepared": "`count(text)`: its words"}
+    given = settings(options=options, sandbox_options=prepared, tools={})
+    row = {"prompt": "Be brief.", "responses": ["yes", "maybe so"], "label": "A"}
+    dialogue = ToolDialogue(given, row, framework="a framework")
+    assert "defined already" in dialogue.prompt
+    assert "`count(text)`: its words" in dialogue.prompt
+    thread = SandboxThread.shared(given)
+    code = {"code": "seen.append(1); print(count(response_b), seen)"}
+    for _ in range(2):
+        assert await thread.awaited(dialogue.call("run_python", code, thread.sandbox)) == "2 [1]"

@@ -116,6 +116,7 @@ def test_a_copy_is_kept_only_with_texts(folder, endpoint):
         (("--prepare", "none.py"), "prepare: none.py: No such file or directory"),
         (("--prepare", "bad.py"), "bad.py: line 2: NameError: name 'no' is not defined"),
         (("--backend-option", "prepare=x.py"), "give --prepare FILE"),
+        ((*PREPARED, "--no-tools"), "--prepare needs a judge with tools: leave out --no-tools"),
         ((*PREPARED, "--backend-option", "prepare_seconds=-1"), "prepare_seconds must be a number above 0"),
     ],
 )
