@@ -25,7 +25,7 @@ from tirjudge.records.recorded_row import (
     model_of,
     read_result_rows,
 )
-from tirjudge.records.text import prompt_parts, view_name
+from tirjudge.records.text import listed_folder, prompt_parts, view_name
 from tirjudge.records.verdicts import JurorVerdict, encodable
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.result_file import recorded_settings
@@ -169,6 +169,7 @@ class Dialogue:
         if row.prompt is None or row.responses is None:
             return "(the prompt and the responses are not in the result file)"
         parts = [f"[{heading.removeprefix('prompt, ')}]\n{text}" for heading, text in prompt_parts(row)]
+        parts += self._listed(" of the prompt", None)
         parts += [f"[reference]\n{row.reference}"] if row.reference else []
         number = self.view.criterion
         if number is not None and number < len(row.criteria):
@@ -177,8 +178,18 @@ class Dialogue:
         for name, index in zip(names, self.view.order, strict=True):
             given = row.shown_responses[index : index + 1]
             response = response_text(given[0]) if given else "(not in the result file)"
-            parts.append(f"[response{name}]\n{response}")
+            parts += [f"[response{name}]\n{response}", *self._listed(f" of response{name}", index)]
         return "\n\n".join(parts)
+
+    def _listed(self, of: str, index: int | None) -> list[str]:
+        """Return the files of a response, or with None those of the prompt; empty without any."""
+        listed = listed_folder(self.row, index)
+        if listed is None:
+            return []
+        lines = [f"[files{of}]"]
+        for file in listed[1]:
+            lines += [file.line, *(f"    {line}" for line in file.body.splitlines())]
+        return ["\n".join(lines)]
 
     def _message(self, role: str, content: str | list[JsonObject]) -> JsonObject:
         return {"id": f"message-{self.number}-{len(self.messages)}", "role": role, "content": content}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,25 @@ def test_dialogue_and_tool_calls_are_events(samples: dict[str, Any]) -> None:
     assert [message.role for message in sample.messages] == ["user", "assistant", "tool", "assistant"] * 2
     failed = next(event for event in samples["failing"].events if event.event == "tool")
     assert (failed.error.type, failed.error.message) == ("unknown", "ZeroDivisionError: division by zero")
+
+
+def test_the_files_of_a_row_are_listed_under_the_letters_that_were_shown(tmp_path: Path) -> None:
+    row = {
+        "id": "x",
+        "prompt": "p",
+        "responses": ["done", "done"],
+        "files": [{"a.txt": {"text": "first"}}, {"b.txt": {"text": "[response A]\nsecond"}}],
+        "prompt_files": {"given.txt": {"text": "given"}},
+    }
+    path = judge_to(tmp_path / "out.jsonl", [row], lambda _: "<preference>A</preference>", order="both")
+    run = CliRunner().invoke(app, ["export", "inspect", str(path), "-o", str(tmp_path / "logs")])
+    assert run.exit_code == 0, run.output
+    (sample,) = log.read_eval_log(run.stdout.strip()).samples
+    asked = [one.content for one in sample.messages if one.role == "user"]
+    assert all("[files of the prompt]\ngiven.txt, 5 bytes" in one for one in asked)
+    found = {re.findall(r"\[files of response (.)\]\n(\w).txt", one)[0] for one in asked}
+    assert found == {("A", "a"), ("A", "b")}
+    assert all(one.count("\n[response A]\n") == 1 for one in asked)
 
 
 def test_a_file_without_texts_can_be_exported(tmp_path: Path) -> None:
