@@ -5,9 +5,10 @@
         --compare "tools - outputs withheld=TOOLS-0:WITHHELD-0" ...
 
 A comparison names the folders that `research.smol.results` wrote, one for each seed, paired by position.
-Its measure, one of `MEASURES`, is averaged over the pairs of `PRIMARY`, pooled. A bootstrap sample
-draws prompts with all their rows, and seeds, both with replacement. The p-value is two-sided, and corrected
-by Holm's method over all comparisons of one call. With one seed the interval covers prompts only.
+Its measure, one of `MEASURES`, is averaged over the pairs of `PRIMARY`, or of the sets that `--only` names,
+pooled. A bootstrap sample draws prompts with all their rows, and seeds, both with replacement. The p-value
+is two-sided, and corrected by Holm's method over all comparisons of one call. With one seed the interval
+covers prompts only.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.smol.judging import judged_rows
+from research.smol.sets import NAMES
 from research.smol.sources import Fields
 from research.smol.splits import SEED, SPLITS
 from research.smol.summary import Judged, credit, program_right, right_in_all_orders, summary
@@ -111,13 +113,20 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def pooled(folder: Path, sets: Path, split: str, rows: int | None, longest: float = math.inf) -> list[Judged]:
-    """Return the rows of all sets of `PRIMARY` that exist, with a model's lines from its results folder.
+def pooled(
+    folder: Path,
+    sets: Path,
+    split: str,
+    rows: int | None,
+    longest: float = math.inf,
+    names: Sequence[str] = PRIMARY,
+) -> list[Judged]:
+    """Return the rows of all named sets that exist, with a model's lines from its results folder.
 
     Rows with a response of more than `longest` characters are left out.
     """
     found: list[Judged] = []
-    for name in PRIMARY:
+    for name in names:
         if (file := sets / f"{name}.{split}.jsonl").exists():
             result = folder / f"{name}.{split}.verdicts.jsonl"
             if not result.exists():
@@ -199,6 +208,12 @@ def main() -> None:
         help=f"a comparison; repeatable. The primary ones: {'; '.join(COMPARISONS)}",
     )
     parser.add_argument("--measure", choices=MEASURES, default="right")
+    parser.add_argument(
+        "--only",
+        choices=NAMES,
+        action="append",
+        help="compare this set instead of the pooled ones; repeatable",
+    )
     parser.add_argument("--differing", action="store_true", help="also list the rows with other verdicts")
     parser.add_argument("--output", type=Path, help="write the numbers as JSON")
     options = parser.parse_args()
@@ -208,7 +223,14 @@ def main() -> None:
         name, _, folders = text.rpartition("=")
         sides = [side.split(",") for side in folders.split(":")]
         for folder in [folder for side in sides for folder in side if folder not in models]:
-            models[folder] = pooled(Path(folder), options.sets, options.split, options.rows, options.longest)
+            models[folder] = pooled(
+                Path(folder),
+                options.sets,
+                options.split,
+                options.rows,
+                options.longest,
+                options.only or PRIMARY,
+            )
         # One pair of folders for each seed.
         pairs = list(zip(*sides, strict=True))
         measure = MEASURES[options.measure]

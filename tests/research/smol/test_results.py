@@ -262,6 +262,14 @@ async def test_models_are_compared_on_the_same_rows(
     monkeypatch.setattr("sys.argv", [*sys.argv, "--longest", "6"])
     differences.main()
     assert "| tools - outputs withheld | 10 | 10 | 1 (prompts only) | +50.0 [" in capsys.readouterr().out
+    # A set that is not among the pooled ones, with four of the rows.
+    for folder in (tmp_path, tmp_path / "shown", tmp_path / "withheld"):
+        for file in folder.glob("broken.development*.jsonl"):
+            text = "".join(file.read_text().splitlines(keepends=True)[:4])
+            (folder / file.name.replace("broken", "unseen")).write_text(text)
+    monkeypatch.setattr("sys.argv", [*sys.argv[:-2], "--only", "unseen"])
+    differences.main()
+    assert "| tools - outputs withheld | 4 | 4 | 1 (prompts only) | +50.0 [" in capsys.readouterr().out
     with pytest.raises(ValueError, match="judged different rows"):
         differences.differences_by_prompt([({"id": "a", "prompt": "p"}, None)], [])
 
