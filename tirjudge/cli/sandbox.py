@@ -283,7 +283,7 @@ def serve(
             metavar="LIMIT=NUMBER",
         ),
     ] = None,
-    max_body: MaxBody = 128,
+    max_body: MaxBody = 160,
     grace: Grace = GRACE,
     prepare: Prepare = "",
     allow_weak_isolation: Annotated[

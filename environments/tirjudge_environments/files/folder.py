@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import merge
 from pathlib import PurePosixPath
 from typing import IO, Any
 
@@ -29,7 +30,7 @@ MOST_ENTRIES = 2 * MOST_FILES
 _WHOLE_TEXT, _MOST_QUOTABLE, _AROUND = 1 << 20, 4 << 20, 200
 """Bytes of a text that a judge may quote from everywhere; of a longer text, bytes that are looked through for
 what it quotes, and bytes around each mark of a tag or fence."""
-_MARK = re.compile(rb"<|```")
+_MARKS = (b"<", b"```")
 _PLAIN_PATH = re.compile(r"[\w.@+-][\w./@+ -]{0,160}", re.ASCII)
 
 
@@ -102,14 +103,21 @@ def _quotable(content: bytes) -> str | None:
         return None
     parts = list[bytes]()
     end = left = 0
-    for mark in _MARK.finditer(content):
-        start = max(end, mark.start() - _AROUND)
-        end = max(end, mark.end() + _AROUND)
+    for place in merge(*(_places(content, mark) for mark in _MARKS)):
+        start, end = max(end, place - _AROUND), max(end, place + _AROUND)
         parts.append(content[start:end])
         left += end - start
         if left > _MOST_QUOTABLE:
             break
     return b"".join(parts).decode(errors="replace")
+
+
+def _places(content: bytes, mark: bytes) -> Iterator[int]:
+    place = content.find(mark)
+    while place >= 0:
+        yield place
+        # Marks up to there are among the bytes around this one, with some of their own.
+        place = content.find(mark, place + _AROUND // 2)
 
 
 def folder_of(files: Mapping[str, bytes]) -> Folder:

@@ -33,7 +33,7 @@ class ServerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     access: Access = Access()
-    intake: IntakeLimits = IntakeLimits(body_bytes=128 * MIB)
+    intake: IntakeLimits = IntakeLimits(body_bytes=160 * MIB)
     source_bytes: PositiveInt = MIB
     """Largest source of a program or a cell."""
     most: Limits = MOST

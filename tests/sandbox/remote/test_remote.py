@@ -114,7 +114,7 @@ async def test_limits_above_the_servers_are_a_callers_error(box: RemoteSandbox) 
 
 
 async def test_equal_files_are_sent_once(box: RemoteSandbox) -> None:
-    """Twice 60 MiB in base64 would be more than the server takes."""
+    """Three times 60 MiB in base64 would be more than the server takes."""
     table = b"1,2\n" * (60 << 18)
     source = "print(*(open(f'{name}/t.csv').seek(0, 2) >> 20 for name in 'abc'), open('b/x').read())"
     files = {"a/t.csv": table, "b/t.csv": table, "c/t.csv": bytes(bytearray(table)), "b/x": b"x"}
