@@ -6,7 +6,6 @@ import gc
 import json
 import re
 import textwrap
-import warnings
 
 import pytest
 from typer.testing import CliRunner
@@ -188,6 +187,8 @@ def test_a_remote_sandbox_says_who_prepares():
         open_sandbox("remote", url="http://127.0.0.1:1", prepare=Program(""))
 
 
+# Docker's SDK leaves its socket open when nobody answers.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_the_doctor_says_how_often_it_runs(tmp_path, monkeypatch):
     with serving() as served:
         monkeypatch.setenv("TIRJUDGE_SANDBOX_URL", served.url)
@@ -199,9 +200,7 @@ def test_the_doctor_says_how_often_it_runs(tmp_path, monkeypatch):
         (remote,) = [one for (name, _), one in found.items() if name == "remote"]
         assert (remote["sound"], remote["prepares"]) == (True, "never")
         shown = CliRunner().invoke(app, ["sandbox", "doctor"]).stdout
-        with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-            # Docker's SDK leaves its socket open when nobody answers.
-            gc.collect()
+        gc.collect()
     assert re.search(
         "^A prepared program [(]--prepare[)] runs once in each worker: local ", shown, re.MULTILINE
     )
