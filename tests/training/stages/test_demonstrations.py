@@ -62,8 +62,6 @@ ROWS = [
     row("general", "tir-pairwise", None),
     row("false", "tir-pairwise", COUNT, kept=[2, 1]),
     row("broken", "tir-pairwise", "print(1/0)"),
-    row("again", "tir-pairwise", COUNT, first="print('A 1 of 1\\nB 1 of 1')"),
-    row("fails first", "tir-pairwise", COUNT, first="print(1/0)"),
 ]
 
 
@@ -129,7 +127,12 @@ def test_the_verdict_follows_what_the_program_printed(held: dict[str, list[str]]
     assert bad == "It keeps 0 of 2.\n<score>1</score>"
 
 
-def test_a_first_program_runs_before_and_decides_nothing(held: dict[str, list[str]]) -> None:
+def test_a_first_program_runs_before_and_decides_nothing(roomy_model: Path, tmp_path: Path) -> None:
+    rows = [
+        row("again", "tir-pairwise", COUNT, first="print('A 1 of 1\\nB 1 of 1')"),
+        row("fails first", "tir-pairwise", COUNT, first="print(1/0)"),
+    ]
+    held = hold(rows, roomy_model, tmp_path / "run")
     (text,) = held["again"]
     first, program, verdict = text.split("|")
     assert first == "```python\nprint('A 1 of 1\\nB 1 of 1')\n```\n"
