@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Sandbox, SandboxUnavailable, Status
 from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Preparation
-from tirjudge_sandbox.prepared import MEMORY_BYTES, SECONDS, Prepared
+from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, Prepared
 from tirjudge_sandbox.registry import open_sandbox, sandbox_names
 from tirjudge_sandbox.workers import local_process
 from tirjudge_sandbox.workers.host import PLACEMENTS, candidate_placements
@@ -64,7 +64,7 @@ async def _placement(name: str) -> Finding:
     if name not in candidate_placements():
         return Finding(backend=LOCAL, placement=name, isolation=None, reason="only for root")
     try:
-        prepared = Prepared.of(_PREPARED, SECONDS, MEMORY_BYTES)
+        prepared = Prepared.of(_PREPARED, PREPARE_SECONDS, PREPARE_MEMORY_BYTES)
         preparation = Preparation(prepared_bytes=prepared.memory_bytes)
         worker = await local_process.start(name, preparation, prepared, WorkingFolder.of(Limits()))
     except WorkerFailed as error:

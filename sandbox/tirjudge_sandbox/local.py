@@ -11,11 +11,11 @@ from typing import Self
 from tirjudge_sandbox.base import SandboxUnavailable
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES
 from tirjudge_sandbox.import_policy import ImportPolicy, check_installed
-from tirjudge_sandbox.prepared import MEMORY_BYTES, SECONDS, Given, Prepared
+from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, PreparedSource, Prepared
 from tirjudge_sandbox.workers import local_process
 from tirjudge_sandbox.workers.host import PLACEMENTS, Host, candidate_placements
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
-from tirjudge_sandbox.workers.worker import PreparationFailed, Worker, WorkerFailed
+from tirjudge_sandbox.workers.worker import PreparedFailed, Worker, WorkerFailed
 
 
 class LocalSandbox(PooledSandbox):
@@ -37,9 +37,9 @@ class LocalSandbox(PooledSandbox):
         unix_sockets: bool = False,
         import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
-        prepare: Given | None = None,
-        prepare_seconds: float = SECONDS,
-        prepare_memory_bytes: float = MEMORY_BYTES,
+        prepare: PreparedSource | None = None,
+        prepare_seconds: float = PREPARE_SECONDS,
+        prepare_memory_bytes: float = PREPARE_MEMORY_BYTES,
     ):
         """Raises ValueError for a bad option, SandboxUnavailable without Linux or a needed package.
 
@@ -89,7 +89,7 @@ class LocalSandbox(PooledSandbox):
                 continue
             try:
                 worker = await self._start(placement)
-            except PreparationFailed as error:
+            except PreparedFailed as error:
                 raise SandboxUnavailable(str(error)) from error
             except WorkerFailed as error:
                 failures.append(f"{placement}: {error}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import mmap
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tirjudge_sandbox.base import MIB, InvalidProgram, Limits, Program, validate
@@ -14,14 +15,14 @@ from tirjudge_sandbox.guest.limits import WorkingFolder
 
 MAIN = "__main__.py"
 """The file of a folder that is run, as `python FOLDER` runs it."""
-MOST_FILE_BYTES = 1024 * MIB
+MOST_PREPARED_BYTES = 1024 * MIB
 """Bytes of all files beside a prepared program."""
-MOST_FILES = 4096
+MOST_PREPARED_FILES = 4096
 """Files beside a prepared program."""
-SECONDS, MEMORY_BYTES = 60.0, 1024 * MIB
+PREPARE_SECONDS, PREPARE_MEMORY_BYTES = 60.0, 1024 * MIB
 """Usual bounds of a prepared program."""
 
-Given = Program | str | os.PathLike[str]
+PreparedSource = Program | str | os.PathLike[str]
 """A prepared program, or the path of its file, or of a folder whose `__main__.py` is run."""
 
 
@@ -31,12 +32,12 @@ class Prepared:
 
     program: Program
     name: str
-    """Path of the file, for messages."""
+    """Path of the file or folder, or `the prepared program`; for messages."""
     seconds: float
     memory_bytes: int
 
     @classmethod
-    def of(cls, given: Given, seconds: float, memory_bytes: float) -> Prepared:
+    def of(cls, given: PreparedSource, seconds: float, memory_bytes: float) -> Prepared:
         """Read the program. Raises ValueError, in one line, for a bad program, file or bound."""
         for bound, value in (("prepare_seconds", seconds), ("prepare_memory_bytes", memory_bytes)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 << 62:
@@ -49,21 +50,19 @@ class Prepared:
     def folder(self) -> WorkingFolder:
         """The least working folder of a worker: that of a usual program, and the files of this one."""
         usual = Limits().disk_bytes
-        # A file takes whole pages.
-        size = sum(len(content) + (1 << 14) for content in self.program.files.values())
+        # A file takes whole pages, and one more for its name.
+        size = sum(len(content) + 2 * mmap.PAGESIZE for content in self.program.files.values())
         return WorkingFolder(disk_bytes=size + usual if size else 0)
 
 
-def read_prepared(given: Given) -> Program:
+def read_prepared(given: PreparedSource) -> Program:
     """Return a prepared program, with the files of a folder. Raises ValueError, in one line."""
     program = given if isinstance(given, Program) else _read(Path(given))
-    usual = Program("")
-    kept = replace(usual, source=program.source, bindings=program.bindings, files=program.files)
-    for field in fields(Program):
-        if field.name != "seed" and getattr(program, field.name) != getattr(kept, field.name):
-            raise ValueError(f"a prepared program has no {field.name}")
+    for name in ("stdin", "fetch", "client"):
+        if getattr(program, name):
+            raise ValueError(f"a prepared program has no {name}")
     try:
-        validate(program, Limits(disk_bytes=MOST_FILE_BYTES))
+        validate(program, Limits(disk_bytes=MOST_PREPARED_BYTES))
     except InvalidProgram as error:
         raise ValueError(f"prepare: {error}") from None
     return program
@@ -102,15 +101,15 @@ def _read(path: Path) -> Program:
         if not path.is_dir():
             return Program(_text(path.read_bytes()))
         files: dict[str, bytes] = {}
-        left = MOST_FILE_BYTES
+        left = MOST_PREPARED_BYTES
         for file in path.rglob("*"):
             if not file.is_file() or "__pycache__" in file.parts:
                 continue
             left -= file.stat().st_size
-            if left < 0 or len(files) == MOST_FILES:
+            if left < 0 or len(files) == MOST_PREPARED_FILES:
                 raise ValueError(
-                    f"prepare: the folder {path} holds more than {MOST_FILE_BYTES >> 20} MiB, or more than "
-                    f"{MOST_FILES} files"
+                    f"prepare: the folder {path} holds more than {MOST_PREPARED_BYTES >> 20} MiB, or more than "
+                    f"{MOST_PREPARED_FILES} files"
                 )
             files[file.relative_to(path).as_posix()] = file.read_bytes()
     except OSError as error:

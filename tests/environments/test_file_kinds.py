@@ -141,8 +141,9 @@ def test_damaged_files_end_in_one_bounded_line(tmp_path: Path) -> None:
             assert len(kind) <= 600
             assert kind.isprintable()
     started = time.process_time()
-    for content in (looped(), b"PK\3\4" + b"PK\5\6" * (1 << 22), b"PAR1" + b"\x9c" * (1 << 24) + b"PAR1"):
-        assert kind_of("x", content) in ("", "Parquet", "SQLite database, 0 tables", "zip, 19280 entries ()")
+    assert kind_of("x", looped()) == ""
+    assert kind_of("x", b"PK\3\4" + b"PK\5\6" * (1 << 22)) == ""
+    assert kind_of("x", b"PAR1" + b"\x9c" * (1 << 24) + b"PAR1") == "Parquet"
     assert time.process_time() - started < 5
 
 
@@ -168,7 +169,7 @@ def test_a_listing_has_kinds_of_files_and_what_changed_in_them(tmp_path: Path) -
     assert lines[8:] == [
         f"s.db, 8,192 bytes, changed, {now} (before: {was})",
         *("t.csv, 8 bytes, table, 2 columns (a, b), 2 lines", "    a,b", "    1,2"),
-        "x.bin, 1 bytes, no text",
+        "x.bin, 1 byte, no text",
     ]
 
 

@@ -36,7 +36,7 @@ try:
     import pandas
     print("parquet", int(pandas.read_parquet("files_a/t.parquet")["n"].sum()))
 except ImportError:
-    print("parquet 7")
+    print("parquet missing")
 """
 
 

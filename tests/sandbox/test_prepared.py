@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
+import os
 import re
+import signal
 import textwrap
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.sandbox.serving import serving
+from tests.sandbox.targets import descendants
 from tirjudge.cli import app
 from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox, open_sandbox_sync
 from tirjudge_sandbox.local import LocalSandbox
@@ -208,7 +212,14 @@ def test_the_doctor_says_how_often_it_runs(tmp_path, monkeypatch):
 
 
 async def test_a_lost_worker_is_prepared_again():
+    others = descendants(os.getpid())
     async with LocalSandbox(prepare=Program("x = [1]"), **FAST) as box:
-        lost = await box.run(Program("import os; os.kill(os.getppid(), 9); x.append(2); print(x)"))
-        again = await box.run(Program("print(x)"), Limits())
-        assert again.stdout == "[1]\n", lost
+        idle = descendants(os.getpid()) - others
+        running = asyncio.ensure_future(box.run(Program("import time; x.append(2); time.sleep(60)")))
+        while not descendants(os.getpid()) - others - idle:
+            await asyncio.sleep(0.01)
+        for process in idle:
+            os.kill(process, signal.SIGKILL)
+        assert (await running).status is Status.SANDBOX_FAILED
+        again = await box.run(Program("print(x)"))
+        assert (again.stdout, box.stats().lost) == ("[1]\n", 1)

@@ -143,7 +143,7 @@ class Work:
     @property
     def size(self) -> int:
         """Bytes of its files in memory."""
-        return size_of((*self.task.files, self.task.prompt_files)) if self.task.files else 0
+        return size_of((*self.task.files, self.task.prompt_files))
 
 
 class Unjudged(Exception):
@@ -190,7 +190,8 @@ class BatchRunner(Generic[T]):
     plan: Plan = Plan()
     _start: SlowStart = field(init=False)
     _failures: FailureCount = field(init=False)
-    _room: Room = field(default_factory=Room)
+    room: Room = field(default_factory=Room)
+    """The memory that files of the rows in work may take."""
     _read: int = 0
     _stopped: str = ""
     """The reason why no further row is tried; empty while rows are tried."""
@@ -223,7 +224,7 @@ class BatchRunner(Generic[T]):
                 self.sink.failed(work)
             elif work is not None:
                 await self._start.turn()
-                await self._room.take(work.size)
+                await self.room.take(work.size)
                 yield self._one(work)
             del read, work
             self._read += 1
@@ -270,7 +271,7 @@ class BatchRunner(Generic[T]):
             self.sink.stopped(work, error)
             self._stopped = str(error)
         finally:
-            self._room.free(work.size)
+            self.room.free(work.size)
         self._start.finished()
 
     async def _judge(self, work: Work) -> None:

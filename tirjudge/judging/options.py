@@ -123,7 +123,7 @@ class SandboxOptions(BaseModel):
 
     @field_validator("backend_options")
     @classmethod
-    def _recorded(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _refuse_prepare(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         if "prepare" in given:
             raise ValueError("prepare is an option of its own, which results record: give --prepare FILE")
         return given

@@ -100,7 +100,8 @@ def has_programs(path: Path) -> bool:
 def require_prepared(results: Path, given: str) -> None:
     """Raise ValueError, in one line, unless the prepared program `given` is the recorded one, if any.
 
-    It is not taken from the folder of the results by itself: it is trusted, and they may be a stranger's.
+    The copy beside the results is never used unasked: prepared programs are trusted, and results may be a
+    stranger's.
     """
     recorded = (recorded_settings(results) or {}).get("prepare")
     if not recorded or (given and prepared_digest(given) == recorded):
@@ -109,8 +110,8 @@ def require_prepared(results: Path, given: str) -> None:
     where = f"--prepare {shlex.quote(str(kept))}" if kept.is_dir() else "its file as --prepare FILE"
     found = f"{given} is another one" if given else "none is given"
     raise ValueError(
-        f"these programs ran after a prepared program, and {found}: read it, since it is trusted, and give "
-        f"{where}"
+        f"these programs ran after a prepared program, and {found}: it runs as trusted code: read it first, "
+        f"then give {where}"
     )
 
 

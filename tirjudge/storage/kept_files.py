@@ -1,7 +1,7 @@
-"""The contents of the files that responses left behind, each once, in a folder beside a result file.
+"""Copies beside a result file: the contents of responses' files, and the judge's prepared program.
 
-A content has its sha256 as its name, so that a row refers to contents, and a copy of the result file and the
-folder is all that another machine needs.
+A content lies there once and has its sha256 as its name, so that a row refers to contents, and a copy of the
+result file and the folder is all that another machine needs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,15 @@ def prepared_path(results: Path) -> Path:
 
 
 def keep_prepared(results: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files of the prepared program; each appears whole. Raises OSError."""
+    """Write the files of the prepared program, and remove those of another one. Raises OSError."""
+    folder = prepared_path(results)
+    for kept in sorted(folder.rglob("*"), reverse=True):
+        if kept.is_file() and kept.relative_to(folder).as_posix() not in files:
+            kept.unlink()
+        elif kept.is_dir() and not any(kept.iterdir()):
+            kept.rmdir()
     for path, content in files.items():
-        kept = prepared_path(results) / path
+        kept = folder / path
         if not (kept.is_file() and kept.read_bytes() == content):
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(kept, content)

@@ -1,7 +1,8 @@
 """Kinds of files: what a listing says about a file beyond its size, read in Python and within bounds.
 
 Files are hostile, so no library for a binary format opens one here: this module reads the structure of
-databases, archives, images and Parquet itself. A file that is not what it begins as has no kind.
+databases, archives, images and Parquet itself. Files with a summary have no kind if they are damaged; PDF, gzip
+and the like are recognised by their first bytes alone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NAMES, _LONGEST_NAME = 12, 40
 """Names of columns, keys, tables and entries that are shown, and characters of a name."""
 _PAGES = 20_000
 """Pages of a database that are looked at."""
-_TABLES = 1000
+_ENTRIES = 1000
 """Entries of a schema that are read."""
 _PLAIN = re.compile(r"[\w.@+-][\w./@+ -]{0,39}", re.ASCII)
 _LONGEST = 600
@@ -97,7 +98,8 @@ def _quoted(text: str) -> str:
     return json.dumps(text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}...")
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """Return a count with its word, such as `1 file` and `2,000 files`."""
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
@@ -110,7 +112,7 @@ def _table(content: bytes) -> str:
     first = head.partition("\n")[0]
     mark = max(",;\t|", key=first.count)
     names = next(csv.reader(io.StringIO(head), delimiter=mark))
-    return f"table, {_counted(len(names), 'column')} ({_named(names)}), {_counted(_lines(content), 'line')}"
+    return f"table, {counted(len(names), 'column')} ({_named(names)}), {counted(_lines(content), 'line')}"
 
 
 def _parsed(content: bytes) -> Any:
@@ -122,18 +124,18 @@ def _parsed(content: bytes) -> Any:
 def _document(content: bytes) -> str:
     found = _parsed(content)
     if isinstance(found, dict):
-        return f"JSON object, {_counted(len(found), 'key')} ({_named(list(found))})"
+        return f"JSON object, {counted(len(found), 'key')} ({_named(list(found))})"
     if not isinstance(found, list):
         return f"JSON, {type(found).__name__}"
     keys = list(found[0]) if found and isinstance(found[0], dict) else []
-    return f"JSON list, {_counted(len(found), 'item')}" + (f" (keys {_named(keys)})" if keys else "")
+    return f"JSON list, {counted(len(found), 'item')}" + (f" (keys {_named(keys)})" if keys else "")
 
 
 def _json_lines(content: bytes) -> str:
     first = content[:_HEAD].partition(b"\n")[0]
     found = json.loads(first)
     keys = f" (keys {_named(list(found))})" if isinstance(found, dict) else ""
-    return f"JSON lines, {_counted(_lines(content), 'line')}{keys}"
+    return f"JSON lines, {counted(_lines(content), 'line')}{keys}"
 
 
 def _source(cell: Any) -> str:
@@ -145,8 +147,8 @@ def _notebook(content: bytes) -> str:
     cells = _parsed(content)["cells"]
     kinds = Counter(str(cell["cell_type"]) for cell in cells)
     outputs = sum(len(cell.get("outputs", ())) for cell in cells)
-    counted = (f"{count:,} {_named([kind])}" for kind, count in kinds.most_common(4))
-    return f"notebook, {_counted(len(cells), 'cell')} ({', '.join(counted)}), {_counted(outputs, 'output')}"
+    shown = (f"{count:,} {_named([kind])}" for kind, count in kinds.most_common(4))
+    return f"notebook, {counted(len(cells), 'cell')} ({', '.join(shown)}), {counted(outputs, 'output')}"
 
 
 def _patch(content: bytes) -> str:
@@ -161,7 +163,7 @@ def _patch(content: bytes) -> str:
     if not names:
         return ""
     about = "" if len(content) <= 4 * _HEAD else "more than "
-    return f"patch of {_counted(len(names), 'file')} ({_named(names)}), {about}+{added:,} -{removed:,} lines"
+    return f"patch of {counted(len(names), 'file')} ({_named(names)}), {about}+{added:,} -{removed:,} lines"
 
 
 _TEXTS: dict[str, Callable[[bytes], str]] = {
@@ -223,7 +225,7 @@ def _archive(content: bytes) -> str:
             return ""
         names.append(content[place + 46 : place + 46 + sizes[0]].decode("utf-8", "replace"))
         place += 46 + sum(sizes)
-    return f"zip, {count:,} entries ({_named(names)})"
+    return f"zip, {count:,} {'entry' if count == 1 else 'entries'} ({_named(names)})"
 
 
 class _Database:
@@ -239,12 +241,12 @@ class _Database:
         self._left = _PAGES
 
     def schema(self) -> Iterator[tuple[str, str, int]]:
-        """Yield kind, name and first page of each entry of the schema, as far as page by page can be read."""
+        """Yield kind, name and first page of the schema's entries. Raises ValueError at a damaged page."""
         for page in self._leaves(1):
             head = 100 if page == 1 else 0
             start = (page - 1) * self._size
             (count,) = struct.unpack_from(">H", self._content, start + head + 3)
-            for place in struct.unpack_from(f">{count}H", self._content, start + head + 8)[:_TABLES]:
+            for place in struct.unpack_from(f">{count}H", self._content, start + head + 8)[:_ENTRIES]:
                 values = self._record(start + place)
                 yield str(values[0]), str(values[1]), int(values[3])
 
@@ -310,19 +312,21 @@ def _database(content: bytes) -> str:
     database = _Database(content)
     shown: list[str] = []
     others: Counter[str] = Counter()
-    for kind, name, root in islice(database.schema(), _TABLES):
+    schema = database.schema()
+    for kind, name, root in islice(schema, _ENTRIES):
         if kind != "table" or name.startswith("sqlite_"):
             others.update([kind] if kind in ("index", "view", "trigger") else [])
             continue
         try:
-            rows = _counted(database.rows(root), "row")
+            rows = counted(database.rows(root), "row")
         except _FAULTS:
             rows = "rows not counted"
         shown.append(f"{_named([name])} {rows}")
     more = ", ..." if len(shown) > _NAMES else ""
-    further = "".join(f", {_counted(count, kind)}" for kind, count in sorted(others.items()))
+    further = "".join(f", {counted(count, kind)}" for kind, count in sorted(others.items()))
     tables = f" ({', '.join(shown[:_NAMES])}{more})" if shown else ""
-    return f"SQLite database, {_counted(len(shown), 'table')}{tables}{further}"
+    about = "more than " if next(schema, None) else ""
+    return f"SQLite database, {about}{counted(len(shown), 'table')}{tables}{further}"
 
 
 class _Thrift:
@@ -401,7 +405,7 @@ def _parquet(content: bytes) -> str:
     for _ in range(root.get(5, 0)):
         names.append(elements[place][4].decode("utf-8", "replace"))
         place += _nested(elements, place)
-    return f"Parquet, {_counted(len(names), 'column')} ({_named(names)}), {_counted(int(fields[3]), 'row')}"
+    return f"Parquet, {counted(len(names), 'column')} ({_named(names)}), {counted(int(fields[3]), 'row')}"
 
 
 def _nested(elements: Sequence[dict[int, Any]], place: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from tirjudge_environments.files.folder import NO_FILES, Folder, shown_path, text_of_file
-from tirjudge_environments.files.kinds import cells_of
+from tirjudge_environments.files.kinds import cells_of, counted
 from tirjudge_environments.quoting import cut_middle, quote_lines, starts_with
 
 _LISTED, _SHOWN = 40, 8
@@ -60,7 +60,7 @@ def listing(folder: Folder, of: str, before: Folder = NO_FILES) -> str:
 def folder_heading(folder: Folder, of: str) -> str:
     """Return whose files are in a folder, how many, and their size."""
     size = sum(map(len, folder.files.values()))
-    return f"files of {of}: {_counted(len(folder.files))}, {size:,} bytes"
+    return f"files of {of}: {counted(len(folder.files), 'file')}, {counted(size, 'byte')}"
 
 
 def listed_files(folder: Folder, before: Folder = NO_FILES) -> Iterator[ListedFile]:
@@ -71,7 +71,7 @@ def listed_files(folder: Folder, before: Folder = NO_FILES) -> Iterator[ListedFi
     left, parts = _WHOLE, 0
     for path in own[:_LISTED]:
         content, old = folder.files[path], before.files.get(path)
-        line = f"{shown_path(path)}, {len(content):,} bytes{', changed' * (old is not None)}"
+        line = f"{shown_path(path)}, {counted(len(content), 'byte')}{', changed' * (old is not None)}"
         kind = folder.kind(path)
         was = before.kind(path) if old is not None else kind
         line += f", {kind}" * bool(kind) + f" (before: {was})" * bool(was and was != kind)
@@ -84,16 +84,12 @@ def listed_files(folder: Folder, before: Folder = NO_FILES) -> Iterator[ListedFi
         left, parts = left - len(body), parts + bool(body)
         yield ListedFile(line, body, shown[1])
     if len(own) > _LISTED:
-        yield ListedFile(f"... {_counted(len(own) - _LISTED)} left out ...")
+        yield ListedFile(f"... {counted(len(own) - _LISTED, 'file')} left out ...")
     if same:
-        yield ListedFile(f"{_counted(len(same))} unchanged")
+        yield ListedFile(f"{counted(len(same), 'file')} unchanged")
     yield from (ListedFile(f"{shown_path(path)}, deleted") for path in gone[:_LISTED])
     if len(gone) > _LISTED:
-        yield ListedFile(f"... {_counted(len(gone) - _LISTED)} deleted as well ...")
-
-
-def _counted(count: int) -> str:
-    return f"{count:,} file{'s' * (count != 1)}"
+        yield ListedFile(f"... {counted(len(gone) - _LISTED, 'file')} deleted as well ...")
 
 
 def _is_text(content: bytes) -> bool:

@@ -11,9 +11,9 @@ from typing import Any, Self
 from tirjudge_sandbox.base import MIB, SandboxUnavailable
 from tirjudge_sandbox.containers import client, container, image
 from tirjudge_sandbox.import_policy import ImportPolicy
-from tirjudge_sandbox.prepared import MEMORY_BYTES, SECONDS, Given, Prepared
+from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, PreparedSource, Prepared
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
-from tirjudge_sandbox.workers.worker import PreparationFailed, WorkerFailed
+from tirjudge_sandbox.workers.worker import PreparedFailed, WorkerFailed
 
 _ADVICE = (
     "A kernel with Landlock (from 5.13 on, and enabled) hides /proc; "
@@ -44,9 +44,9 @@ class DockerSandbox(PooledSandbox):
         unix_sockets: bool = False,
         import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
-        prepare: Given | None = None,
-        prepare_seconds: float = SECONDS,
-        prepare_memory_bytes: float = MEMORY_BYTES,
+        prepare: PreparedSource | None = None,
+        prepare_seconds: float = PREPARE_SECONDS,
+        prepare_memory_bytes: float = PREPARE_MEMORY_BYTES,
     ):
         """Raises ValueError for a bad option, SandboxUnavailable for the runtime of gVisor.
 
@@ -87,7 +87,7 @@ class DockerSandbox(PooledSandbox):
         try:
             start = partial(container.start, await client.ask(self._shape))
             worker = await start(self._pool.first_folder)
-        except PreparationFailed as error:
+        except PreparedFailed as error:
             raise SandboxUnavailable(str(error)) from error
         except (client.EngineFailed, WorkerFailed) as error:
             raise SandboxUnavailable(f"no container could be started: {error}") from error

@@ -32,7 +32,7 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-class Unprepared(Exception):
+class PreparedFailed(Exception):
     """The prepared program failed; the message is one line."""
 
 
@@ -40,7 +40,7 @@ def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types
     """Run the prepared program in the working folder `folder`, empty that, and return its module `__main__`.
 
     `payload`: a descriptor, which is closed before the program runs. `most_bytes`: address space beyond what
-    is mapped now. Raises Unprepared. What it prints is dropped.
+    is mapped now. Raises PreparedFailed. What it prints is dropped.
     """
     streams, umask = (sys.stdin, sys.stdout, sys.stderr), os.umask(0o077)
     with open(os.devnull, "r+b") as null:
@@ -61,14 +61,14 @@ def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types
         os.close(payload)
         exec(program.compiled(content.source, FILE), main.__dict__)
     except MemoryError:
-        raise Unprepared(
+        raise PreparedFailed(
             f"it needs more than {most_bytes / 2**20:.0f} MiB: raise prepare_memory_bytes"
         ) from None
     except SystemExit as error:
         if error.code not in (None, 0):
-            raise Unprepared(f"{_place(error)}it ended with exit code {error.code}") from None
+            raise PreparedFailed(f"{_place(error)}it ended with exit code {error.code}") from None
     except BaseException as error:
-        raise Unprepared(_reason(error)) from None
+        raise PreparedFailed(_reason(error)) from None
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     _refuse_what_is_shared(mapped)
@@ -90,15 +90,15 @@ def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types
 
 
 def _refuse_what_is_shared(mapped: Mapped) -> None:
-    """Raise Unprepared for what a fork does not copy, so that programs would lack or share it."""
+    """Raise PreparedFailed for what a fork does not copy, so that programs would lack or share it."""
     if others := [one.name for one in threading.enumerate() if one is not threading.main_thread()]:
-        raise Unprepared(f"it left the thread {others[0]!r} running, which no program would have: end it")
+        raise PreparedFailed(f"it left the thread {others[0]!r} running, which no program would have: end it")
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-        raise Unprepared("it left a process running, which all programs would share: end it")
+        raise PreparedFailed("it left a process running, which all programs would share: end it")
     if mapped.is_shared():
-        raise Unprepared(
+        raise PreparedFailed(
             "it left memory that all programs would share (mmap, multiprocessing.shared_memory): copy it, or "
             "map a file with ACCESS_COPY or ACCESS_READ"
         )

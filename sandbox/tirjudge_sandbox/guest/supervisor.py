@@ -65,7 +65,7 @@ def main() -> None:
     except OSError as error:
         control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
         return
-    except prepared.Unprepared as error:
+    except prepared.PreparedFailed as error:
         control.send(json.dumps({"unprepared": str(error)}).encode())
         return
     control.send(json.dumps({"ready": supervisor.properties()}).encode())
@@ -118,7 +118,7 @@ class Supervisor:
         mapped.close()
 
     def _prepared(self, most_bytes: int, mapped: memory.Mapped) -> types.ModuleType:
-        """Run the prepared program, which the host has sent, and return its module. Raises Unprepared."""
+        """Run the prepared program, which the host has sent, and return its module. Raises PreparedFailed."""
         received = _record(self._control)
         if received is None:
             sys.exit(0)

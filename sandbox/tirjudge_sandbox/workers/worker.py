@@ -47,7 +47,7 @@ class WorkerFailed(RuntimeError):
     """A worker did not start, or was lost while a program ran."""
 
 
-class PreparationFailed(WorkerFailed):
+class PreparedFailed(WorkerFailed):
     """The prepared program failed; no other worker would do better."""
 
 
@@ -65,14 +65,14 @@ async def until_ready(
 ) -> dict[str, bool] | None:
     """Wait until a worker is warm; return the properties that it measured, None if it ended without a word.
 
-    `on_supervisor` gets the id of the supervisor's process. Raises WorkerFailed, PreparationFailed.
+    `on_supervisor` gets the id of the supervisor's process. Raises WorkerFailed, PreparedFailed.
     """
     running = None
     try:
         async with asyncio.timeout(START_SECONDS) as deadline:
             while (report := await receive_report(control)) is not None:
                 if "unprepared" in report and prepared is not None:
-                    raise PreparationFailed(f"{prepared.name}: {report['unprepared']}")
+                    raise PreparedFailed(f"{prepared.name}: {report['unprepared']}")
                 if "preparing" in report and prepared is not None:
                     running = prepared
                     deadline.reschedule(asyncio.get_running_loop().time() + prepared.seconds)
@@ -84,11 +84,11 @@ async def until_ready(
     except TimeoutError:
         if running is None:
             raise WorkerFailed(f"not ready after {START_SECONDS:.0f} s") from None
-        raise PreparationFailed(
+        raise PreparedFailed(
             f"{running.name}: it had not ended after {running.seconds:g} s: raise prepare_seconds"
         ) from None
     if running is not None:
-        raise PreparationFailed(f"{running.name}: it ended its worker, perhaps for lack of memory")
+        raise PreparedFailed(f"{running.name}: it ended its worker, perhaps for lack of memory")
     return None
 
 

@@ -218,7 +218,7 @@ def test_files_that_only_the_prompt_has_are_kept_and_noticed(
     write_rows(tmp_path / "one.jsonl", [row])
     assert judge(tmp_path, "one.jsonl", *through(endpoint)).returncode == 0
     asked = endpoint.bodies[0]["messages"][0]["content"]
-    assert re.search(r"<files-[0-9a-f]{8}>\n\[files of the prompt: 1 file, 1 bytes\]\nwanted.txt", asked)
+    assert re.search(r"<files-[0-9a-f]{8}>\n\[files of the prompt: 1 file, 1 byte\]\nwanted.txt", asked)
     assert "`prompt_files`" in asked
     assert invoke("reproduce", "one.verdicts.jsonl", folder=tmp_path).returncode == 0
     write_rows(tmp_path / "one.jsonl", [row | {"prompt_files": {"wanted.txt": {"text": "8"}}}])

@@ -96,13 +96,27 @@ def test_results_are_reproduced_from_a_copy_elsewhere(folder, endpoint, tmp_path
     refused = invoke(*again, folder=elsewhere)
     assert refused.returncode == 2
     line = refused.stderr.strip()
-    assert "ran after a prepared program, and none is given: read it, since it is trusted" in line
-    advice = line.partition("and give ")[2]
+    assert "ran after a prepared program, and none is given: it runs as trusted code: read it first" in line
+    advice = line.partition("then give ")[2]
     run = invoke(*again, *shlex.split(advice), folder=elsewhere)
     assert (run.returncode, json.loads(run.stdout)["same"]) == (0, 3), run.stderr
     (elsewhere / "other.py").write_text(DOCSTRING)
     run = invoke(*again, "--prepare", "other.py", folder=elsewhere)
     assert (run.returncode, "and other.py is another one" in run.stderr) == (2, True)
+
+
+def test_a_judge_with_another_prepared_program_replaces_the_copy(folder, endpoint):
+    (folder / "my own" / "data").mkdir()
+    (folder / "my own" / "data" / "unused.csv").write_text("x\n")
+    judged(folder, endpoint, *PREPARED)
+    (folder / "other").mkdir()
+    (folder / "other" / "__main__.py").write_text(MAIN.replace("'capitals.csv'", "'cities.csv'"))
+    (folder / "other" / "cities.csv").write_text("France,Paris\nItaly,Rome\n")
+    judged(folder, endpoint, "--prepare", "other", "--overwrite")
+    kept = folder / "rows.verdicts.jsonl.prepared"
+    assert sorted(path.name for path in kept.rglob("*")) == ["__main__.py", "cities.csv"]
+    run = invoke("reproduce", "rows.verdicts.jsonl", "--json", *FAST, "--prepare", str(kept), folder=folder)
+    assert (run.returncode, json.loads(run.stdout)["same"]) == (0, 3), run.stderr
 
 
 def test_a_copy_is_kept_only_with_texts(folder, endpoint):

@@ -52,7 +52,7 @@ async def test_rows_wait_for_room(tmp_path: Path, monkeypatch: Any) -> None:
         (tmp_path / name / "t").write_bytes(bytes(size))
     names = ["small"] * 8 + ["large"] * 2 + ["small"] * 3 + ["gone"] + ["empty"] * 8
     seen = Counting()
-    runner = BatchRunner(seen.judge, seen, Plan(concurrency=32, first=2), _room=Room(most=6 * MIB))
+    runner = BatchRunner(seen.judge, seen, Plan(concurrency=32, first=2), room=Room(most=6 * MIB))
     assert await runner.run([row(number, name) for number, name in enumerate(names)]) == len(names)
     assert len(seen.judged_rows) == len(names) - 1
     assert ["gone: No such file or directory" in failure.reason for failure in seen.failures] == [True]
