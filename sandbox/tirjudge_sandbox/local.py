@@ -11,7 +11,7 @@ from typing import Self
 from tirjudge_sandbox.base import SandboxUnavailable
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES
 from tirjudge_sandbox.import_policy import ImportPolicy, check_installed
-from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, PreparedSource, Prepared
+from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, Prepared, PreparedSource
 from tirjudge_sandbox.workers import local_process
 from tirjudge_sandbox.workers.host import PLACEMENTS, Host, candidate_placements
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox

@@ -108,8 +108,8 @@ def _read(path: Path) -> Program:
             left -= file.stat().st_size
             if left < 0 or len(files) == MOST_PREPARED_FILES:
                 raise ValueError(
-                    f"prepare: the folder {path} holds more than {MOST_PREPARED_BYTES >> 20} MiB, or more than "
-                    f"{MOST_PREPARED_FILES} files"
+                    f"prepare: the folder {path} holds more than {MOST_PREPARED_BYTES >> 20} MiB, or more "
+                    f"than {MOST_PREPARED_FILES} files"
                 )
             files[file.relative_to(path).as_posix()] = file.read_bytes()
     except OSError as error:

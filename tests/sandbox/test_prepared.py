@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tests.sandbox.serving import serving
 from tests.sandbox.targets import descendants
 from tirjudge.cli import app
-from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox, open_sandbox_sync
+from tirjudge_sandbox import Program, SandboxUnavailable, Status, open_sandbox, open_sandbox_sync
 from tirjudge_sandbox.local import LocalSandbox
 
 FAST = {"capacity": 1, "preload": ()}
@@ -216,7 +216,7 @@ async def test_a_lost_worker_is_prepared_again():
     async with LocalSandbox(prepare=Program("x = [1]"), **FAST) as box:
         idle = descendants(os.getpid()) - others
         running = asyncio.ensure_future(box.run(Program("import time; x.append(2); time.sleep(60)")))
-        while not descendants(os.getpid()) - others - idle:
+        while not descendants(os.getpid()) - others - idle:  # noqa: ASYNC110 - processes set no events
             await asyncio.sleep(0.01)
         for process in idle:
             os.kill(process, signal.SIGKILL)

@@ -1,8 +1,8 @@
 """Kinds of files: what a listing says about a file beyond its size, read in Python and within bounds.
 
 Files are hostile, so no library for a binary format opens one here: this module reads the structure of
-databases, archives, images and Parquet itself. Files with a summary have no kind if they are damaged; PDF, gzip
-and the like are recognised by their first bytes alone.
+databases, archives, images and Parquet itself. Files with a summary have no kind if they are damaged; PDF,
+gzip and the like are recognised by their first bytes alone.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, Self
 from tirjudge_sandbox.base import MIB, SandboxUnavailable
 from tirjudge_sandbox.containers import client, container, image
 from tirjudge_sandbox.import_policy import ImportPolicy
-from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, PreparedSource, Prepared
+from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, Prepared, PreparedSource
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
 from tirjudge_sandbox.workers.worker import PreparedFailed, WorkerFailed
 
