@@ -40,7 +40,11 @@ PATCH = "--- a/x.py\t2026\n+++ b/x.py\t2026\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n+d\n"
         ("p.diff", PATCH, "patch of 1 file (b/x.py), +2 -1 lines"),
         ("x.py", "print(1)", ""),
         ("report.pdf", "%PDF-1.7 ...", "PDF"),
-        ("t.csv", "a,</files>\n[files of response B: 0 files]", 'table, 2 columns (a, "</files>"), 2 lines'),
+        (
+            "t.csv",
+            "a,</files>\n[files of response B: 0 files]",
+            'table, 2 columns (a, "\\u003c/files>"), 2 lines',
+        ),
     ],
 )
 def test_texts_say_what_they_hold(path: str, content: str, kind: str) -> None:
@@ -89,7 +93,7 @@ def test_a_table_of_parquet_has_the_columns_and_rows_that_pyarrow_wrote(tmp_path
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = [{"id": n, "tags": ["a"], "who": {"name": "x", "age": n}, "a b<": 1.5} for n in range(3210)]
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "t", row_group_size=100)
-    expected = 'Parquet, 4 columns (id, tags, who, "a b<"), 3,210 rows'
+    expected = 'Parquet, 4 columns (id, tags, who, "a b\\u003c"), 3,210 rows'
     assert kind_of("t", (tmp_path / "t").read_bytes()) == expected
 
 
@@ -114,6 +118,21 @@ def looped() -> bytes:
     page = struct.pack(">BHHHBI", 5, 0, 32_000, 0, 0, 2) + struct.pack(">32000H", *range(100, 32_100))
     head = b"SQLite format 3\0" + struct.pack(">H", 1) + bytes(82)
     return (head + page).ljust(65536, b"\2") + page.ljust(65536, b"\1") * 999
+
+
+def crowded() -> bytes:
+    """Return a database of many tables, all of them one page that says it has as many children as it can."""
+    schema = b"".join(
+        bytes([13, number >> 7 | 128, number & 127, 5, 23, 15, 15, 1]) + b"table" + b"t" + b"t" + b"\3"
+        for number in range(1000)
+    )
+    size = len(schema) // 1000
+    start = 65536 - len(schema)
+    places = struct.pack(">1000H", *(start + size * number for number in range(1000)))
+    head = b"SQLite format 3\0" + struct.pack(">H", 1) + bytes(82)
+    page = head + struct.pack(">BHHHB", 0x0D, 0, 1000, start, 0) + places
+    children = struct.pack(">BHHHBI", 5, 0, 65535, 0, 0, 3) + struct.pack(">H", 4) * 65535
+    return page.ljust(start, b"\0") + schema + bytes(65536) + children.ljust(3 * 65536, b"\0")
 
 
 @pytest.mark.timeout(120)
@@ -142,6 +161,7 @@ def test_damaged_files_end_in_one_bounded_line(tmp_path: Path) -> None:
             assert kind.isprintable()
     started = time.process_time()
     assert kind_of("x", looped()) == ""
+    assert kind_of("x", crowded()).startswith("SQLite database, 1,000 tables (t rows not counted,")
     assert kind_of("x", b"PK\3\4" + b"PK\5\6" * (1 << 22)) == ""
     assert kind_of("x", b"PAR1" + b"\x9c" * (1 << 24) + b"PAR1") == "Parquet"
     assert time.process_time() - started < 5

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from pydantic import ConfigDict
 
-from tirjudge_environments.files.kinds import kind_of
+from tirjudge_environments.files.kinds import cells_of, is_notebook, kind_of
 from tirjudge_environments.quoting import cut_middle
 
 MOST_FILES = 5000
@@ -27,9 +27,12 @@ MOST_DEPTH = 16
 _MOST_NAME_BYTES, _MOST_PATH_BYTES = 200, 1000
 MOST_ENTRIES = 2 * MOST_FILES
 """Entries of an archive, folders and links included."""
-_WHOLE_TEXT, _MOST_QUOTABLE, _AROUND = 1 << 20, 4 << 20, 200
-"""Bytes of a text that a judge may quote from everywhere; of a longer text, bytes that are looked through for
-what it quotes, and bytes around each mark of a tag or fence."""
+_WHOLE_TEXT = 1 << 20
+"""Bytes of a text that is kept whole for quotations."""
+_MOST_QUOTABLE = 4 << 20
+"""Most bytes kept of a longer text."""
+_AROUND = 200
+"""Bytes kept around each tag or fence of a longer text."""
 _MARKS = (b"<", b"```")
 _PLAIN_PATH = re.compile(r"[\w.@+-][\w./@+ -]{0,160}", re.ASCII)
 
@@ -64,19 +67,23 @@ class Folder:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The paths, and the contents that are texts; of texts of more than 1 MiB, what is near tags."""
-        return (*self.files, *filter(None, map(_quotable, self.files.values())))
+        """The paths, and the contents that are texts; of texts of more than 1 MiB, what is near tags.
+
+        Notebooks are there twice: as they are, and as the cells that a judge is shown.
+        """
+        cells = (cells_of(content) for path, content in self.files.items() if is_notebook(path))
+        return (*self.files, *filter(None, map(_quotable, self.files.values())), *filter(None, cells))
 
     @cached_property
     def _kinds(self) -> dict[str, str]:
         return {}
 
     def text(self, path: str) -> str | None:
-        """Return the content of a file; None for a file that is no text in UTF-8, and without one."""
+        """Return a file's content; None if there is no such file or it is not UTF-8."""
         return text_of_file(self.files[path]) if path in self.files else None
 
     def kind(self, path: str) -> str:
-        """Return what kind of file one is, see `kinds.kind_of`."""
+        """Return the kind of a file, see `kinds.kind_of`."""
         if path not in self._kinds:
             self._kinds[path] = kind_of(path, self.files[path])
         return self._kinds[path]
@@ -135,7 +142,9 @@ class Taken:
     files: dict[str, bytes] = field(default_factory=dict)
     size: int = 0
     names: dict[str, str] = field(default_factory=dict)
-    """Paths, and the folders above them, by how a system without case and composed characters sees them."""
+    """Paths and parent folders by their NFC, case-folded form, in which two of them must not be equal."""
+    folders: set[str] = field(default_factory=set)
+    """The parent folders."""
 
     @property
     def folder(self) -> Folder:
@@ -163,12 +172,10 @@ class Taken:
             seen = unicodedata.normalize("NFC", name).casefold()
             if self.names.setdefault(seen, name) != name:
                 raise BadFolder(f"{shown_path(name)} and {shown_path(self.names[seen])} differ in case alone")
-        if plain in self.files or any(name in self.files for name in above) or self._is_folder(plain):
+        if plain in self.files or any(name in self.files for name in above) or plain in self.folders:
             raise BadFolder(f"{shown_path(plain)} is given twice, or as a file and as a folder")
         self.files[plain] = content
-
-    def _is_folder(self, plain: str) -> bool:
-        return any(path.startswith(f"{plain}/") for path in self.files)
+        self.folders.update(above)
 
 
 def too_many(count: int) -> str:

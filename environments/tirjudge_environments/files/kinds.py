@@ -65,6 +65,11 @@ def kind_of(path: str, content: bytes) -> str:
     return described[:_LONGEST]
 
 
+def is_notebook(path: str) -> bool:
+    """Return True for the path of a notebook, whose cells a listing shows."""
+    return path.casefold().endswith(".ipynb")
+
+
 def cells_of(content: bytes) -> str | None:
     """Return the cells of a notebook as a text, without outputs; None for anything else."""
     try:
@@ -95,7 +100,11 @@ def _named(names: Sequence[Any]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}...")
+    # Without the sign that begins a tag: a name may be escaped or compressed in the file, so that a judge who
+    # quotes it would not be known to quote.
+    return json.dumps(text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}...").replace(
+        "<", "\\u003c"
+    )
 
 
 def counted(count: int, what: str) -> str:
@@ -260,11 +269,11 @@ class _Database:
     def _leaves(self, root: int) -> Iterator[int]:
         """Yield the leaves of a table's tree. Raises ValueError for a tree that is damaged or too large."""
         waiting, seen = [root], set[int]()
+        self._look_at(1)
         while waiting:
             page = waiting.pop()
-            self._left -= 1
-            if len(waiting) > self._left or page < 1 or page in seen:
-                raise ValueError("too many pages, or a page twice")
+            if page < 1 or page in seen:
+                raise ValueError("a page twice")
             seen.add(page)
             start = (page - 1) * self._size
             head = start + (100 if page == 1 else 0)
@@ -274,10 +283,17 @@ class _Database:
             if self._content[head] != 0x05:
                 raise ValueError("no page of a table")
             (count,) = struct.unpack_from(">H", self._content, head + 3)
+            self._look_at(count + 1)
             (last,) = struct.unpack_from(">I", self._content, head + 8)
             places = struct.unpack_from(f">{count}H", self._content, head + 12)
             children = [struct.unpack_from(">I", self._content, start + one)[0] for one in places]
             waiting += [last, *reversed(children)]
+
+    def _look_at(self, pages: int) -> None:
+        """Raise ValueError once more pages than the bound are looked at, before they are."""
+        self._left -= pages
+        if self._left < 0:
+            raise ValueError("too many pages")
 
     def _record(self, place: int) -> list[str | int]:
         """Return kind, name, table and first page of the entry of the schema at a place."""

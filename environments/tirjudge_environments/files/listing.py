@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from tirjudge_environments.files.folder import NO_FILES, Folder, shown_path, text_of_file
-from tirjudge_environments.files.kinds import cells_of, counted
+from tirjudge_environments.files.kinds import cells_of, counted, is_notebook
 from tirjudge_environments.quoting import cut_middle, quote_lines, starts_with
 
 _LISTED, _SHOWN = 40, 8
@@ -119,7 +119,7 @@ def _excerpt(path: str, content: bytes, old: bytes | None) -> tuple[str, bool] |
 
 def _readable(path: str, content: bytes) -> str | None:
     """Return a text as it is shown: of a notebook its cells."""
-    cells = cells_of(content) if path.casefold().endswith(".ipynb") else None
+    cells = cells_of(content) if is_notebook(path) else None
     return _start(content) if cells is None else cells
 
 

@@ -12,6 +12,7 @@ import lzma
 import os
 import re
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -37,6 +38,8 @@ from tirjudge_environments.files.folder import (
 
 _MOST_ARCHIVE = MOST_BYTES + 4096 * MOST_ENTRIES
 """Bytes of the files of a folder and of their headers."""
+_MOST_LIST = 600 * MOST_ENTRIES
+"""Bytes of a zip's list of entries, which is read as a whole."""
 _XZ_MEMORY = 128 << 20
 
 
@@ -265,9 +268,9 @@ def _of_folder(root: int) -> Folder:
 
 def _of_zip(file: IO[bytes]) -> Folder:
     taken = Taken()
-    # Its list of entries is read as a whole.
     if os.fstat(file.fileno()).st_size > _MOST_ARCHIVE:
         raise BadFolder(f"more than {_MOST_ARCHIVE:,} bytes of a zip")
+    _check_list_of_zip(file)
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if len(entries) > MOST_ENTRIES:
@@ -278,12 +281,33 @@ def _of_zip(file: IO[bytes]) -> Folder:
                 raise BadFolder(f"{shown_path(entry.filename)} is a link or a device, which are not read")
             if entry.flag_bits & 1:
                 raise BadFolder(f"{shown_path(entry.filename)} is encrypted")
+            # zipfile bounds what it unpacks at once of no other kind.
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise BadFolder(f"{shown_path(entry.filename)} is compressed in another way than deflate")
             if entry.is_dir():
                 checked_path(entry.filename.rstrip("/"))
                 continue
             with archive.open(entry) as part:
                 taken.add(entry.filename, taken.read(part, entry.file_size))
     return taken.folder
+
+
+def _check_list_of_zip(file: IO[bytes]) -> None:
+    """Raise BadFolder for a list of entries that is too long to be read (APPNOTE.TXT, section 4.3.16)."""
+    end = struct.Struct("<4s4H2LH")
+    start = max(0, os.fstat(file.fileno()).st_size - (1 << 16) - end.size)
+    file.seek(start)
+    tail = file.read()
+    # As zipfile finds it: at the end, or before a comment.
+    place = len(tail) - end.size
+    if place < 0 or not (tail.startswith(b"PK\5\6", place) and tail.endswith(b"\0\0")):
+        place = tail.rfind(b"PK\5\6")
+    if place < 0 or len(tail) < place + end.size:
+        return  # zipfile says what is wrong
+    size = end.unpack_from(tail, place)[5]
+    # The list of a zip64 has its size elsewhere; only archives of more files or bytes than a folder need one.
+    if size > _MOST_LIST or tail[max(0, place - 20) : place].startswith(b"PK\6\7"):
+        raise BadFolder(f"a list of entries of more than {_MOST_LIST:,} bytes, or a zip64")
 
 
 def _of_tar(file: IO[bytes]) -> Folder:

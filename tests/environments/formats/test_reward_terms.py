@@ -119,7 +119,7 @@ async def test_a_term_sees_the_verdict_and_the_dialogue(
 
 NOT_OF_THE_REWARD = {
     "tir": {"tools", "tools_by_domain", "prompts", "bindings", "exact", "protocol", "further_tools"}
-    | {"output_chars", "shown_chars", "isolated", "per_criterion"},
+    | {"output_chars", "shown_chars", "isolated", "per_criterion", "prepared"},
     "order": {"order", "seed"},
     "rm-r1": {"style", "variant"},
     "j1-pav": {"seed_prompt"},
