@@ -23,6 +23,7 @@ import pytest
 from datasets import Dataset
 from pydantic import TypeAdapter
 
+from tests.sandbox.serving import serving
 from tirjudge_environments import Completion, Finish, JudgeTask, Malformed, Message, Verdict
 from tirjudge_environments.files import (
     MOST_BYTES,
@@ -31,14 +32,16 @@ from tirjudge_environments.files import (
     Folder,
     listing,
     placed,
+    program_of,
     read_folder,
+    shared,
     size_of,
     with_room,
 )
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tasks import RowError, read_task
-from tirjudge_sandbox import Limits, Program
+from tirjudge_sandbox import Limits, Program, open_sandbox_sync
 from tirjudge_sandbox.base import validate
 
 PATHS = [
@@ -281,7 +284,7 @@ def test_more_files_than_a_program_can_find_are_a_bad_row() -> None:
     many = {str(number): {"text": ""} for number in range(MOST_FILES)}
     responses = [str(number) for number in range(10)]
     row = {"prompt": "p", "responses": responses, "files": [many] * 10, "prompt_files": many}
-    with pytest.raises(RowError, match="files: all folders of a row take 225,370,112 bytes"):
+    with pytest.raises(RowError, match="files: all folders of a row have 55,011 files"):
         read_task(row, default_id="x")
 
 
@@ -293,6 +296,34 @@ def test_equal_contents_of_a_row_are_in_memory_once(tmp_path: Path) -> None:
     row = {"prompt": "p", "responses": ["", ""], "files": ["a.zip", "b.zip"], "prompt_files": "given"}
     task = read_task(row, default_id="x", beside=tmp_path)
     assert size_of((*task.files, task.prompt_files)) == (40 << 20) + 10
+
+
+def test_the_largest_rows_run_on_a_server() -> None:
+    """By number of files, and by bytes; `disk_bytes` needs no more than a server has."""
+    rng = random.Random(0)
+    many = [Folder({f"{n:05}": b"%d" % n for n in range(4570)}) for _ in range(7)]
+    large = [Folder({"t": rng.randbytes(size << 20)}) for size in (64, 43)]
+    with serving() as served, open_sandbox_sync("remote", url=served.url) as box:
+        for folders in (many, large):
+            source = "import os\nprint(*(len(os.listdir(one)) for one in files))"
+            program, limits = program_of(source, {"files": shared(folders)}, Limits(disk_bytes=100 << 20))
+            counts = " ".join(str(len(one.files)) for one in folders)
+            ran = box.run(program, limits)
+            assert (ran.detail, ran.stdout) == ("", f"{counts}\n")
+
+
+@pytest.mark.parametrize(
+    ("folders", "words"),
+    [
+        ([{str(n): b"" for n in range(4900)}] * 7, "have 34,307 files; a program finds at most 32,000"),
+        ([{"/".join([str(n), *"bcdefgh", "x"]): b"" for n in range(1500)}] * 5, "take 276,529,152 bytes"),
+        ([{"t": bytes([n]) * (40 << 20)} for n in range(3)], r"take 167,772,\d+ bytes in a request"),
+    ],
+    ids=["files", "folders", "bytes"],
+)
+def test_rows_that_no_server_could_take_are_refused(folders: list[dict[str, bytes]], words: str) -> None:
+    with pytest.raises(BadFolder, match=words):
+        shared([Folder(files) for files in folders])
 
 
 @pytest.mark.parametrize(("mib", "disk"), [(1, 16), (7, 16), (9, 64), (50, 64), (60, 256), (180, 256)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,13 @@ from tirjudge_sandbox import Limits, Program
 
 MOST_PLACED = 192 << 20
 """Bytes of all folders of one program, in whole pages of 4 KiB; an empty file or a folder counts as one."""
+MOST_PLACED_FILES = 32_000
+"""Files of all folders of one program, of which a request to a server has at most 32,768."""
+MOST_SENT = 144 << 20
+"""Bytes that all folders of one program take in a request, with each content once, in base64. A server
+accepts requests of 160 MiB."""
+_MOST_DISK = 256 << 20
+"""The largest working folder of a server."""
 _STEP = 4
 """Larger working folders are this many times as large as the next smaller ones: each size needs a worker."""
 
@@ -21,7 +29,7 @@ def program_of(
 ) -> tuple[Program, Limits]:
     """Return a program that finds folders among its variables, see `placed`, and its limits.
 
-    Folders take no more than half of `disk_bytes`: it is raised for larger ones.
+    Folders take no more than half of `disk_bytes`: it is raised for larger ones, up to 256 MiB.
     """
     variables, files = placed(bindings)
     program = Program(source=source, bindings=variables, files=files, seed=seed)
@@ -33,6 +41,8 @@ def with_room(limits: Limits, files: Mapping[str, bytes]) -> Limits:
     taken, disk = _taken(files), limits.disk_bytes
     while disk < taken + limits.disk_bytes // 2:
         disk *= _STEP
+    # A server refuses more than its own limit, even where less than half remains.
+    disk = min(disk, max(_MOST_DISK, limits.disk_bytes))
     return limits if disk == limits.disk_bytes else replace(limits, disk_bytes=disk)
 
 
@@ -47,8 +57,17 @@ def shared(folders: Sequence[Folder]) -> list[Folder]:
         for folder in folders
     ]
     _, files = placed({"files": found})
+    if len(files) > MOST_PLACED_FILES:
+        raise BadFolder(
+            f"all folders of a row have {len(files):,} files; a program finds at most {MOST_PLACED_FILES:,}"
+        )
     if (taken := _taken(files)) > MOST_PLACED:
         raise BadFolder(f"all folders of a row take {taken:,} bytes; a program finds at most {MOST_PLACED:,}")
+    if (sent := _sent(files)) > MOST_SENT:
+        raise BadFolder(
+            f"all folders of a row take {sent:,} bytes in a request, with each content once, in base64; "
+            f"a server accepts {MOST_SENT:,}"
+        )
     return found
 
 
@@ -58,9 +77,23 @@ def size_of(folders: Sequence[Folder]) -> int:
 
 
 def _taken(files: Mapping[str, bytes]) -> int:
-    folders = {path.rpartition("/")[0] for path in files}
+    folders: set[str] = set()
+    for path in files:
+        while path and (path := path.rpartition("/")[0]) not in folders:
+            folders.add(path)
     pages = sum(max(1, -(-len(content) // mmap.PAGESIZE)) for content in files.values())
     return (pages + len(folders)) * mmap.PAGESIZE if files else 0
+
+
+def _sent(files: Mapping[str, bytes]) -> int:
+    """Return the bytes of files in a request: a file whose content another one has names that file."""
+    first: dict[bytes, int] = {}
+    size = 0
+    for path, content in files.items():
+        name = len(json.dumps(path)) + 2
+        size += name + first.get(content, -(-len(content) // 3) * 4 + 2)
+        first.setdefault(content, name)
+    return size
 
 
 def placed(bindings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
