@@ -281,16 +281,18 @@ def _problem_of_files(files: Mapping[str, bytes], limits: Limits) -> str:
     given = [path for path in files if not path.endswith("/")]
     paths = set(map(normpath, given))
     folders = {normpath(path) for path in files if path.endswith("/")}
+    most = most_files(limits.disk_bytes)
     for path in (*paths, *folders):
         while path and (path := path.rpartition("/")[0]) not in folders:
             folders.add(path)
+        # At once: the folders of all paths could take dozens of times the memory of the paths.
+        if len(paths) + len(folders) > most:
+            return (
+                f"the program's {len(paths)} files and their folders exceed the {most} "
+                f"that a working folder of {limits.disk_bytes} bytes holds"
+            )
     if len(paths) < len(given) or not paths.isdisjoint(folders):
         return "the program's files clash: a path is given twice, or as a file and as a folder"
-    if len(paths) + len(folders) > (most := most_files(limits.disk_bytes)):
-        return (
-            f"the program's {len(paths)} files and their folders exceed the {most} "
-            f"that a working folder of {limits.disk_bytes} bytes holds"
-        )
     sizes = [len(content) for content in files.values()]
     # The folder holds whole pages; the limit may end within one.
     size, taken = sum(sizes), sum(map(_in_pages, sizes))

@@ -42,13 +42,17 @@ class Prepared:
         for bound, value in (("prepare_seconds", seconds), ("prepare_memory_bytes", memory_bytes)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1 << 62:
                 raise ValueError(f"{bound} must be a number above 0, not {value!r}")
+        if memory_bytes < 1:
+            raise ValueError(f"prepare_memory_bytes must be at least 1, not {memory_bytes!r}")
         program = read_prepared(given)
         name = "the prepared program" if isinstance(given, Program) else os.fspath(given)
         return cls(program, name, float(seconds), int(memory_bytes))
 
     @property
     def folder(self) -> WorkingFolder:
-        """The least working folder of a worker: that of a usual program, and the files of this one."""
+        """The room that it may go on to take in a working folder, by files that it has mapped: its files,
+        and what a usual program writes; nothing without files.
+        """
         usual = Limits().disk_bytes
         # A file takes whole pages, and one more for its name.
         size = sum(len(content) + 2 * mmap.PAGESIZE for content in self.program.files.values())

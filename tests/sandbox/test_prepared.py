@@ -13,13 +13,15 @@ import textwrap
 import pytest
 from typer.testing import CliRunner
 
+from tests.command import tirjudge
 from tests.sandbox.serving import serving
 from tests.sandbox.targets import descendants
 from tirjudge.cli import app
-from tirjudge_sandbox import Program, SandboxUnavailable, Status, open_sandbox, open_sandbox_sync
+from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox, open_sandbox_sync
 from tirjudge_sandbox.local import LocalSandbox
 
 FAST = {"capacity": 1, "preload": ()}
+ROOMY = Limits(disk_bytes=48 << 20)
 
 
 def opened(prepare: object, *programs: str, **options: object) -> list[str]:
@@ -80,6 +82,17 @@ def test_large_files_fit_although_a_program_may_write_less():
         assert box.run(Program("open('x', 'wb').write(bytes(17 << 20))")).status is not Status.OK
 
 
+def test_mapped_files_leave_a_program_its_own_room():
+    mapping = (
+        "import mmap\nfile = open('t', 'rb')\ntable = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)"
+    )
+    prepared = Program(mapping, files={"t": bytes(60 << 20)})
+    with open_sandbox_sync("local", prepare=prepared, **FAST) as box:
+        own = {"own": bytes(40 << 20)}
+        ran = box.run(Program("print(len(table), len(open('own').read()))", files=own), ROOMY)
+    assert (ran.status, ran.stdout) == (Status.OK, f"{60 << 20} {40 << 20}\n")
+
+
 def test_what_a_program_drops_at_its_end_is_not_what_was_prepared():
     prepared = Program("class Loud:\n def __del__(self): print('dropped', flush=True)\nkept = Loud()")
     assert opened(prepared, "own = Loud()", "own = kept; del kept; print('end')") == ["dropped\n", "end\n"]
@@ -94,6 +107,11 @@ def test_what_a_program_drops_at_its_end_is_not_what_was_prepared():
         ("open('/etc/passwd')", "line 1: {error}: [Errno "),
         ("import no_such", "line 1: ModuleNotFoundError: No module named 'no_such'"),
         ("raise SystemExit(3)", "line 1: it ended with exit code 3"),
+        (
+            "import sys; sys.exit('first\\nsecond\\x1b[31m')",
+            "the prepared program: line 1: it ended with exit code first",
+        ),
+        ("import sys; sys.exit('\\x1b[31mred')", "line 1: it ended with exit code  [31mred"),
         ("import os; os._exit(0)", "the prepared program: it ended its worker, perhaps for lack of memory"),
         ("raise ValueError('fir\\x1bst\\nsecond')", "line 1: ValueError: fir st"),
         ("raise ValueError('x' * 9999)", "line 1: ValueError: xxx"),
@@ -141,6 +159,32 @@ def test_its_bound_of_memory_ends_with_it():
     assert {name: len(content) for name, content in ran.files.items()} == {"given": 15 << 20}
 
 
+@pytest.mark.parametrize("mark", ["é", "\U0001f600", "'", "\\"])
+def test_a_long_reason_in_any_script_reaches_the_operator(mark):
+    assert "line 1: ValueError: " + mark * 50 in refusal(f"raise ValueError({mark!r} * 9999)")
+    assert "it ended with exit code " + mark * 50 in refusal(f"raise SystemExit({mark!r} * 9999)")
+    source = (
+        f"import threading as t\nt.Thread(target=t.Event().wait, name={mark!r} * 9999, daemon=True).start()"
+    )
+    assert "it left the thread " in refusal(source)
+
+
+def test_a_process_whose_parent_has_ended_is_refused_too():
+    source = """
+        import os, time
+        if not os.fork():
+            if not os.fork(): time.sleep(5)
+            os._exit(0)
+        os.wait()
+    """
+    for placement in ("root", "userns", "own-uid", "plain"):
+        try:
+            opened(None, placement=placement)
+        except SandboxUnavailable:
+            continue
+        assert "it left a process running" in refusal(source, placement=placement), placement
+
+
 def test_an_early_regular_end_is_none():
     assert opened(Program("x = 1\nraise SystemExit"), "print(x)") == ["1\n"]
 
@@ -184,6 +228,34 @@ def test_a_folder_without_a_program(tmp_path):
 def test_bounds_are_positive(bound):
     with pytest.raises(ValueError, match=f"{bound} must be a number above 0, not 0"):
         open_sandbox("local", prepare=Program(""), **{bound: 0})
+
+
+def test_less_than_a_byte_of_memory_is_refused():
+    with pytest.raises(ValueError, match=r"prepare_memory_bytes must be at least 1, not 0\.5"):
+        open_sandbox("local", prepare=Program(""), prepare_memory_bytes=0.5)
+
+
+def test_the_advice_works_as_typed(tmp_path):
+    program, large = tmp_path / "program.py", tmp_path / "large.py"
+    program.write_text("print(len(x))")
+    large.write_text("x = bytes(200 << 20)")
+    command = ("sandbox", "run", str(program), "--prepare", str(large), "--backend-option")
+    for more in ("prepare_memory_bytes=1e8", "prepare_memory_bytes=4e8", "prepare_seconds=0.001"):
+        done = tirjudge(*command, more)
+        if more == "prepare_memory_bytes=4e8":
+            assert (done.returncode, done.stdout) == (0, f"{200 << 20}\n"), done
+        else:
+            assert done.returncode == 125
+            assert f"raise {more.partition('=')[0]}" in done.stderr
+    for bad, line in (
+        ("prepare=x.py", "--backend-option prepare: this command sets prepare itself"),
+        ("capacity=2", "--backend-option capacity: this command sets capacity itself"),
+        ("nothing=1", "unexpected keyword argument 'nothing'"),
+        ("nothing", "write KEY=VALUE"),
+    ):
+        done = tirjudge(*command, bad)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done
+        assert line in done.stderr
 
 
 def test_a_remote_sandbox_says_who_prepares():

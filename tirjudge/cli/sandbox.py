@@ -102,6 +102,17 @@ Prepare = Annotated[
 ]
 
 
+BackendOption = Annotated[
+    list[str] | None,
+    option(
+        "Sandbox",
+        "An option of the sandbox, such as prepare_memory_bytes=2e9. Repeatable.",
+        "--backend-option",
+        metavar="KEY=VALUE",
+    ),
+]
+
+
 @examples(
     "echo 'print(6 * 7)' | tirjudge sandbox run -",
     "tirjudge sandbox run program.py --timeout 5 --import-policy",
@@ -132,6 +143,7 @@ def run(
         ),
     ] = None,
     prepare: Prepare = "",
+    backend_option: BackendOption = None,
     allow_weak_isolation: Annotated[
         bool,
         option(
@@ -153,11 +165,13 @@ def run(
     limits = _limits("--program-limit", program_limit, limits)
     program = Program(source=_text(file), stdin=_text(str(stdin)) if stdin else "")
     try:
-        options = {
-            "import_policy": _policy(import_policy, allowed or ()),
-            "allow_weak_isolation": allow_weak_isolation,
-            "prepare": prepare or None,
-        }
+        options = _options(
+            backend_option,
+            capacity=1,
+            import_policy=_policy(import_policy, allowed or ()),
+            allow_weak_isolation=allow_weak_isolation,
+            prepare=prepare or None,
+        )
         execution = asyncio.run(_execution(program, limits, options))
     except ValueError as error:
         stop("sandbox", error, USAGE)
@@ -197,8 +211,17 @@ def _policy(wanted: bool, allowed: Sequence[str]) -> ImportPolicy | None:
         stop("sandbox", error, USAGE)
 
 
+def _options(given: Sequence[str] | None, **own: Any) -> dict[str, Any]:
+    """Return the options of a sandbox; raises ValueError for a given one that this command sets itself."""
+    options = assigned("--backend-option", given or ())
+    for name in own:
+        if name in options:
+            raise ValueError(f"--backend-option {name}: this command sets {name} itself")
+    return {**options, **own}
+
+
 async def _execution(program: Program, limits: Limits, options: Mapping[str, Any]) -> Execution:
-    async with open_sandbox("local", capacity=1, **options) as box:
+    async with open_sandbox("local", **options) as box:
         return await box.run(program, limits)
 
 
@@ -286,6 +309,7 @@ def serve(
     max_body: MaxBody = 160,
     grace: Grace = GRACE,
     prepare: Prepare = "",
+    backend_option: BackendOption = None,
     allow_weak_isolation: Annotated[
         bool,
         option("Sandbox", "Serve even where programs cannot be isolated fully.", "--allow-weak-isolation"),
@@ -307,11 +331,13 @@ def serve(
             intake=intake_limits(queue, max_body, per_caller, grace),
             most=most,
         )
+        own = {"capacity": capacity, "allow_weak_isolation": allow_weak_isolation, "prepare": prepare or None}
+        options = _options(backend_option, **own)
+        if not prepare:
+            # Not every sandbox has this option.
+            del options["prepare"]
         with open_listening(host, port, settings.access, TOKEN) as listening:
-            options: dict[str, Any] = {"allow_weak_isolation": allow_weak_isolation}
-            if prepare:
-                options["prepare"] = prepare
-            asyncio.run(_serving(backend, capacity, notebooks, options, listening, settings))
+            asyncio.run(_serving(backend, notebooks, options, listening, settings))
     except ValueError as error:
         stop("sandbox", error, USAGE)
     except SandboxUnavailable as error:
@@ -320,21 +346,20 @@ def serve(
 
 async def _serving(
     backend: str,
-    capacity: int | None,
     notebooks: int,
     options: Mapping[str, Any],
     listening: socket.socket,
     settings: ServerSettings,
 ) -> None:
     async with AsyncExitStack() as stack:
-        box = open_sandbox(backend, capacity=capacity, **options)
+        box = open_sandbox(backend, **options)
         if isinstance(box, PooledSandbox):
             # Otherwise a caller could have the workers replaced all the time, by ever other sizes.
             box.share_folders(settings.most)
         await stack.enter_async_context(box)
         kernels: Any = None
         if notebooks:
-            kernels = open_sandbox("jupyter", inside=backend, capacity=notebooks, **options)
+            kernels = open_sandbox("jupyter", **{**options, "inside": backend, "capacity": notebooks})
             await stack.enter_async_context(kernels)
 
         def started(isolation: Isolation) -> None:

@@ -69,10 +69,17 @@ class WorkingFolder:
     disk_bytes: int = 0
 
     @classmethod
-    def of(cls, limits: Limits, least: WorkingFolder | None = None) -> Self:
-        """Return the folder of a program, with at least what the folder `least` holds."""
-        most = cls() if least is None else least
-        return cls(**{name: max(getattr(limits, name), getattr(most, name)) for name in cls.__slots__})
+    def of(
+        cls, limits: Limits, least: WorkingFolder | None = None, taken: WorkingFolder | None = None
+    ) -> Self:
+        """Return the folder of a program, with at least what `least` holds and what `taken` holds besides."""
+        most, taken = least or cls(), taken or cls()
+        return cls(
+            **{
+                name: max(getattr(limits, name), getattr(most, name)) + getattr(taken, name)
+                for name in cls.__slots__
+            }
+        )
 
     def mount_options(self, owner: int) -> str:
         """Return the options of its tmpfs; `owner` is its uid and gid."""

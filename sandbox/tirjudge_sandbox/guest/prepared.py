@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 import types
+from itertools import accumulate
 
 from tirjudge_sandbox.guest import program, scratch
 from tirjudge_sandbox.guest.memory import Mapped
@@ -27,7 +28,7 @@ from tirjudge_sandbox.guest.wire import Payload
 
 FILE = "<prepared>"
 _LONGEST = 1000
-"""Characters of a reason, which must fit into a record."""
+"""Bytes of a reason in JSON, which must fit into a record."""
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -66,7 +67,8 @@ def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types
         ) from None
     except SystemExit as error:
         if error.code not in (None, 0):
-            raise PreparedFailed(f"{_place(error)}it ended with exit code {error.code}") from None
+            code = _one_line(str(error.code))
+            raise PreparedFailed(f"{_place(error)}it ended with exit code {code}") from None
     except BaseException as error:
         raise PreparedFailed(_reason(error)) from None
     finally:
@@ -92,7 +94,8 @@ def prepare(payload: int, most_bytes: int, mapped: Mapped, folder: str) -> types
 def _refuse_what_is_shared(mapped: Mapped) -> None:
     """Raise PreparedFailed for what a fork does not copy, so that programs would lack or share it."""
     if others := [one.name for one in threading.enumerate() if one is not threading.main_thread()]:
-        raise PreparedFailed(f"it left the thread {others[0]!r} running, which no program would have: end it")
+        name = _one_line(repr(others[0]))
+        raise PreparedFailed(f"it left the thread {name} running, which no program would have: end it")
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -118,12 +121,19 @@ def _reset_signals() -> None:
 
 
 def _reason(error: BaseException) -> str:
-    first = next(iter(str(error).strip().splitlines()), "")
-    text = "".join(mark if mark.isprintable() else " " for mark in first)
     advice = ""
     if isinstance(error, FileNotFoundError | PermissionError):
         advice = " (it finds the files of its own folder, if the folder is given, and no others)"
-    return f"{_place(error)}{type(error).__name__}: {text}"[:_LONGEST] + advice
+    return _place(error) + _one_line(f"{type(error).__name__}: {str(error).strip()}") + advice
+
+
+def _one_line(text: str) -> str:
+    """Return the first line of a text, cut to `_LONGEST` bytes in JSON."""
+    marks = [
+        mark if mark.isprintable() else " " for mark in next(iter(text.strip().splitlines()), "")[:_LONGEST]
+    ]
+    sizes = accumulate(len(json.dumps(mark)) - 2 for mark in marks)
+    return "".join(mark for mark, size in zip(marks, sizes, strict=True) if size <= _LONGEST)
 
 
 def _place(error: BaseException) -> str:

@@ -58,6 +58,8 @@ class Place:
     """Most processes that may exist under this uid."""
     confine: Callable[[], None]
     """Called when the files are in place; drops the last rights. Raises OSError."""
+    unlaid: Callable[[OSError], NoReturn]
+    """Called when the files cannot be put in place, which is no failure of the program."""
     check: Check | None
     """The import policy's check of the source, None without a policy."""
     main: types.ModuleType | None
@@ -102,7 +104,10 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
             soft, hard = min(soft, most), min(hard, most)
         resource.setrlimit(kind, (soft, hard))
     content = Payload.read(payload)
-    scratch.lay(content.files, payload)
+    try:
+        scratch.lay(content.files, payload)
+    except OSError as error:
+        place.unlaid(error)
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     # The supervisor has no handler. `_signal` directly, since the wrapper in `signal` is ten times slower.
     _signal.signal(signal.SIGINT, signal.default_int_handler)

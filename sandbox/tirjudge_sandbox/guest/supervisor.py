@@ -26,6 +26,7 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NoReturn
 
 from tirjudge_sandbox.guest import (
     import_policy,
@@ -40,7 +41,7 @@ from tirjudge_sandbox.guest import (
     syscalls,
 )
 from tirjudge_sandbox.guest.settings import Inside
-from tirjudge_sandbox.guest.wire import CANCEL, MOST_DESCRIPTORS, RECORD_BYTES, Ending, Job, Payload
+from tirjudge_sandbox.guest.wire import CANCEL, MOST_DESCRIPTORS, RECORD_BYTES, UNLAID, Ending, Job, Payload
 
 _MOST_BASE_PROCESSES = 64
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -107,6 +108,8 @@ class Supervisor:
         self._main: types.ModuleType | None = None
         if preparation.prepared_bytes:
             if not self._contains:
+                # Otherwise a process whose parent has ended would be none of its children.
+                privileges.adopt_orphans()
                 seccomp.load(seccomp.inward())
             self._main = self._prepared(preparation.prepared_bytes, mapped)
         # A second reference: a program that drops the names would otherwise take large objects apart at its
@@ -168,7 +171,7 @@ class Supervisor:
         if not child:
             most, bounded = self._most_processes(job)
             confine = partial(self._confine, forks=self._contains and job.processes > 0, threads=bounded)
-            place = program.Place(self._base_bytes, most, confine, self._check, self._main)
+            place = program.Place(self._base_bytes, most, confine, self._unlaid, self._check, self._main)
             program.become(job, descriptors, place)
         payload, stdin, stdout, stderr, *fetched = descriptors
         for stream in (stdin, stdout, stderr):
@@ -209,6 +212,11 @@ class Supervisor:
             landlock.forbid_writing(to=namespaces.WRITABLE_DEVICES)
         seccomp.load(self._calls)
         seccomp.load(seccomp.of_program(forks=forks, threads=threads, alone_as=os.getpid()))
+
+    def _unlaid(self, error: OSError) -> NoReturn:
+        """Report to the host, from the process of a program, that its files cannot be written."""
+        self._control.send(UNLAID + (error.strerror or str(error)).encode())
+        os._exit(1)
 
     def _most_processes(self, job: Job) -> tuple[int, bool]:
         """Return RLIMIT_NPROC for a program, and True if the kernel enforces it for this uid.

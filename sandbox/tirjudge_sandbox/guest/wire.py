@@ -19,6 +19,10 @@ CANCEL = b"cancel"
 PREPARE = b"prepare"
 """Sent by the host to a worker that starts, with the `Payload` of the prepared program."""
 
+UNLAID = b"unlaid "
+"""The start of the report of a program's own process that its files could not be written, before the program
+runs; the reason follows."""
+
 RECORD_BYTES = 4096
 """The largest size of a record."""
 

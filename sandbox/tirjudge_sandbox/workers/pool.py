@@ -77,6 +77,8 @@ class Pool:
         self.capacity = capacity or len(os.sched_getaffinity(0))
         self.least = WorkingFolder()
         """The least working folder; programs with lower limits share workers."""
+        self.taken = WorkingFolder()
+        """What every working folder holds besides, for the prepared program."""
         self._most_programs = programs_per_worker
         self._start: Start | None = None
         self._spare = spare
@@ -90,7 +92,7 @@ class Pool:
     @property
     def first_folder(self) -> WorkingFolder:
         """The working folder of the worker that is started before any program is known."""
-        return WorkingFolder.of(_DEFAULT_LIMITS, self.least)
+        return WorkingFolder.of(_DEFAULT_LIMITS, self.least, self.taken)
 
     def open(self, start: Start, first: Worker) -> None:
         """Accept programs from now on; `first` is a warm worker, and `start` makes further ones."""
@@ -129,7 +131,7 @@ class Pool:
         # Once this program waits, if it has to.
         asyncio.get_running_loop().call_soon(self._lend)
         await self._queue.acquire(program.client)
-        folder = WorkingFolder.of(limits, self.least)
+        folder = WorkingFolder.of(limits, self.least, self.taken)
         # Among equally suitable seats, prefer the most recently used one.
         seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, folder))
         self._free.remove(seat)
@@ -299,7 +301,7 @@ class PooledSandbox:
         self.capacity = self._pool.capacity
         self._prepared = prepared
         if prepared is not None:
-            self._pool.least = prepared.folder
+            self._pool.taken = prepared.folder
         self._preparation = Preparation(
             preload=tuple(preload),
             unix_sockets=unix_sockets,

@@ -247,6 +247,9 @@ class Worker:
                 raise WorkerFailed("the worker did not answer and was killed")
             if not (record := report.result()):
                 raise WorkerFailed("the worker was lost while the program ran")
+            if record.startswith(wire.UNLAID):
+                reason = record.removeprefix(wire.UNLAID).decode("utf-8", "replace")
+                raise WorkerFailed(f"the program's files could not be written: {reason}")
             return wire.Ending.unpack(record)
         except ValueError as error:
             raise WorkerFailed(f"the worker's report cannot be read: {error}") from None
@@ -263,6 +266,8 @@ class Worker:
         try:
             await asyncio.wait([report], timeout=_GRACE_SECONDS)
             answered = report.done() and not report.exception() and bool(report.result())
+            # The end of the process that reported it comes later.
+            answered = answered and not report.result().startswith(wire.UNLAID)
         finally:
             if not answered:
                 await self.kill()

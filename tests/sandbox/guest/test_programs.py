@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from tirjudge_sandbox import Limits, Program, Status
+from tirjudge_sandbox.base import validate
+from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -180,6 +183,26 @@ async def test_files_that_cannot_be_written_are_refused(run, name):
     with pytest.raises(ValueError, match=words) as refused:
         await run("pass", files=files, disk_bytes=1 << 20 if "page" in name else 16 << 20)
     assert len(str(refused.value)) < 300
+
+
+async def test_the_folders_of_long_paths_are_not_all_in_memory_before_they_are_counted():
+    files = {f"{number:062}/{'/'.join(['n' * 62] * 63)}/f": b"" for number in range(4000)}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="files and their folders exceed the 4096"):
+            validate(Program("", files=files), Limits())
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+async def test_files_that_a_worker_cannot_write_are_no_error_of_the_program(monkeypatch):
+    monkeypatch.setattr(WorkingFolder, "of", lambda *_: WorkingFolder(4 << 20))
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        failed = await box.run(Program("print(1)", files={"a": bytes(8 << 20)}))
+        assert (failed.status, failed.stdout, failed.stderr) == (Status.SANDBOX_FAILED, "", "")
+        assert failed.detail == "the program's files could not be written: No space left on device"
+        assert (await box.run(Program("print(2)"))).stdout == "2\n"
 
 
 async def test_the_largest_possible_inputs_arrive(run):
