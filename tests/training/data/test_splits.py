@@ -92,6 +92,7 @@ def test_too_few_rows_say_how_many_are_needed(tmp_path: Path, rows: list[Any], l
         ({"demonstration": '{"kept": [1, 0]}'}, 'demonstration must be an object, such as {"program"'),
         ({"demonstration": {"program": 1}}, "demonstration.program must be a text, a Python program"),
         ({"demonstration": {"first": 1}}, "demonstration.first must be a text, a Python program"),
+        ({"demonstration": {"first": "x = 1"}}, "demonstration.first runs before a `program` or the call of"),
         ({"demonstration": {"kept": [1]}}, "kept must be one number for each of the 2 responses"),
         ({"demonstration": {"kept": [math.nan, 1]}}, "kept must be one number for each of the 2 responses"),
         ({"demonstration": {"kept": [1, 0], "of": "2"}}, "demonstration.of must be a number"),

@@ -450,6 +450,8 @@ def _check_demonstration(value: Any, responses: int) -> None:
     for name in (PROGRAM, "first"):
         if not isinstance(value.get(name) or "", str):
             raise ValueError(f"{DEMONSTRATION}.{name} must be a text, a Python program")
+    if value.get("first") and value.get(PROGRAM) is None and value.get("tool") is None:
+        raise ValueError(f"{DEMONSTRATION}.first runs before a `{PROGRAM}` or the call of a `tool`: add one")
     kept, of = value.get("kept"), value.get("of")
     if kept and not (isinstance(kept, list) and all(map(_is_number, kept)) and len(kept) == responses):
         raise ValueError(f"{DEMONSTRATION}.kept must be one number for each of the {responses} responses")

@@ -68,13 +68,21 @@ def claim_inputs(
 
     `folders` has the digests of the folders and archives that rows name, see `RowData.folders`.
     What depends on a changed file begins again if that loses neither a finished stage nor a checkpoint, or if
-    `repeat` asks for it; otherwise raises OtherSettings. A run that was `begun` without a record goes on.
+    `repeat` asks for it; otherwise raises OtherSettings. A run that was `begun` without a record, or without
+    digests of folders, goes on with a note.
     """
     path, present = folder.path / INPUTS, inputs_of(recipe)
+    recorded = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     for key, named in folders.items():
         present[key] = present.get(key, {}) | dict(sorted(named.items()))
-    if path.exists():
-        changed = _changed(json.loads(path.read_text(encoding="utf-8")), present)
+        if recorded is not None and not named.keys() & recorded.get(key, {}).keys():
+            recorded[key] = recorded.get(key, {}) | named
+            say(
+                f"{key}: the folders that rows name were not recorded when the run began, so that a change "
+                "since then would not be noticed, and rows may have been split otherwise"
+            )
+    if recorded is not None:
+        changed = _changed(recorded, present)
         stages = [
             stage
             for stage in pipeline.stages
