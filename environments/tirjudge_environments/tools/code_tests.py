@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any
@@ -49,6 +50,10 @@ def _tirjudge():
     if {path!r}:
         names["__file__"] = {path!r}
         sys.path.insert(0, {folder!r})
+    # A prepared program may have imported modules of these names, which are not those of the files.
+    for module in [*sys.modules]:
+        if module.partition(".")[0] in {modules!r}:
+            del sys.modules[module]
     sys.argv = [{path!r} or "program.py", *{arguments!r}]
     exec(compile({code!r}, "<program>", "exec"), names)
     if {call!r}:
@@ -165,6 +170,7 @@ async def run_tests(
 
 def _program(code: str, case: Case, seed: int, files: Mapping[str, bytes], path: str) -> Program:
     own = {name: text.encode("utf-8", "surrogatepass") for name, text in case.files.items()}
+    folder = path.rpartition("/")[0]
     source = _SOURCE.format(
         arguments=case.arguments,
         code=code,
@@ -172,7 +178,8 @@ def _program(code: str, case: Case, seed: int, files: Mapping[str, bytes], path:
         file=_VALUE,
         line=_VALUE_LINE,
         path=path,
-        folder=path.rpartition("/")[0],
+        folder=folder,
+        modules=_modules({**files, **own}, folder),
     )
     return Program(
         source=source,
@@ -181,6 +188,14 @@ def _program(code: str, case: Case, seed: int, files: Mapping[str, bytes], path:
         fetch=(_VALUE,) if case.call else (),
         seed=seed,
     )
+
+
+def _modules(files: Iterable[str], folder: str) -> list[str]:
+    """Return the names that imports find among files, from the working folder or from `folder`."""
+    sources = [name for name in files if name.endswith(".py")]
+    inside = [name.removeprefix(f"{folder}/") for name in sources if folder and name.startswith(f"{folder}/")]
+    names = {name.partition("/")[0].removesuffix(".py") for name in [*sources, *inside]}
+    return sorted(names - {"__main__", *sys.builtin_module_names})
 
 
 def _result(case: Case, execution: Execution) -> CaseResult:
@@ -372,15 +387,19 @@ class RunTests:
                 if code is None:
                     texts.append(f"response {name}: {_shown(asked.file)} is no text among its files")
                     continue
-                results = await run_tests(
-                    self._sandbox,
-                    code,
-                    asked.cases,
-                    limits=share,
-                    seed=seed,
-                    files=folders[name].files if asked.file else {},
-                    path=asked.file,
-                )
+                try:
+                    results = await run_tests(
+                        self._sandbox,
+                        code,
+                        asked.cases,
+                        limits=share,
+                        seed=seed,
+                        files=folders[name].files if asked.file else {},
+                        path=asked.file,
+                    )
+                except ValueError as error:  # its files and those of a case, which others may have room for
+                    texts.append(f"response {name}: {error}")
+                    continue
                 runs += [result.execution for result in results]
                 texts.append(_table(name, results))
             if not runs:
@@ -390,8 +409,6 @@ class RunTests:
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
             return _refused(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
-        except ValueError as error:
-            return _refused(str(error))
         failed = next((run for run in runs if run.status is Status.SANDBOX_FAILED), None)
         return failed or Execution(
             status=Status.OK,

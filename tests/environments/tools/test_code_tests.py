@@ -16,7 +16,7 @@ from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.tools.code_tests import Case, RunTests, run_tests
 from tirjudge_environments.types import ToolCall
-from tirjudge_sandbox import Execution, Limits, Sandbox, Status, open_sandbox
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -218,7 +218,7 @@ async def test_no_response_uses_up_the_time_of_another(sandbox: Sandbox) -> None
         ),
         ({"cases": [{"returns": 5}]}, "cases.0.returns: Extra inputs are not permitted"),
         ({"cases": [{}], "response": "C"}, "response: there are only A, B"),
-        ({"cases": [{"files": {"../x": ""}}]}, "'../x' is not a path inside the working folder"),
+        ({"cases": [{"files": {"../x": ""}}]}, "response A: '../x' is not a path inside the working folder"),
     ],
 )
 async def test_wrong_arguments_are_an_error_of_the_judge(
@@ -373,3 +373,31 @@ async def test_a_module_of_the_files_runs_beside_the_other_files(sandbox: Sandbo
         assert (refused.status, "is no text among its files" in refused.stderr) == (Status.ERROR, True)
     without = await RunTests(sandbox).call(asked, bindings={"responses": ["a", "b"]})
     assert without.status is Status.ERROR
+
+
+async def test_a_response_imports_its_own_modules_and_not_those_of_the_prepared_program() -> None:
+    theirs = {"helpers.py": b"who = 'prepared'", "deep/one.py": b"who = 'prepared'"}
+    own = {
+        "src/app.py": b"import helpers, random, json\nfrom deep import one\n"
+        b"def found(): return [helpers.who, one.who, random.who, json.loads('4')]",
+        "src/helpers.py": b"who = 'response'",
+        "deep/one.py": b"who = 'response'",
+        "random.py": b"who = 'response'",
+        "sys.py": b"who = 'nobody'",
+    }
+    prepared = Program("import json, random, helpers\nfrom deep import one", files=theirs)
+    case = Case(call="found()", expected=["response", "response", "response", 4])
+    async with open_sandbox("local", preload=[], capacity=1, prepare=prepared) as box:
+        code = own["src/app.py"].decode()
+        (result,) = await run_tests(box, code, [case], files=own, path="src/app.py")
+    assert result.reason == ""
+
+
+async def test_a_response_whose_files_leave_no_room_for_those_of_a_case_fails_alone(sandbox: Sandbox) -> None:
+    module = {"app.py": b"print(open('in.txt').read())"}
+    bindings = {"responses": ["a", "b"], "files": [Folder({**module, "in.txt/x": b""}), Folder(module)]}
+    asked = {"file": "app.py", "cases": [{"files": {"in.txt": "4"}, "expected": "4"}]}
+    ran = await RunTests(sandbox).call(asked, bindings=bindings)
+    first, *others = ran.stdout.splitlines()
+    assert (ran.status, others) == (Status.OK, ["response B: 1 of 1 cases passed", "case 1: passed"])
+    assert first.startswith("response A: the program's files clash")
