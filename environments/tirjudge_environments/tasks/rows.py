@@ -123,11 +123,12 @@ def _folders(
 
 def named_folders(row: Mapping[str, Any], task: JudgeTask, columns: Columns) -> dict[str, Folder]:
     """Return the folders and archives that a row names, by these names; `task` is what `read_task` made."""
-    before = _files_of(_optional(row, columns, "prompt_files"))
-    folders = _files_of(_optional(row, columns, "files"))
-    given = [before, *(folders if isinstance(folders, list) else [folders] if task.files else [])]
-    read = [task.prompt_files, *task.files]
-    named = zip(map(_files_of, given), read, strict=False)
+    pairs = [(_optional(row, columns, "prompt_files"), task.prompt_files)]
+    if task.files:
+        folders = _files_of(_optional(row, columns, "files"))
+        given = folders if isinstance(folders, list) else [folders]
+        pairs += zip(given, task.files, strict=True)
+    named = ((_files_of(value), folder) for value, folder in pairs)
     return {name: folder for name, folder in named if isinstance(name, str) and name}
 
 
@@ -137,7 +138,9 @@ def _files_of(value: Any) -> Any:
         return value
     found = parsed(value)
     if found is None:
-        raise RowError("files that begin as JSON and are none; a name does not begin with a bracket")
+        raise RowError(
+            'files: text that begins with "[" or "{" must be valid JSON; names of folders do not begin so'
+        )
     return found
 
 
