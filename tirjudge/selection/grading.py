@@ -524,7 +524,8 @@ class Grades:
 
 def _key(question: CandidateSet) -> str:
     """Hash everything that a grade depends on, so that an edited row is graded again."""
-    text = json.dumps(
-        [question.task.id, list(map(response_data, question.task.candidates)), dict(question.task.gold)]
-    )
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    task = question.task
+    parts: list[Any] = [task.id, list(map(response_data, task.candidates)), dict(task.gold)]
+    if task.files:
+        parts.append([folder.digest for folder in task.files])
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

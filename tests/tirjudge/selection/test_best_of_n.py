@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -24,6 +25,7 @@ from tirjudge.selection.grading import (
     PRELOAD,
     CandidateSet,
     Grade,
+    Grades,
     Instructions,
     Mathematics,
     Recorded,
@@ -426,3 +428,24 @@ async def test_best_of_raises_on_failure() -> None:
             best_of(judge, "Q", ["☆", "☆☆"])
         with pytest.raises(ValueError, match="1 answers for 2 candidates"):
             best_of(judge, "Q", ["☆", "☆☆"], answers=[0])
+
+
+async def test_kept_grades_are_those_of_the_same_files(tmp_path: Path) -> None:
+    """Responses with the same words are other answers as soon as their files differ."""
+
+    async def answers(*texts: str) -> tuple[int, ...]:
+        files = tuple(Folder({"out.txt": text.encode()}) for text in texts)
+        task = JudgeTask(
+            id="q", prompt=(Message("user", "p"),), candidates=("done", "done"), label=0, files=files
+        )
+        graded = replace(task, gold={"check": "recorded", "solved": [True, False]})
+        async with Grades(tmp_path / "grades.jsonl") as grades:
+            return (await grades.grade(CandidateSet(graded, "rows:1"))).answers
+
+    first, second = await answers("1", "1")
+    assert first == second
+    first, second = await answers("1", "2")
+    assert first != second
+    assert len((tmp_path / "grades.jsonl").read_text().splitlines()) == 2
+    await answers("1", "2")
+    assert len((tmp_path / "grades.jsonl").read_text().splitlines()) == 2, "kept"
