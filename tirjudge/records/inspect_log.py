@@ -186,8 +186,8 @@ class Dialogue:
         listed = listed_folder(self.row, index)
         if listed is None:
             return []
-        lines = [f"[files{of}]"]
-        for file in listed[1]:
+        lines = [f"[files{of}]", *filter(None, [listed.missing])]
+        for file in listed.files:
             lines += [file.line, *(f"    {line}" for line in file.body.splitlines())]
         return ["\n".join(lines)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from rich.console import Console
@@ -418,23 +419,37 @@ def _print_question(console: Console, row: RecordedRow) -> None:
         console.print(Text(printable_text(row.reference)))
 
 
-def listed_folder(row: RecordedRow, index: int | None) -> tuple[str, list[ListedFile]] | None:
-    """Return whose files are in a folder and its files, as a judge is shown them; None without any.
+@dataclass(frozen=True, slots=True)
+class ListedFolder:
+    """The files of a response or of the prompt, as a judge is shown them."""
 
-    With None in place of a response's index, these are the files of the prompt. Names and sizes alone are in
-    the result file itself.
+    heading: str
+    """Whose files they are and, if their contents were found, how many and their size."""
+    missing: str
+    """Why names and sizes alone are listed, in one line; empty if the contents were found."""
+    files: list[ListedFile]
+
+
+def listed_folder(row: RecordedRow, index: int | None) -> ListedFolder | None:
+    """Return the files of a response, or with None those of the prompt; None without any.
+
+    Names and sizes alone are in the result file itself.
     """
-    recorded = row.prompt_files if index is None else row.files[index] if index < len(row.files) else None
-    if recorded is None or (index is None and not recorded):
+    if index is None:
+        recorded, of = row.prompt_files, "the prompt"
+        if not recorded:
+            return None
+    elif index < len(row.files):
+        recorded = row.files[index]
+        of = f"response {letter(index)}" if len(row.files) > 1 else "this response"
+    else:
         return None
-    of = "this response" if len(row.files) == 1 else "" if index is None else f"response {letter(index)}"
-    of = "the prompt" if index is None else of
     try:
         folder, given = row.folder(index), NO_FILES if index is None else row.folder(None)
-        return folder_heading(folder, of), list(listed_files(folder, given))
+        return ListedFolder(folder_heading(folder, of), "", list(listed_files(folder, given)))
     except ValueError as error:
         names = (f"{shown_path(path)}, {file.bytes:,} bytes" for path, file in sorted(recorded.items()))
-        return f"files of {of}; {error}", list(map(ListedFile, names))
+        return ListedFolder(f"files of {of}", str(error), list(map(ListedFile, names)))
 
 
 def _files(row: RecordedRow, index: int | None) -> Text:
@@ -442,8 +457,9 @@ def _files(row: RecordedRow, index: int | None) -> Text:
     listed = listed_folder(row, index)
     if listed is None:
         return Text()
-    lines = [Text(printable(listed[0]), "bold")]
-    for file in listed[1]:
+    lines = [Text(printable(listed.heading), "bold")]
+    lines += [Text(printable(listed.missing), "dim")] * bool(listed.missing)
+    for file in listed.files:
         lines.append(Text(printable(file.line)))
         for line in printable_text(file.body).splitlines():
             style = _DIFF.get(line[:1], "") if file.is_diff else "dim"

@@ -262,8 +262,9 @@ def _folder_record(row: RecordedRow, index: int | None) -> list[dict[str, Any]]:
     listed = listed_folder(row, index)
     if listed is None:
         return []
-    files = [[file.line, file.body, file.is_diff] for file in listed[1]]
-    return [{"heading": printable(listed[0]), "files": files}]
+    files = [[file.line, file.body, file.is_diff] for file in listed.files]
+    heading = "; ".join(filter(None, (listed.heading, listed.missing)))
+    return [{"heading": printable(heading), "files": files}]
 
 
 def _view_record(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -112,6 +113,14 @@ def test_the_files_of_a_row_are_listed_under_the_letters_that_were_shown(tmp_pat
     found = {re.findall(r"\[files of response (.)\]\n(\w).txt", one)[0] for one in asked}
     assert found == {("A", "a"), ("A", "b")}
     assert all(one.count("\n[response A]\n") == 1 for one in asked)
+    shutil.rmtree(tmp_path / "out.jsonl.files")
+    run = CliRunner().invoke(app, ["export", "inspect", str(path), "-o", str(tmp_path / "others")])
+    assert run.exit_code == 0, run.output
+    (sample,) = log.read_eval_log(run.stdout.strip()).samples
+    asked = [one.content for one in sample.messages if one.role == "user"]
+    assert all(
+        re.search(r"\[files of response A\]\n.*out\.jsonl\.files.*\n\w.txt, \d+ bytes", one) for one in asked
+    )
 
 
 def test_a_file_without_texts_can_be_exported(tmp_path: Path) -> None:
