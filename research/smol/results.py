@@ -201,7 +201,10 @@ def main() -> None:
     parser.add_argument("--only", choices=NAMES, action="append", help="judge only this set; repeatable")
     parser.add_argument("--rows", type=int, help="judge only the first rows of each set")
     parser.add_argument(
-        "--condition", choices=(*CONDITIONS, FILTERED), default="", help="change what programs print"
+        "--condition",
+        choices=(*CONDITIONS, FILTERED),
+        default="",
+        help="change what programs print, or (filtered) which checks they make",
     )
     parser.add_argument(
         "--judge-option",

@@ -39,7 +39,7 @@ class Draft:
     tags: tuple[str, ...] = ()
     """Further facts, such as the attack in a response."""
     first: str | None = None
-    """A program that runs before and tells the responses not apart."""
+    """A program that runs first and ends in a tie; None without one."""
 
     def printed(self) -> list[str]:
         """Return what the program must print, for each of its runs."""

@@ -1,4 +1,4 @@
-"""Checks with words that no prompt holds: which are left out, and what the programs then decide."""
+"""Checks with words that the prompt does not hold: which are left out, and what the programs then decide."""
 
 from __future__ import annotations
 
