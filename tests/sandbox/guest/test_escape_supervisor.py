@@ -75,6 +75,14 @@ async def busy(host: int | None = None) -> set[int]:
     return found
 
 
+async def at_rest() -> set[int]:
+    """Return all processes of a worker once the last program is gone, which has reported before."""
+    async with asyncio.timeout(30):
+        while program(found := workers()):  # noqa: ASYNC110 - other processes set no events
+            await asyncio.sleep(0.01)
+    return found
+
+
 async def begun(box: Sandbox) -> tuple[asyncio.Future, set[int]]:
     """Start a program, wait until it runs, and return it with all processes of its worker."""
     running = asyncio.ensure_future(box.run(SLEEP, Limits(wall_seconds=90)))
@@ -97,21 +105,21 @@ async def test_a_killed_worker_costs_its_program_alone(place, of):
 async def test_a_killed_program_costs_no_worker(place):
     async with PLACEMENTS[place]() as box:
         await box.run(QUICK, Limits())
-        idle = workers()
+        idle = await at_rest()
         running, processes = await begun(box)
         assert processes - idle == {program(processes)}
         os.kill(program(processes), signal.SIGKILL)
         execution = await running
         assert (execution.status, execution.signal) == (Status.SIGNAL, signal.SIGKILL)
         assert (await box.run(QUICK, Limits())).stdout == "on\n"
-        assert workers() == idle
+        assert await at_rest() == idle
 
 
 @local
 async def test_a_cancelled_program_is_gone_and_its_worker_is_not(place):
     async with PLACEMENTS[place]() as box:
         await box.run(QUICK, Limits())
-        idle = workers()
+        idle = await at_rest()
         running, _ = await begun(box)
         running.cancel()
         await asyncio.wait([running])
@@ -124,7 +132,7 @@ async def test_cancelling_at_any_moment(place):
     flood = Program(source="import os\nwhile True: os.write(1, bytes(9999))")
     async with PLACEMENTS[place]() as box:
         await box.run(QUICK, Limits())
-        idle = workers()
+        idle = await at_rest()
         for milliseconds in range(0, 20, 3):
             for program in (QUICK, flood):
                 running = asyncio.ensure_future(box.run(program, Limits(output_bytes=100_000)))
@@ -132,7 +140,7 @@ async def test_cancelling_at_any_moment(place):
                 running.cancel()
                 await asyncio.wait([running])
                 assert (await box.run(QUICK, Limits())).stdout == "on\n"
-        assert workers() == idle
+        assert await at_rest() == idle
 
 
 CLIENT = """
