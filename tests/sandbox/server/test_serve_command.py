@@ -50,7 +50,7 @@ def test_accepted_requests_are_finished_before_the_shutdown() -> None:
     with Server("--capacity", "1") as running, ThreadPoolExecutor() as threads:
         assert running.greeting.startswith(f"tirjudge sandbox: {running.url} runs 1 programs at once in `")
         source = "import time; time.sleep({}); print(1)"
-        asked = [threads.submit(running.run, source.format(6))]
+        asked = [threads.submit(running.run, source.format(10))]
         until(lambda: running.number("tirjudge_sandbox_running") == 1)
         asked += [threads.submit(running.run, source.format(3)) for _ in range(2)]
         # One of them passes through the spare place.
