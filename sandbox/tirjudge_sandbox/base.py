@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from posixpath import normpath
@@ -282,9 +282,8 @@ def _problem_of_files(files: Mapping[str, bytes], limits: Limits) -> str:
     paths = set(map(normpath, given))
     folders = {normpath(path) for path in files if path.endswith("/")}
     most = most_files(limits.disk_bytes)
-    for path in (*paths, *folders):
-        while path and (path := path.rpartition("/")[0]) not in folders:
-            folders.add(path)
+    for folder in folders_above((*paths, *folders)):
+        folders.add(folder)
         # At once: the folders of all paths could take dozens of times the memory of the paths.
         if len(paths) + len(folders) > most:
             return (
@@ -300,6 +299,20 @@ def _problem_of_files(files: Mapping[str, bytes], limits: Limits) -> str:
         size = max(size, taken)
         return f"the program's files take {size} bytes, Limits.disk_bytes is {limits.disk_bytes}"
     return ""
+
+
+def folders_above(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the folders above relative paths, each once; the working folder is the empty path."""
+    seen: set[str] = set()
+    for path in paths:
+        while path and (path := path.rpartition("/")[0]) not in seen:
+            seen.add(path)
+            yield path
+
+
+def has_large_files(program: Program) -> bool:
+    """Return True for a program whose files are copied in a thread: the event loop would stand still."""
+    return sum(map(len, program.files.values())) > MIB
 
 
 def _in_pages(size: int) -> int:

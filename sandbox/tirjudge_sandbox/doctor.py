@@ -43,7 +43,7 @@ class Finding:
     reason: str = ""
     """The reason why no program can run, or why a property is missing."""
     prepares: str = "never"
-    """How often a prepared program is run: `once in each worker`, `before each program` or `never`."""
+    """How often it runs a prepared program: `once in each worker`, `before each program`, `never`."""
 
     @property
     def sound(self) -> bool:

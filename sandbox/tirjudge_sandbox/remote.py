@@ -28,6 +28,7 @@ from tirjudge_sandbox.base import (
     Program,
     SandboxUnavailable,
     Status,
+    has_large_files,
     validate,
 )
 from tirjudge_sandbox.http import fusion_messages as fusion
@@ -50,8 +51,6 @@ _FRAME_BYTES = MIB
 """Bytes of an answer besides output and files."""
 _BYTES_FOR_EACH = 6
 """Bytes of JSON for a byte of output, which may be escaped (`\\u001b`), or of a file, which is in base64."""
-_SMALL = MIB
-"""Bytes of files up to which a request is encoded at once, and not in a thread."""
 _SIGNALS = range(1, 65)
 _EXIT_CODES = range(256)
 _NOT_NEGATIVE = (
@@ -329,7 +328,7 @@ class Endpoint:
         self.running += 1
         try:
             dialect = self._dialect or await self._introduced()
-            if sum(map(len, program.files.values())) > _SMALL:
+            if has_large_files(program):
                 body = await asyncio.to_thread(_body, dialect, program, limits)
             else:
                 body = _body(dialect, program, limits)

@@ -59,7 +59,7 @@ from tirjudge_sandbox.base import MIB, read_limits
 from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.doctor import LOCAL, Finding, examine, lacking
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
-from tirjudge_sandbox.server.settings import MOST, ServerSettings
+from tirjudge_sandbox.server.settings import BODY_BYTES, MOST, ServerSettings
 from tirjudge_sandbox.workers.host import Host as Machine
 from tirjudge_sandbox.workers.pool import PooledSandbox
 
@@ -212,7 +212,7 @@ def _policy(wanted: bool, allowed: Sequence[str]) -> ImportPolicy | None:
 
 
 def _options(given: Sequence[str] | None, **own: Any) -> dict[str, Any]:
-    """Return the options of a sandbox; raises ValueError for a given one that this command sets itself."""
+    """Return the options of a sandbox. Raises ValueError for an option that the command sets itself."""
     options = assigned("--backend-option", given or ())
     for name in own:
         if name in options:
@@ -306,7 +306,7 @@ def serve(
             metavar="LIMIT=NUMBER",
         ),
     ] = None,
-    max_body: MaxBody = 160,
+    max_body: MaxBody = BODY_BYTES // MIB,
     grace: Grace = GRACE,
     prepare: Prepare = "",
     backend_option: BackendOption = None,

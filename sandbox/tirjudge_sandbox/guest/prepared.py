@@ -1,12 +1,12 @@
 """The prepared program: the operator's code, which a supervisor runs once before it forks for programs.
 
 It runs in the supervisor itself, after everything that isolates the supervisor and before the limits of
-programs, so that every program finds its names, modules and data copy-on-write. It is trusted, as the
-supervisor is: it could change what programs report. It sees none of the host's files but those that came with
-it, and has no network. Whatever would let one program change what the next one finds is refused (shared
-memory, processes) or reset (handlers of signals, timers, the working folder); open files are closed in every
-program. A thread of Python, which a fork does not copy, is refused too; libraries that have threads of their
-own must survive a fork, as Arrow and OpenBLAS do.
+programs, so that every program finds its names, modules and data copy-on-write. The operator must trust it,
+since it shares the supervisor's memory and could change the reports of programs. It sees none of the host's
+files but those that came with it, and has no network. Whatever would let one program change what the next
+one finds is refused (shared memory, processes) or reset (handlers of signals, timers, the working folder);
+open files are closed in every program. A thread of Python, which a fork does not copy, is refused too;
+libraries that have threads of their own must survive a fork, as Arrow and OpenBLAS do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ FILE = "<prepared>"
 _LONGEST = 1000
 """Bytes of a reason in JSON, which must fit into a record."""
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class PreparedFailed(Exception):
@@ -112,11 +111,7 @@ def _reset_signals() -> None:
     for timer in _TIMERS:
         signal.setitimer(timer, 0)
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals():
-        with contextlib.suppress(OSError):  # of the signals that cannot be handled
-            signal.signal(number, signal.SIG_DFL)
-    for number in _IGNORED_BY_PYTHON:
-        signal.signal(number, signal.SIG_IGN)
+    program.default_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _signal
 import atexit
 import builtins
+import contextlib
 import errno
 import functools
 import gc
@@ -38,6 +39,8 @@ _NAME = "__main__"
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2} | {
     f"{folder}/{number}": number for folder in ("/dev/fd", "/proc/self/fd") for number in range(3)
 }
+
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 _INTERRUPTED = -signal.SIGINT
 """Stands for an end by SIGINT: CPython ends this way after an uncaught KeyboardInterrupt."""
@@ -122,6 +125,17 @@ def seed_generators(seed: int) -> None:
     if numpy := sys.modules.get("numpy"):
         # numpy takes 32 bits, and the seed of a program may have more.
         numpy.random.seed(seed % 2**32)
+
+
+def default_signals() -> None:
+    """Give every signal the action that it has when Python starts, but no handler of Python.
+
+    The host may ignore some, as a background job or under nohup, and a prepared program may handle some.
+    """
+    for number in signal.valid_signals():
+        # Without a handler, also of SIGINT, the kernel discards signals that programs send to PID 1.
+        with contextlib.suppress(OSError):  # SIGKILL and SIGSTOP have no other action
+            signal.signal(number, signal.SIG_IGN if number in _IGNORED_BY_PYTHON else signal.SIG_DFL)
 
 
 class ThreadLock:

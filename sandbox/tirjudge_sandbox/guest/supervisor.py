@@ -44,7 +44,6 @@ from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, MOST_DESCRIPTORS, RECORD_BYTES, UNLAID, Ending, Job, Payload
 
 _MOST_BASE_PROCESSES = 64
-_IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 _OF_THE_HOST = ("/", "/dev/shm", "/etc/passwd", "/home", "/proc", "/root", "/sys", "/tmp", "/var")
 """Paths of the host to test, some of which exist on every machine; none may be readable."""
 _CLONE_INTO_NOWHERE = 0x0000_1F00
@@ -287,7 +286,7 @@ class Supervisor:
 
 
 def _warm_up(sites: list[str], preload: Sequence[str]) -> None:
-    _default_signals()
+    program.default_signals()
     # The interpreter starts without `site`, which would follow .pth files to other folders of the host. These
     # are the parts of it that programs expect.
     sys.path += sites
@@ -305,15 +304,6 @@ def _forget_epoll() -> None:
     """Make Python behave as where there is no epoll, which programs may not call: asyncio then uses poll."""
     selectors.DefaultSelector = selectors.PollSelector  # type: ignore[misc, assignment]
     del selectors.EpollSelector, select.epoll
-
-
-def _default_signals() -> None:
-    """Reset signals to their defaults: the host may ignore some, as a background job or under nohup."""
-    # Without a handler, the kernel discards signals that programs send to PID 1.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for number in signal.valid_signals() - _IGNORED_BY_PYTHON:
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def _process_floor() -> int:

@@ -23,6 +23,9 @@ MOST = Limits(
 )
 """The largest limits that a program may request unless the operator sets others."""
 
+BODY_BYTES = 160 * MIB
+"""The largest body of a request unless the operator sets another one: two tables of 50 MB, in base64."""
+
 _MOST_CHARACTERS, _MOST_ERRORS = 200, 100
 """Length to which text of a request is cut when it appears in an answer, and errors in one answer."""
 
@@ -33,7 +36,7 @@ class ServerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     access: Access = Access()
-    intake: IntakeLimits = IntakeLimits(body_bytes=160 * MIB)
+    intake: IntakeLimits = IntakeLimits(body_bytes=BODY_BYTES)
     source_bytes: PositiveInt = MIB
     """Largest source of a program or a cell."""
     most: Limits = MOST

@@ -78,7 +78,7 @@ class Pool:
         self.least = WorkingFolder()
         """The least working folder; programs with lower limits share workers."""
         self.taken = WorkingFolder()
-        """What every working folder holds besides, for the prepared program."""
+        """Room that every working folder has in addition, for files that the prepared program has mapped."""
         self._most_programs = programs_per_worker
         self._start: Start | None = None
         self._spare = spare

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Status
+from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status, has_large_files
 from tirjudge_sandbox.guest import scratch, wire
 from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.prepared import Prepared
@@ -31,8 +31,6 @@ CHUNK = 65536
 _LITTLE, _PAUSE_SECONDS = 4096, 0.002
 """After so few bytes the host reads on only after a pause: a program that prints single lines would otherwise
 wake the host for each of them."""
-_SMALL = MIB
-"""Bytes of files up to which a payload is written at once, and not in a thread."""
 
 
 class Channel(NamedTuple):
@@ -291,7 +289,7 @@ async def _sealed(program: Program) -> int:
         program.fetch,
         program.seed,
     )
-    if sum(map(len, program.files.values())) <= _SMALL:
+    if not has_large_files(program):
         return seal()
     sealing = asyncio.ensure_future(asyncio.to_thread(seal))
     try:
