@@ -30,7 +30,7 @@ class Pair:
 
     kind: str
     fault: str
-    """What is wrong with the second workspace."""
+    """The mistake in the second workspace, in a few words."""
     prompt: str
     given: Files
     right: Files

@@ -33,7 +33,7 @@ for name, folder in zip("AB", files):
 """
 PROGRAM = f"```python{SOURCE}```\n"
 NOTE = "a word from a file"
-"""What the sandbox prints of every row's files, and no model writes."""
+"""The output of the programs about every row's files; no model writes it."""
 RECIPE = """
 method = "iterative"
 [environments.pairs]

@@ -186,10 +186,8 @@ class Dialogue:
         listed = listed_folder(self.row, index)
         if listed is None:
             return []
-        lines = [f"[files{of}]", *filter(None, [listed.missing])]
-        for file in listed.files:
-            lines += [file.line, *(f"    {line}" for line in file.body.splitlines())]
-        return ["\n".join(lines)]
+        missing = filter(None, [listed.missing])
+        return ["\n".join([f"[files{of}]", *missing, *(file.text for file in listed.files)])]
 
     def _message(self, role: str, content: str | list[JsonObject]) -> JsonObject:
         return {"id": f"message-{self.number}-{len(self.messages)}", "role": role, "content": content}

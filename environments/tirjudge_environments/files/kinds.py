@@ -34,7 +34,7 @@ _FAULTS = (
     *(csv.Error, struct.error, ValueError, IndexError, KeyError),
     *(TypeError, AttributeError, RecursionError, StopIteration),
 )
-"""What reading a damaged file raises; UnicodeDecodeError is a ValueError."""
+"""Exceptions of reading a damaged file. UnicodeDecodeError is a ValueError."""
 
 _MARKS = (
     (b"%PDF-", "PDF"),

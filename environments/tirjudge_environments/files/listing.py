@@ -37,6 +37,11 @@ class ListedFile:
     """The start of the file, or what was changed in it; hostile text of several lines."""
     is_diff: bool = False
 
+    @property
+    def text(self) -> str:
+        """The line and, indented below it, the body."""
+        return "\n".join([self.line, *(f"{_INDENT}{line}" for line in self.body.splitlines())])
+
 
 def unlisted(text: str) -> str:
     """Return a response in which no line reads as the heading of a listing."""
@@ -51,10 +56,8 @@ def listing(folder: Folder, of: str, before: Folder = NO_FILES) -> str:
         of: whose files they are, for the heading.
         before: the files that the response began with; of a file that it changed, the difference is shown.
     """
-    lines = [f"[{folder_heading(folder, of)}]"]
-    for file in listed_files(folder, before):
-        lines += [file.line, *(f"{_INDENT}{line}" for line in file.body.splitlines())]
-    return "\n".join(lines)
+    files = (file.text for file in listed_files(folder, before))
+    return "\n".join([f"[{folder_heading(folder, of)}]", *files])
 
 
 def folder_heading(folder: Folder, of: str) -> str:

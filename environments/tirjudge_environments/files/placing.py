@@ -10,9 +10,10 @@ from typing import Any
 
 from tirjudge_environments.files.folder import BadFolder, Folder
 from tirjudge_sandbox import Limits, Program
+from tirjudge_sandbox.base import folders_above
 
 MOST_PLACED = 192 << 20
-"""Bytes of all folders of one program, in whole pages of 4 KiB; an empty file or a folder counts as one."""
+"""Bytes of all folders of one program, in whole pages of memory; an empty file or a folder counts as one."""
 MOST_PLACED_FILES = 32_000
 """Files of all folders of one program, of which a request to a server has at most 32,768."""
 MOST_SENT = 144 << 20
@@ -77,12 +78,9 @@ def size_of(folders: Sequence[Folder]) -> int:
 
 
 def _taken(files: Mapping[str, bytes]) -> int:
-    folders: set[str] = set()
-    for path in files:
-        while path and (path := path.rpartition("/")[0]) not in folders:
-            folders.add(path)
+    folders = sum(1 for _ in folders_above(files))
     pages = sum(max(1, -(-len(content) // mmap.PAGESIZE)) for content in files.values())
-    return (pages + len(folders)) * mmap.PAGESIZE if files else 0
+    return (pages + folders) * mmap.PAGESIZE if files else 0
 
 
 def _sent(files: Mapping[str, bytes]) -> int:
@@ -100,8 +98,7 @@ def placed(bindings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes
     """Return the variables of a program with the names of folders in place of folders, and all their files.
 
     A folder has the name of its variable: the variable `files_a` has the value "files_a", and in the working
-    folder of the program lies the folder `files_a`. A list has the
-    names of its folders.
+    folder of the program lies the folder `files_a`. A list has the names of its folders.
     """
     files: dict[str, bytes] = {}
     names: dict[int, str] = {}

@@ -120,7 +120,7 @@ def test_contents_are_kept_once_and_programs_run_again_elsewhere(
     shown = invoke("show", "rows.verdicts.jsonl", "r0", folder=other).stdout
     for view in row["views"]:
         bindings = next(one["bindings"] for one in view["segments"] if one["kind"] == "program")
-        assert bindings["responses"] == view["order"], "of equal texts, each is the one that was shown"
+        assert bindings["responses"] == view["order"], "equal texts have the order shown"
         assert [bindings["response_a"], bindings["response_b"]] == view["order"]
         assert bindings["files"] == [{"files": index} for index in view["order"]]
     assert "out/sums.csv, 6 bytes" in shown

@@ -1,4 +1,4 @@
-"""`--prepare FILE`: what the judge is told, what is recorded, and running the programs again elsewhere."""
+"""`--prepare FILE`: the judge's prompt, the recorded settings, and `reproduce` on another machine."""
 
 from __future__ import annotations
 
