@@ -89,8 +89,8 @@ def _stored(
     """Return the row of a verdict, stored or new. Verdicts of another version are not reused."""
     criteria = [rule] if rule else None
     task = question(prompt, {"answer": answer}, criteria, reference)
-    judge, weights = _judge(json.dumps(options, sort_keys=True, default=repr), **options)
-    asked = [version("tirjudge"), judge.options.settings(), weights, repr(task)]
+    judge, (settings, weights) = _judge(json.dumps(options, sort_keys=True, default=repr), **options)
+    asked = [version("tirjudge"), settings, weights, repr(task)]
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     file = None if verdicts is None else verdicts / f"{key}.json"
     if file is not None and (found := _read(file)) is not None:
@@ -111,18 +111,19 @@ def _read(file: Path) -> RecordedRow | None:
         return None
 
 
-_judges: dict[str, tuple[Judge, str]] = {}
+_Known = tuple[dict[str, Any], str]
+_judges: dict[str, tuple[Judge, _Known]] = {}
 
 
-def _judge(key: str, **options: Any) -> tuple[Judge, str]:
-    """Return the judge of these options, which all tests share, and the digest of its weights.
+def _judge(key: str, **options: Any) -> tuple[Judge, _Known]:
+    """Return the judge of these options, which all tests share, its settings and the digest of its weights.
 
     Its first question opens the judge.
     """
     with _starting:
         if key not in _judges:
             judge = Judge(**options)
-            _judges[key] = judge, local_weights(judge.options)
+            _judges[key] = judge, (judge.options.settings(), local_weights(judge.options))
             atexit.register(judge.close)
         return _judges[key]
 
