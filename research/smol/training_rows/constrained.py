@@ -24,7 +24,7 @@ _PUBLIC = 0.25
 """Share of the prompts that come from public instructions."""
 _GENRES = {"text": 5, "list": 2, "letter": 2, "story": 2, "question": 1}
 """Weights of the genres of our own requests."""
-_ASKED = {"asked": 12, "general": 6, "text": 3, "list": 2, "question": 2, "letter": 1, "story": 1}
+_RUN_ON_GENRES = {"people": 12, "general": 6, "text": 3, "list": 2, "question": 2, "letter": 1, "story": 1}
 """The same for prompts whose rules are all in one sentence."""
 _FRAGMENTS, _CLAUSES = 0.2, 0.3
 """Shares of the prompts whose constraints continue the request, or follow "your response should"."""
@@ -77,7 +77,7 @@ class Constrained:
         request = self._request(families)
         pen = Pen(rng, request.topic, request.area, vocabulary=self.vocabulary)
         if self.run_on:
-            return self._asked(request, families, environment, pen)
+            return self._run_on_draft(request, families, environment, pen)
         text = with_context(request.text, rng)
         natural = self._natural(request, pen)
         form = self._form(request, families)
@@ -95,7 +95,7 @@ class Constrained:
             return None
         return self._draft(prompt, constraints, responses, environment, request.source, pen)
 
-    def _asked(
+    def _run_on_draft(
         self, request: Request, families: Sequence[Family], environment: str, pen: Pen
     ) -> Draft | None:
         """Return a row whose prompt has all rules in one sentence, or None."""
@@ -141,7 +141,7 @@ class Constrained:
             return self.rng.choice(self.own["question"])
         if self.public and self.rng.random() < _PUBLIC:
             return self.rng.choice(self.public)
-        genres = _ASKED if self.run_on else _GENRES
+        genres = _RUN_ON_GENRES if self.run_on else _GENRES
         genre = self.rng.choices(list(genres), list(genres.values()))[0]
         return self.rng.choice(self.own[genre])
 

@@ -46,8 +46,8 @@ _NEAR = 0.7
 """Share of the rows whose worse responses are the best one, edited."""
 _ATTACKED = 0.06
 _KEYWORDS, _NUMBERED, _UNEDITED = 0.5, 0.25, 0.35
-"""Of the rows with all rules in one sentence, the shares with keywords, with a number of parts and a rule for
-each of them, and with unedited responses."""
+"""Shares of the rows with all rules in one sentence: those that ask for keywords, those that ask for a number
+of parts and state a rule for each part, and those whose responses nobody edited."""
 _POINTWISE = 0.2
 """Share of the rows with single responses, which are two dialogues each."""
 _ALONE = {
@@ -117,7 +117,7 @@ class Choice:
         return all(name != one.id and DOCUMENT.get(name, "") == DOCUMENT.get(one.id, "") for one in chosen)
 
 
-class Asked(Choice):
+class RunOnChoice(Choice):
     """The same draw for prompts with all rules in one sentence, half of which ask for keywords."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -155,11 +155,11 @@ class ManyKinds:
         rows = round(dialogues / (1 + _POINTWISE))
         code, general = round(_CODE * rows), round(_GENERAL * rows)
         formats = environments(rng, rows - code - general)
-        asked = round(run_on * len(formats))
-        found = self._constrained(Choice(names), formats[asked:], rng, held=False, attacked=True)
-        if asked:
+        count = round(run_on * len(formats))
+        found = self._constrained(Choice(names), formats[count:], rng, held=False, attacked=True)
+        if count:
             found += self._constrained(
-                Asked(names), formats[:asked], rng, held=False, attacked=True, run_on=True
+                RunOnChoice(names), formats[:count], rng, held=False, attacked=True, run_on=True
             )
         own, public = self._generator.requests(held=False)
         for environment in environments(rng, general):
@@ -199,7 +199,7 @@ class ManyKinds:
         genres: dict[str, list[Request]] = {}
         for request in own:
             genres.setdefault(request.genre, []).append(request)
-        genres["asked"] = [one for one in questions() if one.held_out == held]
+        genres["people"] = [one for one in questions() if one.held_out == held]
         records = [one for one in own_requests("records") if one.held_out == held]
         chosen = [one for name in trained_attacks() for one in _ATTACKS[name]] if attacked else []
         maker = Constrained(
