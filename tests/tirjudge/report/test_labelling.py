@@ -350,6 +350,7 @@ def test_labels_of_responses_with_files_are_saved_with_the_responses_alone(
         with opened(chromium, written(tmp_path, path)) as page:
             page.locator("#label-rows").click()
             page.locator("#labeller .choices").wait_for()
+            page.locator("#row-body summary").first.click()
             assert "report.txt" in page.locator("#row-body").inner_text()
             label(page, "a")
             (row,) = map(json.loads, saved(page, "#save-labels")[1].splitlines())
