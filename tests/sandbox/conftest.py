@@ -8,6 +8,7 @@ import os
 import textwrap
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -34,11 +35,19 @@ except (ProcessLookupError, PermissionError):
 @pytest.fixture(scope="session")
 def docker_image(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the id of the sandbox's image; skip without an engine, unless DOCKER_HOST names one."""
+
+    def build(docker: Any) -> str:
+        built = image.build(docker, print)[0]
+        # With an image, the engine removes the images that it is derived from and that have no name, and
+        # another version of this package takes the usual name.
+        docker.images.get(built).tag(image.TAG, "tests")
+        return built
+
     try:
         # One of several pytest workers builds the image, and the others find it afterwards.
         with (tmp_path_factory.getbasetemp().parent / "docker-image.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return client.call(lambda docker: image.build(docker, print), seconds=600)[0]
+            return client.call(build, seconds=600)
     except client.EngineFailed as error:
         if "DOCKER_HOST" in os.environ:
             raise

@@ -198,20 +198,27 @@ async def test_a_dead_trainers_containers_are_removed_and_a_living_ones_left_alo
 
 @pytest.fixture
 def derive(docker_image: str) -> Iterator[Callable[[str], str]]:
-    """Build an image from the sandbox's image with one more instruction, and return its id."""
+    """Build an image from the sandbox's image with one more instruction, and return its id.
+
+    The image is found and removed by a name of its own: the SDK reads an id from the log of the
+    build, which names the sandbox's image too.
+    """
     built = []
 
     def build(instruction: str) -> str:
         content = io.BytesIO(f"FROM {docker_image}\n{instruction}\n".encode())
-        made, _ = client.call(
-            lambda docker: docker.images.build(fileobj=content, rm=True, network_mode="none")
+        name = f"tirjudge-sandbox-derived-{secrets.token_hex(8)}"
+        client.call(
+            lambda docker: docker.images.build(fileobj=content, tag=name, rm=True, network_mode="none"), 600
         )
-        built.append(made.id)
-        return made.id
+        built.append(name)
+        made: str = client.call(lambda docker: docker.images.get(name)).id
+        assert made != docker_image
+        return made
 
     yield build
-    for made in built:
-        client.call(lambda docker, made=made: docker.images.remove(made))
+    for name in built:
+        client.call(lambda docker, name=name: docker.images.remove(name))
 
 
 async def test_a_derived_image_is_used_only_when_it_is_named(docker_image, derive):
