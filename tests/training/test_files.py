@@ -150,26 +150,29 @@ def test_rows_with_files_train_the_same_model_after_kills(
     assert all(row["kept"] for row in shown), "every demonstrated program found its row's files"
     tokenizer = load_tokenizer(whole / "warmup" / "model")
     for sample in (one for row in shown for one in row["kept"]):
-        check_mask(tokenizer, sample["ids"], [label != -100 for label in sample["labels"]])
+        trained = [label != -100 for label in sample["labels"]]
+        assert "<preference>" in check_mask(tokenizer, sample["ids"], trained)
     shards = sorted(whole.glob("rl-*/rollouts/*.parquet"))
     rollouts = [row for shard in shards for row in pq.read_table(shard).to_pylist()]
     assert len(rollouts) == 2 * 2 * 2 * 4, "stages, steps, groups and samples"
-    for row in rollouts:
-        assert row["calls"] == 1
-        check_mask(tokenizer, row["completion_ids"], row["mask"])
+    # A sampled completion may also lack the program, or repeat it in place of the verdict.
+    ran = [row for row in rollouts if row["calls"]]
+    assert len(ran) > len(rollouts) / 2
+    own = [check_mask(tokenizer, row["completion_ids"], row["mask"]) for row in ran]
+    assert any("<preference>" in text for text in own)
     for path in whole.glob("heldout-*/answers.jsonl"):
         assert [(one["ran"], one["errors"]) for one in read_lines(path)] == [(1, 0)] * 2
 
 
-def check_mask(tokenizer: Any, ids: list[int], trained: list[Any]) -> None:
-    """Assert that the program and the verdict are trained on, and nothing that the sandbox wrote."""
+def check_mask(tokenizer: Any, ids: list[int], trained: list[Any]) -> str:
+    """Assert that a program is trained on, and nothing that the sandbox wrote; return what is trained on."""
     own = tokenizer.decode([id for id, is_trained in zip(ids, trained, strict=True) if is_trained])
     others = tokenizer.decode([id for id, is_trained in zip(ids, trained, strict=True) if not is_trained])
     assert "out/sum.txt" in own
-    assert "<preference>" in own
     assert NOTE not in own
     _, _, output = others.partition("```output\n")
-    assert output.count(NOTE) == output.count(" of 1\n") == 2
+    assert output.count(NOTE) == output.count(" of 1\n") >= 2
+    return own
 
 
 def test_a_prompt_is_its_text_and_its_files(tmp_path: Path) -> None:
