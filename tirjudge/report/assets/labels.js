@@ -22,16 +22,18 @@ function allowed(entry) {
   return [...Array.from({ length: count }, (_, at) => [letterOf(at), at < MOST_BY_KEY ? letterOf(at).toLowerCase() : ""]), ["tie", "t"]];
 }
 
-// A page that is loaded again goes on labelling: the verdicts stay hidden.
-const MODE = "labelling";
-
 const storage = () => `tirjudge-labels-${data.labels.key}`;
+// A page that is loaded again goes on labelling: the verdicts stay hidden.
+const mode = () => `tirjudge-labelling-${data.labels.key}`;
 
+// The tab keeps them too: a browser on a busy machine was seen to reload a page without what it had just put into its local store.
 function keep() {
   const known = new Set([...labels.keys(), ...notes.keys()]);
+  const text = JSON.stringify([...known].map((id) => [id, labels.get(id) ?? "", notes.get(id) ?? ""]));
   try {
-    if (known.size) localStorage.setItem(storage(), JSON.stringify([...known].map((id) => [id, labels.get(id) ?? "", notes.get(id) ?? ""])));
-    else localStorage.removeItem(storage());
+    for (const store of [localStorage, sessionStorage]) {
+      if (known.size) store.setItem(storage(), text); else store.removeItem(storage());
+    }
   } catch { keeps = false; }
 }
 
@@ -39,8 +41,8 @@ function keep() {
 function restore() {
   let found = [];
   try {
-    found = JSON.parse(localStorage.getItem(storage()) ?? "[]");
-    state.labelling = sessionStorage.getItem(storage()) === MODE;
+    state.labelling = sessionStorage.getItem(mode()) !== null;
+    found = JSON.parse(localStorage.getItem(storage()) ?? sessionStorage.getItem(storage()) ?? "[]");
   } catch { keeps = false; }
   for (const one of Array.isArray(found) ? found : []) {
     const [id, label, note] = Array.isArray(one) ? one : [];
@@ -144,7 +146,7 @@ function nextUnlabelled() {
 function toggleLabelling() {
   if (byId("label-rows").disabled) return;
   state.labelling = !state.labelling;
-  try { sessionStorage.setItem(storage(), state.labelling ? MODE : ""); } catch { keeps = false; }
+  try { if (state.labelling) sessionStorage.setItem(mode(), ""); else sessionStorage.removeItem(mode()); } catch { keeps = false; }
   state.sort = { column: "number", down: false };
   byId("saved").hidden = true;
   progress();
