@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ SETTINGS: dict[str, Any] = {
     "rl.groups": 2,
     "rl.samples": 4,
     "rl.micro_batch": 8,
+    "rl.temperature": 0.3,
     "rl.max_tokens": 200,
     "rl.learning_rate": 1e-4,
     "rl.filter": "none",
@@ -104,17 +106,17 @@ def model(tmp_path: Path) -> Path:
     network, encoder = tiny_qwen(tokenizer, positions=4096), ChatEncoder(tokenizer)
     program, *verdicts = range(256, 256 + len(words))
     (tmp_path / "fit").mkdir()
-    first = json.loads(rows(tmp_path / "fit", 1).read_text())
     judge = TirPairwise(order="given", prompts="mini")
-    task = read_task(first, default_id="x", beside=tmp_path / "fit")
-    start = encoder.prompt(judge.prompt(task, judge.views(task)[0]))
-    output = encoder.text(f"```output\n{NOTE}\nA 1 of 1\n{NOTE}\nB 0 of 1\n```\n")
     end = tokenizer.eos_token_id
-    fit(
-        network,
-        [(start, [program, *output, verdict, end]) for verdict in verdicts],
-        tokenizer.pad_token_id,
-    )
+    # With several rows and outputs, and at the low temperature above, each completion runs the program once.
+    dialogues = []
+    for line, verdict in product(rows(tmp_path / "fit", 6).read_text().splitlines(), verdicts):
+        task = read_task(json.loads(line), default_id="x", beside=tmp_path / "fit")
+        start = encoder.prompt(judge.prompt(task, judge.views(task)[0]))
+        printed = "".join(f"{NOTE}\n{name} {int(task.label == at)} of 1\n" for at, name in enumerate("AB"))
+        output = encoder.text(f"```output\n{printed}```\n")
+        dialogues.append((start, [program, *output, verdict, end]))
+    fit(network, dialogues, tokenizer.pad_token_id)
     folder = tmp_path / "model"
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -150,29 +152,26 @@ def test_rows_with_files_train_the_same_model_after_kills(
     assert all(row["kept"] for row in shown), "every demonstrated program found its row's files"
     tokenizer = load_tokenizer(whole / "warmup" / "model")
     for sample in (one for row in shown for one in row["kept"]):
-        trained = [label != -100 for label in sample["labels"]]
-        assert "<preference>" in check_mask(tokenizer, sample["ids"], trained)
+        check_mask(tokenizer, sample["ids"], [label != -100 for label in sample["labels"]])
     shards = sorted(whole.glob("rl-*/rollouts/*.parquet"))
     rollouts = [row for shard in shards for row in pq.read_table(shard).to_pylist()]
     assert len(rollouts) == 2 * 2 * 2 * 4, "stages, steps, groups and samples"
-    # A sampled completion may also lack the program, or repeat it in place of the verdict.
-    ran = [row for row in rollouts if row["calls"]]
-    assert len(ran) > len(rollouts) / 2
-    own = [check_mask(tokenizer, row["completion_ids"], row["mask"]) for row in ran]
-    assert any("<preference>" in text for text in own)
+    for row in rollouts:
+        assert row["calls"] == 1
+        check_mask(tokenizer, row["completion_ids"], row["mask"])
     for path in whole.glob("heldout-*/answers.jsonl"):
         assert [(one["ran"], one["errors"]) for one in read_lines(path)] == [(1, 0)] * 2
 
 
-def check_mask(tokenizer: Any, ids: list[int], trained: list[Any]) -> str:
-    """Assert that a program is trained on, and nothing that the sandbox wrote; return what is trained on."""
+def check_mask(tokenizer: Any, ids: list[int], trained: list[Any]) -> None:
+    """Assert that the program and the verdict are trained on, and nothing that the sandbox wrote."""
     own = tokenizer.decode([id for id, is_trained in zip(ids, trained, strict=True) if is_trained])
     others = tokenizer.decode([id for id, is_trained in zip(ids, trained, strict=True) if not is_trained])
     assert "out/sum.txt" in own
+    assert "<preference>" in own
     assert NOTE not in own
     _, _, output = others.partition("```output\n")
-    assert output.count(NOTE) == output.count(" of 1\n") >= 2
-    return own
+    assert output.count(NOTE) == output.count(" of 1\n") == 2
 
 
 def test_a_prompt_is_its_text_and_its_files(tmp_path: Path) -> None:
