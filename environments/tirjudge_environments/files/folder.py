@@ -102,6 +102,14 @@ def text_of_file(content: bytes) -> str | None:
         return None
 
 
+def encoded(path: str, text: str) -> bytes:
+    """Return the content of a file with this text."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise BadFolder(f"{shown_path(path)}: it holds a lone surrogate (half a character)") from None
+
+
 def _quotable(content: bytes) -> str | None:
     """Return the parts of a file from which a judge could quote a tag or a fence; None if it is no text."""
     if len(content) <= _WHOLE_TEXT:

@@ -10,13 +10,12 @@ import gzip
 import io
 import lzma
 import os
-import re
 import stat
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -31,10 +30,12 @@ from tirjudge_environments.files.folder import (
     Folder,
     Taken,
     checked_path,
+    encoded,
     shown_path,
     text_of_file,
     too_many,
 )
+from tirjudge_environments.files.patches import patched_file, patched_folder
 
 _MOST_ARCHIVE = MOST_BYTES + 4096 * MOST_ENTRIES
 """Bytes of the files of a folder and of their headers."""
@@ -47,7 +48,8 @@ def read_folder(value: Any, beside: Path | None, before: Folder = NO_FILES) -> F
     """Return the folder that a row gives.
 
     Args:
-        value: a mapping, the name of a folder or an archive, None for no files, or a Folder.
+        value: a mapping, `{"diff": ...}` with a diff of all files, the name of a folder, archive or diff,
+            None for no files, or a Folder.
         beside: the folder that names are in; None where a row may name nothing, such as a row of a server.
         before: the files that a `diff` changes.
 
@@ -56,11 +58,13 @@ def read_folder(value: Any, beside: Path | None, before: Folder = NO_FILES) -> F
     if value is None or isinstance(value, Folder):
         return value or Folder()
     if isinstance(value, str):
-        return _named(value, beside)
+        return _named(value, beside, before)
     if not isinstance(value, Mapping):
         raise BadFolder(f"files are a mapping from paths to contents, or a name, not {type(value).__name__}")
     # Tables of Arrow give every row the paths of all rows, and every file all of the keys.
     present = {path: _without_nulls(given) for path, given in value.items() if given is not None}
+    if isinstance(diff := present.get("diff"), str) and len(present) == 1:
+        return patched_folder(diff, before)
     if len(present) > MOST_FILES:
         raise BadFolder(too_many(len(present)))
     taken = Taken()
@@ -87,70 +91,11 @@ def _content(path: str, given: Any, before: Folder) -> bytes:
             return base64.b64decode(content, validate=True)
         except (binascii.Error, ValueError):
             raise BadFolder(f"{shown_path(path)}: not base64") from None
-    try:
-        return (content if kind == "text" else _patched(path, content, before)).encode()
-    except UnicodeEncodeError:
-        raise BadFolder(f"{shown_path(path)}: it holds a lone surrogate (half a character)") from None
+    return encoded(path, content) if kind == "text" else patched_file(path, content, before)
 
 
-_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-"""A line as diffs have lines: only a line feed ends it."""
-
-
-def _patched(path: str, diff: str, before: Folder) -> str:
-    """Return a file of `before` after a unified diff of it; raises BadFolder if the diff does not fit."""
-    old = text_of_file(before.files.get(path, b""))
-    if old is None:
-        raise BadFolder(f"{shown_path(path)}: a diff of a file in prompt_files that is no text")
-    lines, made, place = _LINE.findall(old), list[str](), 0
-    given = _LINE.findall(diff)
-    hunks = [number for number, line in enumerate(given) if _HUNK.match(line)]
-    if not hunks:
-        raise BadFolder(f"{shown_path(path)}: no unified diff (@@ -1,3 +1,4 @@)")
-    for start, end in zip(hunks, [*hunks[1:], len(given)], strict=True):
-        found = _HUNK.match(given[start])
-        assert found is not None
-        first, count = int(found[1]), int(found[2] or 1)
-        begin = first - 1 if count else first
-        if not place <= begin <= len(lines):
-            raise BadFolder(f"{shown_path(path)}: the diff does not fit the file in prompt_files")
-        made += lines[place:begin]
-        taken, added = _hunk(given[start + 1 : end], lines[begin : begin + count])
-        if taken != count or len(added) != int(found[3] or 1):
-            raise BadFolder(f"{shown_path(path)}: the diff does not fit the file in prompt_files")
-        made += added
-        place = begin + count
-    return "".join([*made, *lines[place:]])
-
-
-def _hunk(given: Sequence[str], old: Sequence[str]) -> tuple[int, list[str]]:
-    """Return how many of the old lines a hunk takes, -1 if one differs, and the lines that it leaves."""
-    taken, made, last = 0, list[str](), ""
-    for line in given:
-        mark, text = line[:1], line[1:]
-        if mark == "\\":  # "\ No newline at end of file", about the line before
-            if last == "+":
-                made[-1] = made[-1].removesuffix("\n")
-            continue
-        if mark == "\n":  # an empty line whose leading space an editor took away
-            mark, text = " ", "\n"
-        if mark == "+":
-            made.append(text)
-        elif mark in (" ", "-") and taken < len(old):
-            if old[taken].rstrip("\r\n") != text.rstrip("\r\n"):
-                return -1, made
-            made += [] if mark == "-" else [old[taken]]
-            taken += 1
-        else:
-            # Behind the hunk: the head of another file's diff, or an empty line.
-            break
-        last = mark
-    return taken, made
-
-
-def _named(name: str, beside: Path | None) -> Folder:
-    """Read a folder or an archive beside the file of the rows."""
+def _named(name: str, beside: Path | None, before: Folder) -> Folder:
+    """Read a folder, an archive or a diff beside the file of the rows."""
     if beside is None:
         raise BadFolder(
             "a name of a folder or archive: only rows of a file may name one, so give the contents"
@@ -160,6 +105,8 @@ def _named(name: str, beside: Path | None) -> Folder:
         with _opened(path, beside) as file:
             if isinstance(file, int):
                 return _of_folder(file)
+            if path.suffix in (".diff", ".patch"):
+                return patched_folder(_text(file), before)
             start = file.read(512)
             file.seek(0)
             compressed = start.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ"))
@@ -186,7 +133,14 @@ def _named(name: str, beside: Path | None) -> Folder:
     ) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise BadFolder(f"{shown_path(name)}: damaged ({reason})") from None
-    raise BadFolder(f"{shown_path(name)} is no folder, tar or zip")
+    raise BadFolder(f"{shown_path(name)} is no folder, tar, zip, .diff or .patch")
+
+
+def _text(file: IO[bytes]) -> str:
+    text = text_of_file(Taken().read(file, os.fstat(file.fileno()).st_size))
+    if text is None:
+        raise BadFolder("no text in UTF-8")
+    return text
 
 
 @contextmanager

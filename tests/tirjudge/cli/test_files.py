@@ -226,7 +226,23 @@ def test_files_that_only_the_prompt_has_are_kept_and_noticed(
     assert "it was judged with another prompt or responses" in again.stderr
 
 
-def test_a_module_of_the_files_is_tested_and_tested_again(tmp_path: Path, endpoint: EndpointServer) -> None:
+BEFORE = {"sums.py": {"text": "def add(a, b):\n    return 0\n"}, "notes.md": {"text": "n"}}
+PATCH = """diff --git a/sums.py b/sums.py
+--- a/sums.py
++++ b/sums.py
+@@ -1,2 +1,2 @@
+ def add(a, b):
+-    return 0
++    return a {} b
+diff --git a/notes.md b/notes.md
+deleted file mode 100644
+"""
+
+
+@pytest.mark.parametrize("patched", [False, True])
+def test_a_module_of_the_files_is_tested_and_tested_again(
+    patched: bool, tmp_path: Path, endpoint: EndpointServer
+) -> None:
     call = {"file": "sums.py", "cases": [{"call": "add(2, 3)", "expected": 5}]}
 
     def testing(body: dict[str, Any]) -> dict[str, Any]:
@@ -238,9 +254,14 @@ def test_a_module_of_the_files_is_tested_and_tested_again(tmp_path: Path, endpoi
     endpoint.script = testing
     right, wrong = ({"sums.py": {"text": f"def add(a, b):\n    return a {sign} b\n"}} for sign in "+-")
     row = {"id": "r", "prompt": "Add.", "responses": ["done", "done"], "files": [right, wrong], "label": 0}
+    if patched:
+        (tmp_path / "wrong.patch").write_text(PATCH.format("-"))
+        row.update(files=[{"diff": PATCH.format("+")}, "wrong.patch"], prompt_files=BEFORE)
     write_rows(tmp_path / "rows.jsonl", [row])
     run = judge(tmp_path, "rows.jsonl", "--tool", "tests", "--order", "both", *through(endpoint))
     assert "accuracy  100.0%" in run.stdout, run.stderr + run.stdout
+    asked = endpoint.bodies[0]["messages"][0]["content"]
+    assert ("sums.py, 32 bytes, changed" in asked, "notes.md, deleted" in asked) == (patched, patched)
     again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
     assert again.returncode == 0, again.stderr + again.stdout
     assert re.search(r"same +2\n", again.stdout), again.stdout
