@@ -261,6 +261,7 @@ NO_NEWLINE = "\\ No newline at end of file\n"
         ("b\n", f"@@ -1 +1 @@\n-b\n+c\n{NO_NEWLINE}", "c"),
         ("a\nz\n", "@@ -1,2 +1,4 @@\n a\n+foo\fbar\n+rest\n z\n", "a\nfoo\fbar\nrest\nz\n"),
         ("\f\na\n", "@@ -2,1 +2,1 @@\n-a\n+b\n", "\f\nb\n"),
+        ("a\nz\n", "@@ -1,1 +1,2 @@\n a\n+b", "a\nb\nz\n"),
         ("a\n", "--- x\n+++ x\n@@ -1,1 +1,1 @@\n-a\n+b\n\n", "b\n"),
     ],
 )

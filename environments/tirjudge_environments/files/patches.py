@@ -32,7 +32,7 @@ _MOST_REREAD = 4 * MOST_BYTES
 
 def patched_file(path: str, diff: str, before: Folder) -> bytes:
     """Return a file of `before` after a unified diff of it; raises BadFolder if the diff does not fit."""
-    lines = _LINE.findall(diff)
+    lines = _lines(diff)
     if not any(map(_HUNK.match, lines)):
         raise BadFolder(f"{shown_path(path)}: no unified diff (@@ -1,3 +1,4 @@)")
     return _patched(path, lines, before.files.get(path, b""))
@@ -120,7 +120,7 @@ def _tail(name: str) -> str:
 
 def _changes(diff: str) -> Iterator[_Change]:
     """Yield the parts of a diff about each file, in its order. Other lines are left out."""
-    lines, place, change, next_commit = _LINE.findall(diff), 0, None, False
+    lines, place, change, next_commit = _lines(diff), 0, None, False
     while place < len(lines):
         line = lines[place].rstrip("\r\n")
         place += 1
@@ -151,6 +151,11 @@ def _changes(diff: str) -> Iterator[_Change]:
             _note(change, line)
     if change:
         yield change
+
+
+def _lines(diff: str) -> list[str]:
+    """Return the lines of a diff, whose last line feed may have been stripped."""
+    return _LINE.findall(diff if diff.endswith("\n") else f"{diff}\n")
 
 
 def _note(change: _Change, line: str) -> None:
