@@ -151,6 +151,7 @@ CHANGED = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-{}\n+new\n"
             "x.py: the diff deletes it, and leaves lines of it",
         ),
         ("diff --git x.py\nnew file mode 100644\n", "a diff that does not name a file"),
+        ("x\n" * (5 << 20), "a diff of more than 8,388,608 characters"),
         ("".join(ADDED.format(n) for n in range(5001)), "5,001 files or more"),
     ],
 )

@@ -26,6 +26,8 @@ _LINK_OR_MODULE = re.compile(r"(?:new file mode|new mode) 1[26]0000")
 _ESCAPE = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _ESCAPED = dict(zip(b'abtnvfr"\\', b'\a\b\t\n\v\f\r"\\', strict=True))
 _NOWHERE = "/dev/null"
+_MOST_DIFF = 8 << 20
+"""Characters of a diff: lists of its lines need up to fifty times as many bytes."""
 _MOST_REREAD = 4 * MOST_BYTES
 """Bytes of files that one diff changes; it may change a file several times."""
 
@@ -154,7 +156,9 @@ def _changes(diff: str) -> Iterator[_Change]:
 
 
 def _lines(diff: str) -> list[str]:
-    """Return the lines of a diff, whose last line feed may have been stripped."""
+    """Return the lines of a diff, whose last line feed may be missing; raises BadFolder if it is too long."""
+    if len(diff) > _MOST_DIFF:
+        raise BadFolder(f"a diff of more than {_MOST_DIFF:,} characters; give the files themselves")
     return _LINE.findall(diff if diff.endswith("\n") else f"{diff}\n")
 
 
