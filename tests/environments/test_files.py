@@ -271,7 +271,7 @@ def test_lines_of_a_diff_end_with_a_line_feed_alone(old: str, diff: str, new: st
 
 
 def test_a_diff_that_is_cut_off_is_refused() -> None:
-    with pytest.raises(BadFolder, match="does not fit"):
+    with pytest.raises(BadFolder, match="the diff has other lines than it says"):
         read_folder({"x": {"diff": "@@ -1,3 +1,3 @@\n a\n-b\n"}}, None, Folder({"x": b"a\nb\nc\n"}))
 
 

@@ -236,6 +236,11 @@ PATCH = """diff --git a/sums.py b/sums.py
 +    return a {} b
 diff --git a/notes.md b/notes.md
 deleted file mode 100644
+--- a/notes.md
++++ /dev/null
+@@ -1 +0,0 @@
+-n
+\\ No newline at end of file
 """
 
 
