@@ -46,19 +46,27 @@ def repository(folder: Path, files: Mapping[str, str]) -> None:
     git(folder, "commit", "-q", "--allow-empty", "-m", "before")
 
 
+def exchange(folder: Path, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Put other files in the place of those of a repository, for its next commit."""
+    for path in before:
+        (folder / path).unlink()
+    write(folder, after)
+    git(folder, "add", "-A")
+
+
 def folder_of(files: Mapping[str, str]) -> Folder:
     return Folder({path: text.encode() for path, text in files.items()})
 
 
 def text(rng: random.Random) -> str:
-    """Lines that also look like parts of a diff, with or without a last line feed."""
+    """Return lines of which some look like parts of a diff, with or without a last line feed."""
     odd = ["-- x", "++ y", "@@ -1,1 +1,1 @@", "diff --git a/x b/x", "rename from x", "", "\t", "-- a/x", "ä"]
     lines = [rng.choice([*odd, str(rng.randint(0, 9))]) + "\n" for _ in range(rng.randint(0, 25))]
     return "".join(lines)[: -1 if rng.random() < 0.3 else None]
 
 
 def changed(files: Mapping[str, str], rng: random.Random) -> dict[str, str]:
-    """Files after some were deleted, moved, changed or made anew."""
+    """Return the files after some were deleted, moved or changed, and others added."""
     after = dict(files)
     for path in files:
         choice = rng.random()
@@ -83,10 +91,7 @@ def test_a_diff_by_git_gives_the_files_of_the_working_tree(seed: int, tmp_path: 
     after = changed(before, rng)
     work = tmp_path / "work"
     repository(work, before)
-    for path in before:
-        (work / path).unlink()
-    write(work, after)
-    git(work, "add", "-A")
+    exchange(work, before, after)
     for options in OPTIONS:
         diff = git(work, "diff", "--cached", *options)
         if diff:
@@ -95,10 +100,7 @@ def test_a_diff_by_git_gives_the_files_of_the_working_tree(seed: int, tmp_path: 
                 assert found.files == folder_of(after).files, options
     git(work, "commit", "-q", "--allow-empty", "-m", "after\n\nrename from a\n--- a/a.py\n+++ /dev/null")
     last = changed(after, rng)
-    for path in after:
-        (work / path).unlink()
-    write(work, last)
-    git(work, "add", "-A")
+    exchange(work, after, last)
     git(work, "commit", "-q", "--allow-empty", "-m", "last")
     for words in (("format-patch", "-2", "--stdout", *COPIES), ("log", "-p", "-2", "--reverse", *COPIES)):
         (tmp_path / "all.patch").write_text(git(work, *words), newline="")
@@ -218,7 +220,7 @@ def test_names_times_and_line_ends_are_read(before: dict[str, str], diff: str, a
 
 
 def mutated(diff: str, rng: random.Random) -> str:
-    """A diff with lines left out, doubled, moved or changed, as by somebody who writes it by hand."""
+    """Return a diff with lines left out, doubled, moved or changed, as by somebody who writes it by hand."""
     lines = diff.splitlines(keepends=True)
     for _ in range(rng.randint(1, 2)):
         # Git refuses or mistakes a new file without its mode, which other tools read.
@@ -243,10 +245,7 @@ def test_what_is_read_of_a_damaged_diff_is_what_git_reads(seed: int, tmp_path: P
     before = {path: text(rng) for path in rng.sample(NAMES, 3)}
     work = tmp_path / "work"
     repository(work, before)
-    for path in before:
-        (work / path).unlink()
-    write(work, changed(before, rng))
-    git(work, "add", "-A")
+    exchange(work, before, changed(before, rng))
     diffs = [git(work, "diff", "--cached", *options) for options in ((), ("--no-renames", "-U1"))]
     for number in range(30):
         given = mutated(rng.choice(diffs), rng)

@@ -33,7 +33,7 @@ _NOTES = (
     *("similarity index ", "dissimilarity index ", "rename ", "copy "),
 )
 _FILE_MODES = "100644", "100755", "100664"
-"""What git writes of a file; 120000 is a link, 160000 a submodule."""
+"""Git's modes of plain files. A link has the mode 120000, and a submodule 160000."""
 _BINARY = re.compile(r"GIT binary patch$|Binary files .* differ$")
 _NEVER = re.compile(r"(?:1970-01-01|1969-12-31) \d\d:\d\d:00(?:\.0+)?(?: |$)|\((?:nonexistent|revision 0)\)$")
 """The time or revision that `diff -N` and Subversion write of a file that is not there."""
@@ -62,12 +62,12 @@ def patched_folder(diff: str, before: Folder) -> Folder:
     Raises BadFolder if the diff does not fit, or changes files that are no texts.
     """
     files, reread, number = dict(before.files), 0, 0
-    start = dict(files)
+    start, commit = dict(files), 0
     for number, part in enumerate(_parts(diff), 1):
         if number > MOST_FILES:
             raise BadFolder(too_many(number))
-        if part.of_next_commit:
-            start = dict(files)
+        if part.commit != commit:
+            start, commit = dict(files), part.commit
         # Git copies what a file was before the commit; an earlier part of the diff may have changed it.
         source = start if part.copies else files
         old, new = part.names(source)
@@ -97,7 +97,7 @@ class _Hunk:
     """Lines that take the place of others, with their line feeds."""
 
     begin: int
-    """How many lines of the file are before it."""
+    """The number of lines of the file before the hunk."""
     old: list[str]
     new: list[str]
 
@@ -106,7 +106,8 @@ class _Hunk:
 class _Part:
     """The part of a diff that is about one file. A name that the diff lacks is empty."""
 
-    of_next_commit: bool = False
+    commit: int = 0
+    """The number of commits that began before this part, as `git log -p` lists several."""
     header: tuple[str, str] = ("", "")
     """Both names of git's first line, which also files without hunks have."""
     old: str = ""
@@ -118,7 +119,7 @@ class _Part:
     deletes: bool = False
     changes_mode: bool = False
     ends: bool = False
-    """Further lines are about no file."""
+    """True once the part has ended, so that further lines are about no file."""
     hunks: list[_Hunk] = field(default_factory=list)
 
     @property
@@ -190,9 +191,8 @@ def _parts(diff: str, of: str = "") -> Iterator[_Part]:
     Args:
         of: the only file that the diff may be about, so that it need not name one.
     """
-    lines, place, hunks_end = _lines(diff), 0, -1
+    lines, place, hunks_end, commit = _lines(diff), 0, -1, 0
     part: _Part | None = None
-    next_commit = False
     while place < len(lines):
         line, here = lines[place].rstrip("\r\n"), place
         place += 1
@@ -203,16 +203,18 @@ def _parts(diff: str, of: str = "") -> Iterator[_Part]:
             and lines[place].startswith("+++ ")
             and _HUNK.match(lines[place + 1]) is not None
         )
-        if is_git or _COMMIT.match(line) or (is_named and part and part.old):
+        begins_commit = _COMMIT.match(line) is not None
+        commit += begins_commit
+        if is_git or begins_commit or (is_named and part and part.old):
             if part:
                 yield part
-            part, next_commit = None, next_commit or not (is_git or is_named)
+            part = None
         if _MERGE.match(line):
             raise BadFolder("a diff of a merge, which changes files in two ways at once")
         if is_git:
-            part, next_commit = _Part(next_commit, header=_header(line.removeprefix("diff --git "))), False
+            part = _Part(commit, header=_header(line.removeprefix("diff --git ")))
         elif is_named:
-            part, next_commit = part or _Part(next_commit), False
+            part = part or _Part(commit)
             _take_names(part, line[4:], lines[place].rstrip("\r\n")[4:])
             place += 1
         elif _HUNK.match(line):
