@@ -337,6 +337,26 @@ async def test_a_prompt_that_is_too_long_is_told_from_a_model_that_is_down(
         await generators().generate(Context(PROMPT), SAMPLING)
 
 
+@pytest.mark.parametrize(
+    ("further", "written"),
+    [
+        ({"total_tokens": 110}, 10),
+        ({"total_tokens": 310, "completion_tokens_details": {"reasoning_tokens": 200}}, 210),
+        ({"total_tokens": 310}, 210),
+        ({"total_tokens": 0}, 10),
+        ({"total_tokens": 160, "cache_read_input_tokens": 50}, 10),
+        ({"total_tokens": 180, "cache_read_input_tokens": 50, "cache_creation_input_tokens": 20}, 10),
+    ],
+    ids=["OpenAI", "xAI", "Gemini", "no total", "a cache beside the prompt", "a new cache as well"],
+)
+async def test_thinking_that_only_the_total_counts_is_paid_for(
+    server: EndpointServer, generators: Any, further: dict[str, Any], written: int
+) -> None:
+    server.answers(chat("a") | {"usage": {"prompt_tokens": 100, "completion_tokens": 10, **further}})
+    completion = await generators().generate(Context(PROMPT), SAMPLING)
+    assert completion.usage.completion_tokens == written
+
+
 @pytest.mark.parametrize("usage", [None, {}, {"completion_tokens": None}])
 async def test_unreported_tokens_are_estimated(
     server: EndpointServer, generators: Any, usage: dict[str, Any] | None

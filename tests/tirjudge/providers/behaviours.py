@@ -94,6 +94,42 @@ def streamed(body: Body, *, end: str = "data: [DONE]\n\n", usage: bool = True) -
     return Response(text, media_type="text/event-stream")
 
 
+def events(*deltas: Body, finish: str = "stop", more: Body | None = None) -> Response:
+    """Send parts of an answer as server-sent events, and the finish reason behind them."""
+    choices = [{"index": 0, "delta": delta} for delta in deltas]
+    choices += [{"index": 0, "delta": {}, "finish_reason": finish}] + ([more] if more else [])
+    text = "".join(f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in choices)
+    return Response(text + "data: [DONE]\n\n", media_type="text/event-stream")
+
+
+def streamed_calls(*calls: Body) -> Play:
+    """Stream native calls, and refuse every turn but the honest one with a result for each."""
+
+    def play(body: Body, before: int) -> Reply:
+        if not before:
+            return events(*({"tool_calls": [call]} for call in calls), finish="tool_calls")
+        results = [turn for turn in body["messages"] if turn["role"] == "tool"]
+        return chat(VERDICT) if len(results) == len(calls) else failure(418, f"{len(results)} results")
+
+    return play
+
+
+def without_null(reply: Reply) -> Play:
+    """Refuse null as the text of a turn with a call."""
+
+    def play(body: Body, before: int) -> Reply:
+        return reply if any(turn["content"] is None for turn in body["messages"]) else honest(body)
+
+    return play
+
+
+def empty_old_call(body: Body, before: int) -> Body:
+    """Add an old, empty call to every answer."""
+    answer = honest(body)
+    answer["choices"][0]["message"]["function_call"] = {"name": "", "arguments": ""}
+    return answer
+
+
 def only_streams(body: Body, before: int) -> Reply:
     text = "This model only support stream mode, please enable the stream parameter to access the model. "
     return streamed(body) if body.get("stream") else failure(400, text, code="invalid_parameter_error")
@@ -190,6 +226,18 @@ def google(status: int, text: str, **more: Any) -> Response:
 def pydantic_refusal(name: str) -> Response:
     detail = [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]
     return JSONResponse({"detail": detail}, 422)
+
+
+def up_to_excluded(limit: int) -> Play:
+    """Vertex: refuse an answer's length from a limit on, with the range in the message."""
+
+    def play(body: Body, before: int) -> Reply:
+        if (asked := body.get("max_tokens", 0)) < limit:
+            return honest(body)
+        text = f"it has a maxOutputTokens value of {asked} but the supported range is from 1 (inclusive) to"
+        return google(400, f"Unable to submit request because {text} {limit} (exclusive).")
+
+    return play
 
 
 LITELLM = "litellm.BadRequestError: OpenAIException - " + "Received Model Group=judge " * 16
@@ -653,5 +701,251 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     "a call without a name": Behaviour(
         bad_call({"id": "a", "function": {"arguments": None}}), "judged", judge="tools", requests=3
+    ),
+    # Streams and answers in further forms
+    "Mistral: a stream with thinking in parts": Behaviour(
+        always(
+            lambda body: events(
+                {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}]},
+                {"content": "A is right. "},
+                {"content": [{"type": "text", "text": "<preference>A</preference>"}]},
+            )
+        ),
+        "judged",
+        requests=1,
+    ),
+    "a stream with an empty finish reason behind the true one": Behaviour(
+        always(
+            lambda body: events(
+                {"content": "A is"}, finish="length", more={"index": 0, "delta": {}, "finish_reason": ""}
+            )
+        ),
+        "token_budget",
+        requests=1,
+    ),
+    "Gemini: a stream of two calls with the index 0": Behaviour(
+        streamed_calls({**called(PROGRAM, "a"), "index": 0}, {**called(PROGRAM, "b"), "index": 0}),
+        "judged",
+        judge="tools",
+        requests=2,
+    ),
+    "Gemini: a stream of two calls with the index 0 and no id": Behaviour(
+        streamed_calls({**called(PROGRAM, ""), "index": 0}, {**called(PROGRAM, ""), "index": 0}),
+        "judged",
+        judge="tools",
+        requests=2,
+    ),
+    "a stream of two calls with the index null": Behaviour(
+        streamed_calls({**called(PROGRAM, "a"), "index": None}, {**called(PROGRAM, "b"), "index": None}),
+        "judged",
+        judge="tools",
+        requests=2,
+    ),
+    "vLLM: a stream with an id for each part of a call": Behaviour(
+        lambda body, before: (
+            chat(VERDICT)
+            if before
+            else events(
+                {"tool_calls": [{**called("", "a"), "index": 0, "function": {"name": "run_python"}}]},
+                {"tool_calls": [{"index": 0, "id": "b", "function": {"arguments": '{"code": "print('}}]},
+                {"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": '1)"}'}}]},
+                finish="tool_calls",
+            )
+        ),
+        "judged",
+        judge="tools",
+        requests=2,
+    ),
+    "a content that is one part": Behaviour(
+        always(chat({"type": "text", "text": VERDICT})),
+        "judged",
+        requests=1,  # type: ignore[arg-type]
+    ),
+    "a content that is a list of texts": Behaviour(
+        always(chat([VERDICT])),
+        "judged",
+        requests=1,  # type: ignore[arg-type]
+    ),
+    "an old call that is empty in every answer": Behaviour(
+        empty_old_call, "judged", judge="tools", requests=2
+    ),
+    "a body with a byte order mark": Behaviour(
+        always(Response(b"\xef\xbb\xbf" + json.dumps(chat(VERDICT)).encode())), "judged", requests=1
+    ),
+    "an error without content beside an answer": Behaviour(
+        always(chat(VERDICT) | {"error": {"code": 0, "message": ""}}), "judged", requests=1
+    ),
+    # Refusals inside a 200
+    "LM Studio: a full context inside a 200": Behaviour(
+        always(
+            {
+                "error": "The number of tokens to keep from the initial prompt is greater than the context "
+                "length. Try to load the model with a larger context length, or provide a shorter input"
+            }
+        ),
+        "too_long",
+        "shorten the row",
+        2,
+    ),
+    "a wrong key inside a 200": Behaviour(
+        always({"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}),
+        "denied",
+        "set the key",
+        1,
+    ),
+    "MiniMax: a filtered answer inside a 200": Behaviour(
+        always(chat(VERDICT) | {"base_resp": {"status_code": 1027, "status_msg": "output new_sensitive"}}),
+        "withheld",
+        "sensitive",
+        1,
+    ),
+    # Requests that no later moment makes small enough
+    "Groq: larger than the limit of a minute": Behaviour(
+        always(
+            failure(
+                413,
+                "Request too large for model `llama-3.1-8b-instant` on tokens per minute (TPM): Limit 6000, "
+                "Requested 9120, please reduce your message size and try again.",
+                code="rate_limit_exceeded",
+            )
+        ),
+        "too_long",
+        "shorten the row",
+        2,
+    ),
+    "OpenAI: larger than the limit of a minute": Behaviour(
+        always(
+            failure(
+                429,
+                "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 43211. The "
+                "input or output tokens must be reduced in order to run successfully.",
+                code="rate_limit_exceeded",
+            )
+        ),
+        "too_long",
+        "shorten the row",
+        2,
+    ),
+    "OpenAI: a string that is too long": Behaviour(
+        always(
+            failure(
+                400,
+                "Invalid 'messages[0].content': string too long. Expected a string with maximum length "
+                "1048576, but got a string with length 1200000 instead.",
+                code="string_above_max_length",
+            )
+        ),
+        "too_long",
+        "shorten the row",
+        2,
+    ),
+    "nginx: 413": Behaviour(
+        always(HTMLResponse("<html><h1>413 Request Entity Too Large</h1></html>", 413)),
+        "too_long",
+        "shorten the row",
+        2,
+    ),
+    # Limits of an answer in further words
+    "Bedrock: maximum tokens": Behaviour(
+        at_most(
+            4096,
+            failure(
+                400,
+                "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum "
+                "tokens value that is lower than 4096.",
+            ),
+        ),
+        "judged",
+        "at most 4096 tokens",
+    ),
+    "Cohere: max tokens": Behaviour(
+        at_most(4096, failure(400, "invalid request: max tokens must be less than or equal to 4096")),
+        "judged",
+        "at most 4096 tokens",
+    ),
+    "Vertex: a limit that is excluded": Behaviour(up_to_excluded(2049), "judged", "at most 2048 tokens"),
+    "Fireworks: long answers only as streams": Behaviour(
+        lambda body, before: (
+            streamed(body)
+            if body.get("stream")
+            else failure(400, "Requests with max_tokens > 4096 must have stream=true")
+        ),
+        "judged",
+    ),
+    # Every request is refused
+    "Groq: a model that is no longer there": Behaviour(
+        always(
+            failure(
+                400,
+                "The model `llama3-70b-8192` has been decommissioned and is no longer supported.",
+                code="model_decommissioned",
+            )
+        ),
+        "denied",
+        "decommissioned",
+        1,
+    ),
+    "LiteLLM: an unknown model as 400": Behaviour(
+        always(failure(400, "{'error': '/chat/completions: Invalid model name passed in model=m.'}")),
+        "denied",
+        "Invalid model name",
+        1,
+    ),
+    "DeepSeek: an unknown model as 400": Behaviour(
+        always(failure(400, "Model Not Exist")), "denied", "Model Not Exist", 1
+    ),
+    "Mistral: an unknown model as 400": Behaviour(
+        always(
+            JSONResponse({"object": "error", "message": "Invalid model: m", "type": "invalid_model"}, 400)
+        ),
+        "denied",
+        "Invalid model",
+        1,
+    ),
+    "Zhipu: an unknown model as 400": Behaviour(
+        always(failure(400, "模型不存在，请检查模型代码。", code="1211")), "denied", "模型", 1
+    ),
+    "a tool choice that one model lacks": Behaviour(
+        always(failure(400, "registry.ollama.ai/library/m:latest does not support tools")),
+        "down",
+        "does not support tools",
+        1,
+        judge="tools",
+    ),
+    "405 from a site that is no API": Behaviour(
+        always(HTMLResponse("<html><h1>405 Not Allowed</h1></html>", 405)), "denied", "check the base URL", 2
+    ),
+    "a redirect to a login": Behaviour(
+        always(Response("", 302, {"location": "https://login.example"})), "denied", "another one", 2
+    ),
+    "OpenRouter: the free requests of a day": Behaviour(
+        always(failure(429, "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock more")),
+        "denied",
+        "free-models-per-day",
+        1,
+    ),
+    # A turn with a call and no text
+    "LM Studio: null is no content": Behaviour(
+        without_null(failure(400, "Invalid 'content': 'content' field must be a string or an array")),
+        "judged",
+        judge="tools",
+        requests=3,
+    ),
+    "Ollama: null is no content": Behaviour(
+        without_null(failure(400, "invalid message content type: <nil>")),
+        "judged",
+        judge="tools",
+        requests=3,
+    ),
+    "FastAPI: null is no content": Behaviour(
+        without_null(
+            JSONResponse(
+                {"detail": [{"loc": ["body", "messages", 1, "content"], "msg": "Input should be a string"}]},
+                422,
+            )
+        ),
+        "judged",
+        judge="tools",
+        requests=3,
     ),
 }

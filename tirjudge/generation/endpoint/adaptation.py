@@ -32,6 +32,8 @@ class Learnt:
     """The field in which the endpoint wants every turn's thinking back; empty if not wanted."""
     unwanted: frozenset[str] = frozenset()
     """Fields of the endpoint's turns that the endpoint refuses in requests."""
+    empty_texts: bool = False
+    """True for an endpoint that refuses null as the content of a turn with a call."""
     notes: tuple[str, ...] = ()
     """Lines that the user should know."""
 
@@ -62,11 +64,14 @@ class Learnt:
             streams=self.streams or other.streams,
             thinking=self.thinking or other.thinking,
             unwanted=self.unwanted | other.unwanted,
+            empty_texts=self.empty_texts or other.empty_texts,
         )
 
     def _changes(self, refusal: Refused, sent: Mapping[str, Any]) -> Iterator[Learnt]:
         if not refusal.of_fields:
             return
+        if refusal.stream_only and not sent.get("stream") and "prompt" not in sent:
+            yield replace(self, streams=True)
         length, limit = sent.get(self.length), None
         if isinstance(length, int):
             limit = refusal.output_limit(length)
@@ -81,14 +86,15 @@ class Learnt:
         # Token ids are for training, where the sampling has to be known.
         if "prompt" in sent:
             return
-        if refusal.stream_only and not sent.get("stream"):
-            yield replace(self, streams=True)
         if sent.get("stream") and "stream_options" in sent and refusal.names("stream_options"):
             yield replace(self, left_out=self.left_out | {"stream_options"})
         if refusal.wants_thinking:
             if not self.thinking and THINKING[0] not in self.unwanted:
                 yield replace(self, thinking=THINKING[0])
             return
+        without_text = any(turn.get("content", "") is None for turn in sent.get("messages", ()))
+        if without_text and not self.empty_texts and refusal.names("content"):
+            yield replace(self, empty_texts=True)
         of_turns = {name for turn in sent.get("messages", ()) for name in turn} - _OF_TURNS
         refused = {name for name in of_turns if refusal.names(name)}
         if refused:

@@ -24,11 +24,13 @@ _NOT_KEPT = {"role", "content", "tool_calls", "function_call", "refusal", "audio
 _LONGEST_WORD = 60
 
 
-def _joined(content: Any) -> Any:
-    """Join the text parts of a content that is a list of parts."""
-    if not isinstance(content, list):
+def joined_parts(content: Any) -> Any:
+    """Join the text parts of a content that is a list of parts, or a single part."""
+    parts = [content] if isinstance(content, dict) else content
+    if not isinstance(parts, list):
         return content
-    return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _as_json(arguments: Any) -> Any:
@@ -90,7 +92,7 @@ class Call(_Kept):
 
 
 class ChatMessage(_Kept):
-    content: Annotated[str | None, BeforeValidator(_joined)] = None
+    content: Annotated[str | None, BeforeValidator(joined_parts)] = None
     refusal: str | None = None
     tool_calls: Annotated[list[Call] | None, BeforeValidator(_as_list)] = None
     function_call: Function | None = None
@@ -109,7 +111,9 @@ class ChatMessage(_Kept):
 
     def calls(self, turn: int) -> Iterator[ToolCall]:
         """Yield the native calls; a call without an id gets an id of the turn with this number."""
-        old = [Call(function=self.function_call)] if self.function_call is not None else []
+        # Some servers send the old field empty with every answer.
+        called = self.function_call is not None and (self.function_call.name or self.function_call.arguments)
+        old = [Call(function=self.function_call)] if self.function_call is not None and called else []
         for index, call in enumerate(self.tool_calls or old):
             # Tool results need an id, which some servers leave out.
             name = call.id or f"call_{turn}_{index}"
@@ -181,6 +185,7 @@ class Counts(_Answer):
     completion_tokens: Count = Field(
         None, validation_alias=AliasChoices("completion_tokens", "output_tokens")
     )
+    total_tokens: Count = None
     prompt_tokens_details: Annotated[PromptDetails | None, BeforeValidator(_as_object)] = None
     prompt_cache_hit_tokens: Count = None
     """DeepSeek's name for `prompt_tokens_details.cached_tokens`."""
@@ -199,6 +204,21 @@ class Counts(_Answer):
             or self.prompt_cache_hit_tokens
             or self.cached_tokens_read
             or 0
+        )
+
+    @property
+    def written(self) -> int | None:
+        """Tokens that the model wrote, thinking included; None if the endpoint does not count them.
+
+        xAI and Gemini count the thinking only in the total, and bill it.
+        """
+        if self.completion_tokens is None or not self.prompt_tokens or self.total_tokens is None:
+            return self.completion_tokens
+        further = max(0, self.total_tokens - self.prompt_tokens - self.completion_tokens)
+        created = self.cache_creation_input_tokens or 0
+        # Some providers leave cached tokens out of the prompt's, and not out of the total.
+        return self.completion_tokens + (
+            0 if further in (self.cached, created, self.cached + created) else further
         )
 
     @property
@@ -235,8 +255,7 @@ class ChatAnswer(_Answer):
         counts = self.counts or Counts.model_validate({})
         message = self.choices[0].message
         guess = estimated(message.content or "", message.reasoning)
-        counted = counts.completion_tokens
-        written_tokens = guess if counted is None else counted
+        written_tokens = guess if counts.written is None else counts.written
         return Usage(counts.prompt_tokens or 0, written_tokens, counts.cached_tokens)
 
 

@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tirjudge.generation.endpoint.answers import joined_parts
+
 _JOINED = ("content", "refusal", "reasoning_content", "reasoning")
-"""Texts of a message that a stream sends in parts."""
+"""Texts of a message that a stream sends in parts, each a text or a list of parts of its own."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 """The end of a line of server-sent events (HTML Standard, section 9.2.5)."""
 
@@ -44,7 +46,7 @@ def joined(content: bytes) -> dict[str, Any]:
             raise StreamBroken(f"an event of the stream is no JSON: {data[:60]!r}") from None
         if not isinstance(part, dict):
             continue
-        if part.get("error") or part.get("object") == "error":
+        if says_failed(part.get("error")) or part.get("object") == "error":
             return part if part.get("error") else {"error": part}
         # The last part with the tokens has no choices.
         answer |= {name: value for name, value in part.items() if name != "choices" and value is not None}
@@ -82,25 +84,54 @@ def _add(choice: dict[str, Any], calls: dict[Any, dict[str, Any]], part: Mapping
     whole, message = part.get("message"), choice["message"]
     delta = part.get("delta") if isinstance(part.get("delta"), dict) else whole
     for name, value in part.items():
-        if name not in ("delta", "message") and value is not None:
+        # A later part may repeat the finish reason as an empty text.
+        if name not in ("delta", "message") and value not in (None, ""):
             choice[name] = value
     for name, value in (delta or {}).items():
         if name == "tool_calls":
             for number, call in enumerate(value or ()):
                 if isinstance(call, dict):
-                    _add_call(calls, call.get("index", number if delta is whole else len(calls)), call)
-        elif name in _JOINED and isinstance(value, str):
-            message[name] = (message.get(name) or "") + value
+                    _add_call(calls, call, number if delta is whole else len(calls))
+        elif name in _JOINED and isinstance(text := joined_parts(value), str):
+            message[name] = (message.get(name) or "") + text
         elif isinstance(value, list) and isinstance(message.get(name), list):
             message[name] = [*message[name], *value]
         elif value is not None:
             message[name] = value
 
 
-def _add_call(calls: dict[Any, dict[str, Any]], key: Any, part: Mapping[str, Any]) -> None:
+def _add_call(calls: dict[Any, dict[str, Any]], part: Mapping[str, Any], number: int) -> None:
+    """Add a part of a call; `number` stands for its index if it has none."""
+    given = part.get("index")
+    key = number if given is None else given
+    # Gemini gives all calls of an answer the index 0: the id, or arguments that are whole, tells them apart.
+    while key in calls and _is_another(part, calls[key]):
+        key = (key, "next")
     call = calls.setdefault(key, {"function": {"name": "", "arguments": ""}})
     call.update({name: value for name, value in part.items() if name != "function" and value})
     function = part.get("function") or {}
     call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
     arguments = function.get("arguments") or ""
     call["function"]["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def _is_another(part: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
+    """Return True if a part begins another call than the one with its index."""
+    # Older vLLM gives every part an id of its own, but only the first part a name.
+    if not (part.get("function") or {}).get("name"):
+        return False
+    if part.get("id") and call.get("id"):
+        return bool(part["id"] != call["id"])
+    return _is_whole(call["function"]["arguments"])
+
+
+def _is_whole(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def says_failed(error: Any) -> bool:
+    """Return True for the value of a field `error` that reports one: some gateways send empty ones."""
+    return any(error.values()) if isinstance(error, Mapping) else bool(error)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.endpoint.event_stream import StreamBroken, is_stream, joined
+from tirjudge.generation.endpoint.event_stream import StreamBroken, is_stream, joined, says_failed
 from tirjudge.generation.endpoint.refusals import Refused, complaint, json_of
 from tirjudge_environments.registry import first_fault
 
@@ -54,18 +54,20 @@ _BETWEEN_WARNINGS = 60.0
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 """The start of an escaped surrogate, alone or one of a pair."""
+_REDIRECTS = (301, 302, 303, 307, 308)
 _ADVICE = {
-    301: "the API has moved: use its new address as the base URL",
-    308: "the API has moved: use its new address as the base URL",
+    **dict.fromkeys(_REDIRECTS, "this address leads to another one: use the API's own as the base URL"),
     401: "set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
     403: "the key may not use this model: check it, and the model's name",
-    404: "check the base URL (it usually ends in /v1) and the model's name",
+    **dict.fromkeys((404, 405), "check the base URL (it usually ends in /v1) and the model's name"),
 }
 
 
-DENIALS = {402, 403, 404}
+DENIALS = {*_REDIRECTS, 402, 403, 404, 405}
 """Statuses about the account, the key's rights, the address or the model, which are then the same for every
 request; or, from some providers, about the content of one request."""
+UNTOLD = 502
+"""The status of an error inside a 200 that has none."""
 PAID = {402, 403, 429}
 """Statuses that providers use for an account without money or quota left."""
 _WAIT = re.compile(
@@ -244,6 +246,11 @@ class JsonEndpoint:
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
         address = response.url.copy_with(query=None)
         refused = Refused("", status=status, message=message, code=said.code, complaint=said)
+        if response.is_success and status == UNTOLD:
+            # A 200 whose error has no status may be a refusal, which only its words say.
+            alike = Refused("", status=400, message=message, code=said.code, complaint=said)
+            if alike.about_row or alike.bad_key or alike.context_full or alike.about_model:
+                status, refused, line = 400, alike, message
         # OpenAI answers 429 for a spent quota too, and no pause restores a quota. Anthropic answers 400, as
         # do servers that repeat a part of a row, whose words must not end a run with answered rows.
         ended = refused.quota_spent and (status in PAID or not self.accepted)
@@ -255,7 +262,8 @@ class JsonEndpoint:
             ended = True
             line += f"; its Retry-After is {pause:.0f} seconds"
         # One server of several behind an address may refuse what others accept.
-        about_all = status in DENIALS and refused.about_account and not self.accepted
+        told = (status in DENIALS and refused.about_account) or refused.about_model
+        about_all = told and not self.accepted
         self.denied |= ended or refused.bad_key or about_all
         advice = _ADVICE[401] if refused.bad_key else _ADVICE.get(status, "")
         return Refused(
@@ -374,6 +382,7 @@ def _encodable(content: bytes) -> bytes:
     The same request would usually fail again, and the rest of the answer is readable. Other content, JSON or
     not, is returned as it is.
     """
+    content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         content.decode()
         if not _SURROGATE.search(content):
@@ -429,8 +438,12 @@ def _status_in_body(response: httpx.Response) -> int | None:
         return None
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
-    error = body.get("error") or (first.get("error") if isinstance(first, dict) else None)
-    if not error:
+    told = (body.get("error"), first.get("error") if isinstance(first, dict) else None, body.get("base_resp"))
+    error, of_choice, minimax = told
+    if isinstance(minimax, dict) and minimax.get("status_code"):
+        return _status_of(minimax)
+    error = next((one for one in (error, of_choice) if says_failed(one)), None)
+    if error is None:
         return None
     return _status_of(error if isinstance(error, dict) else body)
 
@@ -440,11 +453,8 @@ def _status_without_answer(response: httpx.Response) -> int | None:
     body = json_of(response)
     if not isinstance(body, dict):
         return None
-    inner = body.get("base_resp")
     told = any(body.get(name) for name in ("errors", "error_msg", "error_code", "detail", "msg", "message"))
     failed = body.get("success") is False or "error" in (body.get("object"), body.get("type"))
-    if isinstance(inner, dict) and inner.get("status_code"):
-        return _status_of(inner)
     return _status_of(body) if told or failed else None
 
 
@@ -454,7 +464,7 @@ def _status_of(error: Mapping[str, Any]) -> int:
         code = int(code) if isinstance(code, str) and code.isdecimal() else code
         if isinstance(code, int) and 400 <= code < 600:
             return code
-    return 502
+    return UNTOLD
 
 
 def _what_came(response: httpx.Response) -> str:

@@ -284,7 +284,10 @@ class OpenAIGenerator:
     def _turns(self, context: Context, learnt: Learnt | None = None) -> list[ChatTurn]:
         tokens = self.encoder.control_tokens if self.encoder else frozenset()
         learnt = learnt or self._learnt
-        return alternating(context, tokens, thinking=learnt.thinking, unwanted=learnt.unwanted)
+        turns = alternating(context, tokens, thinking=learnt.thinking, unwanted=learnt.unwanted)
+        for turn in turns if learnt.empty_texts else ():
+            turn["content"] = turn["content"] or ""
+        return turns
 
     async def _refusal(self, refusal: Refused, path: str, answer: type[BaseModel]) -> GeneratorFailed:
         """Return the error to raise for a refusal: of this request alone, or of every request."""
@@ -310,8 +313,9 @@ class OpenAIGenerator:
             await self._endpoint.post(path, self._learnt.applied(body), answer)
         except Refused as again:
             # A complaint about the request's form comes from a model that the key may use.
-            self._endpoint.denied |= again.status in DENIALS
-            self._endpoint.accepted |= again.status not in DENIALS and not self.denied
+            refused = again.status in DENIALS or again.about_model
+            self._endpoint.denied |= refused
+            self._endpoint.accepted |= not refused and not self.denied
         except GeneratorFailed:
             pass
 

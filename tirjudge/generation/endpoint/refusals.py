@@ -28,18 +28,20 @@ _CONTEXT_FULL = re.compile(
     r"|inputs?`? tokens \+|total (number of )?tokens[^.]{0,40}(exceed|larger|greater)",
     re.IGNORECASE,
 )
+_TOO_LARGE = re.compile(r"request (is )?too large|string too long|string_above_max_length", re.IGNORECASE)
+"""A request that no later moment makes small enough: a 429 may say so too."""
 _OUTPUT_LIMIT = re.compile(
-    r"max_?(completion_|new_|output_)?tokens|maxOutputTokens|(completion|output|generated) tokens",
+    r"max(imum)?[_ ]?(completion_|new_|output_)?tokens|maxOutputTokens|(completion|output|generated) tokens",
     re.IGNORECASE,
 )
 _OF_PROMPT = re.compile(r"\b(prompt|inputs?|messages?)\b(?! validation)", re.IGNORECASE)
-_NUMBER = re.compile(r"(?<![\w.-])\d[\d,_]*(?![\w-]|\.\d)")
+_NUMBER = re.compile(r"(?<![\w.-])(\d[\d,_]*)(?![\w-]|\.\d)( \(exclusive\))?")
 _RANGE = re.compile(
     r"between|range|less than|greater than|at most|at least|<=|>=|maximum|minimum", re.IGNORECASE
 )
 _STREAM_ONLY = re.compile(
     r"only supports? (the )?stream|stream(ing)?( mode| parameter)? (is|must be|should be|has to be)"
-    r"[^.]{0,20}(required|true|enabled|set)|(requires?|enable|must use|set) (the )?[`'\"]?stream"
+    r"[^.]{0,20}(required|true|enabled|set)|(requires?|enable|must use|must have|set) (the )?[`'\"]?stream"
     r"|for non-?stream|non-?stream\w*[^.]{0,40}(not|un)\s?(be )?(support|allow|available)",
     re.IGNORECASE,
 )
@@ -57,7 +59,7 @@ _SPENT = re.compile(
     r"insufficient[ _](account )?(quota|balance|funds|credit)|exceeded_current_quota"
     r"|(credit|account)? ?balance (is )?(too low|insufficient|not enough)|balance not enough"
     r"|(out of|no|not enough|insufficient|more) credits?\b|arrear|billing[ _](hard|not)"
-    r"|余额不足|欠费|积分不足",
+    r"|余额不足|欠费|积分不足|free-models-per-day|RequestsPerDay",
     re.IGNORECASE,
 )
 _ACCOUNT = re.compile(
@@ -67,6 +69,13 @@ _ACCOUNT = re.compile(
     r"|model[^.]{0,80}(not (found|exist|available|support)|does ?n[o']t exist)|no such model|unknown model"
     r"|invalid model|no (allowed|available) providers|no endpoints found|\bip\b|(invalid|unknown) (url|path)"
     r"|no route|resource not found|deployment",
+    re.IGNORECASE,
+)
+_MODEL = re.compile(
+    r"model_(not_found|decommissioned)|invalid_model"
+    r"|(invalid|unknown|no such) model( name| id)?( passed| specified|\s*[:.,;'\"`])"
+    r"|model[^.]{0,80}(does ?n[o']t exist|not exist|not found|decommissioned|no longer (available|supported))"
+    r"|模型不存在",
     re.IGNORECASE,
 )
 _BUSY = re.compile(
@@ -137,7 +146,10 @@ class Refused(GeneratorFailed):
     @property
     def context_full(self) -> bool:
         """True if the prompt and the requested tokens do not fit into the model's context."""
-        return self.status in (400, 413, 422, 500) and bool(_CONTEXT_FULL.search(self._said))
+        said = self._said
+        if self.status == 413 or (self.status in (400, 429) and _TOO_LARGE.search(said)):
+            return True
+        return self.status in (400, 422, 500) and bool(_CONTEXT_FULL.search(said))
 
     @property
     def answer_cut(self) -> bool:
@@ -169,6 +181,11 @@ class Refused(GeneratorFailed):
         return bool(_ACCOUNT.search(said)) and not _ROW.search(said)
 
     @property
+    def about_model(self) -> bool:
+        """True if a status of refused rows says that the endpoint does not have the model."""
+        return self.status == 400 and bool(_MODEL.search(self._said)) and not self.about_row
+
+    @property
     def bad_key(self) -> bool:
         """True if the endpoint does not accept the key."""
         return self.status == 401 or (self.status in (400, 403) and bool(_BAD_KEY.search(self._said)))
@@ -188,7 +205,8 @@ class Refused(GeneratorFailed):
         """Return the longest answer that the model can give, if `asked` tokens are too many; else None."""
         said = self._said
         named = self.of_fields and _OUTPUT_LIMIT.search(said) and not _OF_PROMPT.search(said)
-        numbers = [int(re.sub("[,_]", "", number)) for number in _NUMBER.findall(said)] if named else []
+        found = _NUMBER.findall(said) if named else []
+        numbers = [int(re.sub("[,_]", "", number)) - bool(exclusive) for number, exclusive in found]
         return max((number for number in numbers if 1 < number < asked), default=None)
 
     def names(self, name: str) -> bool:
