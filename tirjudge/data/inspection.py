@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,8 +24,13 @@ _SAMPLED = 1000
 _MOST_FILE_BYTES = 256 << 20
 """Bytes of files after which further rows are inspected without their files."""
 _SHOWN_COLUMNS = 20
-_MISSING_WORDS = frozenset({"nan", "none", "null", "<na>"})
-"""Texts that libraries write in place of a missing value, in lower case."""
+_MISSING_WORDS = frozenset(
+    {"nan", "none", "null", "<na>", "\\n", "#n/a", "#name?", "#value!", "#ref!", "#error!"}
+)
+"""Texts that libraries, databases and spreadsheets write in place of a value, in lower case."""
+_NUMERIC = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
+_FEW_NUMBERS = 0.05
+"""Share of labels up to which numbers above every index are mistakes, and say nothing about the others."""
 _AMBIGUOUS_FROM = 21
 """Fewest labelled rows for asking whether ambiguous labels count from 0 or from 1."""
 
@@ -145,6 +151,12 @@ class RowInspection:
                 f"{self._name}: the labels can be counted from 0 or from 1, as none is 0 or the number of "
                 f"responses: give {self._counted(0)} or {self._counted(1)}"
             )
+        if self._unread_numbers():
+            return (
+                f"{self._name}: the labels are numbers, and some are no index of a response, so that "
+                f"the others may be none: {self._unread.count} of {self._labels_found.total()} "
+                f"{self._labels_note(numbers=True)}"
+            )
         if 2 * self._unread.count > self._labels_found.total():
             return f"{self._name}: {self._unread.count} of {self._labels_found.total()} {self._labels_note()}"
         return ""
@@ -164,14 +176,15 @@ class RowInspection:
         highest = max(count for _, count in self._whole_labels)
         return labels_option({str(number + first): letter(number) for number in range(highest)})
 
-    def _labels_note(self) -> str:
-        """Return the labels that occur, and the option that maps them."""
+    def _labels_note(self, *, numbers: bool = False) -> str:
+        """Return the labels that occur, and the option that maps them; with `numbers`, each number too."""
         shown = self._labels_found.most_common(_SHOWN_COLUMNS)
         found = ", ".join(f"{value!r} ({count})" for value, count in shown)
         more = ", ..." if len(self._labels_found) > len(shown) else ""
         unread = dict.fromkeys(value for value, _ in shown if value in self._unread_labels)
         alone = self._alone_rows == self._rows
         placeholder = "MEANING" if alone else "LETTER"
+        unread |= dict.fromkeys(value for value, _ in shown if numbers and _NUMERIC.fullmatch(value))
         meanings = {value: placeholder if value in unread else value for value, _ in shown}
         what = "are neither numbers nor pass or fail" if alone else "name no response"
         choice = "pass, fail or a number" if alone else "A, B, ... or tie"
@@ -246,6 +259,20 @@ class RowInspection:
         if self._labels is not None or self._other_labels or labels.total() < _AMBIGUOUS_FROM:
             return False
         return all(1 <= label < count for label, count in labels)
+
+    def _unread_numbers(self) -> bool:
+        """Return True if labels that are no index show that other numbers may be no indices either.
+
+        Labels such as -1, 0 and 1, or 1, 0 and 0.5, or 0, 1 and 2 of a pair: 0 is a tie or the loss of A.
+        """
+        indices = sum(number for (label, count), number in self._whole_labels.items() if label < count)
+        unread = {value: number for value, number in self._unread_labels.items() if _NUMERIC.fullmatch(value)}
+        if self._labels is not None or not indices or not unread:
+            return False
+        if any(not value.removesuffix(".0").isdecimal() for value in unread):
+            return True
+        count = sum(unread.values())
+        return count > 1 and count > _FEW_NUMBERS * self._labels_found.total()
 
     def _columns_found(self) -> str:
         shown = ", ".join(self._found[:_SHOWN_COLUMNS]) or "none"

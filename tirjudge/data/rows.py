@@ -7,8 +7,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
+from uuid import UUID
 
 from tirjudge.data.documents import is_wrapped, objects_of, rows_in
 from tirjudge.data.files import (
@@ -34,6 +37,8 @@ _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 _PARQUET = b"PAR1"
 _TAR, _TAR_AT = b"ustar", 257
 _UNPACKED = "decompress it first, or compress it with gzip or xz"
+_PAGE = "a web page, as some programs name `.xls`: save the table as CSV UTF-8"
+_PICKLE = "a Python pickle, which is never opened: write its rows as Parquet or JSON lines"
 _FOREIGN = (
     (b"PK\x03\x04", "an Excel workbook or another zip file: save the sheet as CSV UTF-8"),
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save the sheet as CSV UTF-8"),
@@ -44,9 +49,16 @@ _FOREIGN = (
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive: unpack it first"),
     (b"Rar!\x1a\x07", "a RAR archive: unpack it first"),
     (b"ARROW1", "an Arrow file: write it as Parquet, with pandas.read_feather(...).to_parquet(...)"),
+    (
+        b"\xff\xff\xff\xff",
+        "an Arrow stream: write it as Parquet, with datasets.load_from_disk(...).to_parquet(...)",
+    ),
+    (b"Obj\x01", "an Avro file: write its rows as Parquet or JSON lines"),
+    (b"ORC", "an ORC file: write its rows as Parquet or JSON lines"),
+    *((start, _PAGE) for start in (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML", b"<table")),
     (b"SQLite format 3", "an SQLite database: export the table as CSV"),
     (b"\x89HDF", "an HDF5 file: write its rows as Parquet or JSON lines"),
-    (b"\x80\x04\x95", "a Python pickle, which is never opened: write its rows as Parquet or JSON lines"),
+    *((b"\x80%c\x95" % version, _PICKLE) for version in (4, 5)),
 )
 """The first bytes of files that are no rows, and what to do with them."""
 _PARQUET_BATCH = 64
@@ -260,15 +272,25 @@ class RowFile:
                 yield _row(item, where, f"line-{number}", self._beside)
 
     def _from_parquet(self) -> Iterator[Row | BadRow]:
-        number = 0
-        for batch in self._parquet().iter_batches(batch_size=_PARQUET_BATCH):
+        number, file = 0, self._parquet()
+        names = file.schema_arrow.names
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{self.name}: two columns have the name {twice[0]!r}: rename one of them")
+        for batch in self._batches(file):
             for fields in _batch_rows(batch):
                 number += 1
                 where = f"{self.name}, item {number}"
                 if fields is None:
                     yield BadRow(where, "a text that is not UTF-8")
                 else:
-                    yield Row(where, f"item-{number}", fields, self._beside)
+                    yield Row(where, f"item-{number}", typed(fields), self._beside)
+
+    def _batches(self, file: Any) -> Iterator[Any]:
+        try:
+            yield from file.iter_batches(batch_size=_PARQUET_BATCH)
+        except (ValueError, OSError, NotImplementedError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"{self.name}: the Parquet data is damaged or unknown: {reason}") from None
 
     def _parquet(self) -> Any:
         try:
@@ -321,6 +343,26 @@ def _batch_rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
                 yield batch.slice(number, 1).to_pylist()[0]
             except UnicodeDecodeError:
                 yield None
+
+
+def typed(value: Any) -> Any:
+    """Return a value of a table as JSON would give it, without decimal numbers, times and bytes."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, Mapping):
+        return {name: typed(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [typed(inner) for inner in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
 
 
 def is_file_name(path: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tirjudge.console_text import first_line
-from tirjudge.data.rows import BadRow, Row, RowFile, RowFormat, is_file_name
+from tirjudge.data.rows import BadRow, Row, RowFile, RowFormat, is_file_name, typed
 
 MIRROR = "TIRJUDGE_HUB_MIRROR"
 """Environment variable: a folder of datasets as `owner/name`, which is searched before the hub."""
@@ -42,7 +42,7 @@ class HubRows:
 
     def __iter__(self) -> Iterator[Row]:
         for number, fields in enumerate(self._rows, 1):
-            yield Row(f"{self.name}, item {number}", f"item-{number}", fields)
+            yield Row(f"{self.name}, item {number}", f"item-{number}", typed(fields))
 
     def count(self) -> int:
         return len(self._rows)

@@ -15,13 +15,15 @@ _RESPONSE_PARTS = ("responses", "response_a", "chosen", "response")
 _CONVERSATIONS = ("messages", "conversation", "conversations", "conversationa", "conversationb")
 """Ends of the names of columns that hold whole conversations."""
 _MOST_PLACES = 200
+_MOST_ELEMENTS = 8
+"""Objects of a list whose fields may be responses."""
 _DEEPEST = 5
 """Steps of a place in nested columns that is suggested."""
 
 _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt": (
         *("prompt", "question", "instruction", "query", "input", "problem", "userprompt", "userinput"),
-        *("userquery", "userquestion", "userinstruction", "usermessage", "task", "request"),
+        *("userquery", "userquestion", "userinstruction", "usermessage", "task", "request", "inputmessages"),
     ),
     "responses": ("responses", "candidates", "answers", "outputs", "completions", "generations"),
     "response": (
@@ -39,6 +41,11 @@ _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """Names that files use for the parts of a row, as `similar_name` leaves them, the most likely one first."""
 _PAIR_STEMS = ("response", "answer", "output", "completion", "conversation", "assistant", "text")
+_CHOSEN = (
+    *(("preferredoutput", "nonpreferredoutput"), ("preferred", "dispreferred"), ("preferred", "rejected")),
+    *(("chosenresponse", "rejectedresponse"), ("positive", "negative"), ("winner", "loser")),
+)
+"""Names of a better and a worse response, as `similar_name` leaves them."""
 _STEM = "|".join((*_PAIR_STEMS, "model"))
 _PAIR_ENDS = (("a", "b"), ("1", "2"), ("0", "1"), ("left", "right"), ("one", "two"))
 
@@ -56,7 +63,8 @@ def _places(place: str, value: Any, depth: int) -> Iterator[str]:
         for name, one in value.items():
             yield from _places(f"{place}.{name}", one, depth + 1)
     elif isinstance(value[0], Mapping) and not {"role", "from"} & set(value[0]):
-        yield from _places(f"{place}.0", value[0], depth)
+        for number, one in enumerate(value[:_MOST_ELEMENTS]):
+            yield from _places(f"{place}.{number}", one, depth)
     else:
         yield place
 
@@ -98,8 +106,15 @@ def _response_options(known: Mapping[str, str]) -> list[str]:
         return [f"responses={responses}"]
     if pair := _pair(known):
         return [f"response_a={pair[0]}", f"response_b={pair[1]}"]
+    for chosen, rejected in _CHOSEN:
+        if chosen in known and rejected in known:
+            return [f"chosen={known[chosen]}", f"rejected={known[rejected]}"]
     if response := next((known[name] for name in _KNOWN_NAMES["response"] if name in known), ""):
-        return [f"response={response}"]
+        # A field of each object of a list: the objects are the responses.
+        head, first, field = response.rpartition(".0.")
+        each = [f"{head}.{number}.{field}" for number in range(_MOST_ELEMENTS)] if first else []
+        several = [place for place in each if place in known.values() or similar_name(place) in known]
+        return [f"responses={','.join(several)}"] if len(several) > 1 else [f"response={response}"]
     for name, place in known.items():
         if near := get_close_matches(name, ("responses", "response"), n=1, cutoff=0.8):
             return [f"{near[0]}={place}"]

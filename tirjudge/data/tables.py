@@ -9,12 +9,30 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from tirjudge.storage.json_lines import LONGEST_LINE
 
-Escape = Literal["\\"] | None
+if TYPE_CHECKING:
+    from _csv import Reader
+
+Quotes = Literal["doubled", "escaped", "spaced", "plain"]
+"""How cells are quoted: with a quote inside of a cell doubled or behind a backslash, with spaces between a
+delimiter and a quote, or not at all, so that quotes are text."""
+_FORMS: dict[Quotes, dict[str, Any]] = {
+    "doubled": {},
+    "escaped": {"escapechar": "\\"},
+    "spaced": {"skipinitialspace": True},
+    "plain": {"quoting": csv.QUOTE_NONE},
+}
+"""Options of Python's reader, those of the usual form first."""
 DELIMITERS = (",", ";", "\t", "|")
+_SPACED = re.compile(r'\s+".*"\s*', re.DOTALL)
+"""A cell whose quotes were read as text, because of the space in front of them."""
+_RULE = re.compile(r"[\s:+-]*--[\s:+-]*")
+"""The line between a header and its rows, as Markdown, psql and sqlcmd write it."""
+_COUNTED = re.compile(r"\([0-9]+ rows?( affected)?\)")
+"""The last line of such a table."""
 _SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n')
 """The first line of a file for Excel that names the delimiter."""
 _SAMPLED = 50
@@ -33,8 +51,7 @@ class Dialect:
     """The form of a table."""
 
     delimiter: str = ","
-    escape: Escape = None
-    """The character in front of a quote inside a cell; None if such quotes are doubled."""
+    quotes: Quotes = "doubled"
     named: bool = False
     """True if the first line names the delimiter, and is no row."""
     title_rows: int = 0
@@ -50,29 +67,33 @@ class Dialect:
         """
         if found := _SEPARATOR.match(sample):
             return cls(delimiter=found[1], named=True, fits=True)
-        escapes: tuple[Escape, ...] = (None, "\\")
-        dialects = [(delimiter, escape) for escape in escapes for delimiter in DELIMITERS]
-        scored = [_scored(sample, delimiter, escape, whole=whole) for delimiter, escape in dialects]
+        # Texts without quotes have tabs between them: any other delimiter is a part of texts.
+        dialects = [
+            (delimiter, quotes)
+            for quotes in _FORMS
+            for delimiter in (DELIMITERS if quotes != "plain" else ("\t",))
+        ]
+        scored = [_scored(sample, delimiter, quotes, whole=whole) for delimiter, quotes in dialects]
         # The first of equal ones: a comma, and doubled quotes.
         best = max(range(len(scored)), key=lambda number: scored[number][0])
-        (valid, share, _, width), title_rows = scored[best]
+        (valid, share, *_, width), title_rows = scored[best]
         if width < 2:
             return cls()
-        delimiter, escape = dialects[best]
-        return cls(delimiter, escape, title_rows=title_rows, fits=valid and share >= _LEAST_ALIKE)
+        delimiter, quotes = dialects[best]
+        return cls(delimiter, quotes, title_rows=title_rows, fits=valid and share >= _LEAST_ALIKE)
 
 
 def _scored(
-    sample: str, delimiter: str, escape: str | None, *, whole: bool
-) -> tuple[tuple[bool, float, bool, int], int]:
+    sample: str, delimiter: str, quotes: Quotes, *, whole: bool
+) -> tuple[tuple[bool, float, bool, bool, int], int]:
     """Return how well a delimiter fits, and the rows above the header.
 
-    It fits by having no error, by the share of rows with as many cells as the header, by having nothing above
-    the header, and by the header's cells.
+    It fits by having no error, by the share of rows with as many cells as the header, by having no quotes
+    that seem to be around a cell, by having nothing above the header, and by the header's cells.
     """
     records, valid = [], True
     try:
-        for cells in islice(_reader(io.StringIO(sample, newline=""), delimiter, escape), _SAMPLED):
+        for cells in islice(_reader(io.StringIO(sample, newline=""), delimiter, quotes), _SAMPLED):
             records.append(cells)
     except csv.Error as error:
         # A sample that ends inside of quotes is no fault.
@@ -82,15 +103,22 @@ def _scored(
     rows = [cells for cells in records if not _is_blank(cells)]
     header = next((n for n, cells in enumerate(rows) if sum(map(bool, map(_name, cells))) > 1), None)
     if header is None:
-        return (valid, 0.0, True, min(1, len(rows))), 0
+        return (valid, 0.0, True, True, min(1, len(rows))), 0
     width, below = len(rows[header]), rows[header + 1 :]
     alike = sum(len(cells) >= width and _is_blank(cells[width:]) for cells in below)
-    return (valid, alike / len(below) if below else 1.0, not header, width), header
+    share = alike / len(below) if below else 1.0
+    texts = [cell for cells in below for cell in cells]
+    bare = not any(map(_SPACED.fullmatch, texts))
+    if quotes == "plain":
+        # A damaged file of quoted cells is no file without quotes.
+        edges = [(text.startswith('"'), text.endswith('"')) for text in texts if len(text) > 1]
+        valid = valid and edges.count((True, True)) <= sum(one != other for one, other in edges)
+    return (valid, share, bare, not header, width), header
 
 
-def _reader(stream: Iterable[str], delimiter: str, escape: str | None) -> Iterator[list[str]]:
+def _reader(stream: Iterable[str], delimiter: str, quotes: Quotes) -> Reader:
     csv.field_size_limit(_LONGEST_CELL)
-    return csv.reader(stream, delimiter=delimiter, escapechar=escape, strict=True)
+    return csv.reader(stream, delimiter=delimiter, strict=True, **_FORMS[quotes])
 
 
 def _is_blank(cells: Sequence[str]) -> bool:
@@ -155,23 +183,32 @@ class _Numbered:
     """The rows of a table that are not blank, from the header on, with their first lines."""
 
     def __init__(self, stream: TextIO, dialect: Dialect) -> None:
-        self._reader = csv.reader(stream, delimiter=dialect.delimiter, escapechar=dialect.escape, strict=True)
-        csv.field_size_limit(_LONGEST_CELL)
+        self._reader = _reader(stream, dialect.delimiter, dialect.quotes)
         self._stream, self._dialect = stream, dialect
         self.line = 1
         """The first line of the row that is being read."""
 
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
-        before, above = 0, self._dialect.title_rows
+        before, above, behind, ruled = 0, self._dialect.title_rows, 0, False
         if self._dialect.named:
             self._stream.readline()
             before, self.line = 1, 2
         for cells in self._reader:
             if not _is_blank(cells):
-                if not above:
+                behind += not above
+                ruled = ruled or (behind == 2 and self._is_rule(cells))
+                if ruled:
+                    cells = [cell.strip() for cell in cells]
+                passed = ruled and (behind == 2 or _COUNTED.fullmatch("".join(cells)))
+                if not (above or passed):
                     yield self.line, cells
                 above = max(0, above - 1)
             self.line = before + self._reader.line_num + 1
+
+    def _is_rule(self, cells: Sequence[str]) -> bool:
+        """Return True for a row of dashes, which pads the cells of the rows below it too."""
+        drawn = all("--" in cell for cell in cells if cell.strip())
+        return bool(_RULE.fullmatch("".join(cells))) and (drawn or self._dialect.delimiter == "|")
 
 
 def _columns(cells: Sequence[str], line: int) -> list[str]:

@@ -27,7 +27,7 @@ _NUMBER = re.compile(
 _THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
 """A number that is a thousand times larger in one country than in another."""
 _LARGEST_SCORE = 1e9
-_UNLABELLED = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "<na>"})
+_UNLABELLED = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "<na>", "\\n"})
 """Texts that tables write for a missing value, in lower case."""
 _TIES = frozenset(
     (

@@ -165,6 +165,7 @@ def _tags(value: Any) -> tuple[str, ...]:
 def _prompt(value: Any) -> tuple[Message, ...]:
     if value is None:
         raise RowError("no prompt")
+    value = [value] if role_of(value) is not None else value
     messages = (
         read_messages(value, "prompt")
         if isinstance(value, list)
@@ -213,6 +214,8 @@ def _listed(value: Any) -> list[Any]:
 def _responses(values: Iterable[Any]) -> Iterator[Response]:
     for position, value in enumerate(values):
         name = f"response {letter(position)}"
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+            value = value[0]  # a list of the only chosen response
         messages = [value] if role_of(value) is not None else value
         yield response_of(read_messages(messages, name)) if is_chat(messages) else text_of(value, name)
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from tirjudge_environments.tasks.cells import parsed
 from tirjudge_environments.tasks.messages import is_conversation, role_of
 
+_SPEAKER = re.compile(r"(?:^|\n\n)(Human|Assistant):[ \t]*")
+"""The start of a turn in a dialogue that is one text, as in Anthropic's HH-RLHF."""
+
 
 def unfolded(prompt: Any, responses: Sequence[Any]) -> tuple[Any, list[Any]]:
     """Return the prompt and the responses, each a text or a list of chat messages.
 
-    Three kinds of rows hold them otherwise. A cell of a table is a chat as text. All columns are lists of
+    Some rows hold them otherwise. A cell of a table is a chat as text. All columns are lists of
     turns with the same length, as in the files of LMSYS: the first turn is the prompt, and a response goes on
     with its own turns and the further ones of the user. Or there is no prompt, and each response is a whole
-    conversation: what all of them begin with is the prompt. Anything else is returned as it is.
+    conversation, which may be one text with the turns `Human:` and `Assistant:`: what all of them begin with
+    is the prompt. Anything else is returned as it is.
     """
     held = _in_cell(prompt)
     if _are_turns(held):
@@ -26,6 +31,8 @@ def unfolded(prompt: Any, responses: Sequence[Any]) -> tuple[Any, list[Any]]:
     if is_conversation(held):
         prompt = held
     found = [_in_cell(one) for one in responses]
+    if prompt is None:
+        found = [_spoken(one) for one in found]
     if not all(map(is_conversation, found)):
         return prompt, list(responses)
     if prompt is None:
@@ -41,6 +48,15 @@ def _in_cell(value: Any) -> Any:
         found = parsed(value)
         return found if isinstance(found, list) else value
     return value
+
+
+def _spoken(value: Any) -> Any:
+    """Return the messages of a dialogue that is one text, from `Human:` on; any other value as it is."""
+    pieces = _SPEAKER.split(value.lstrip()) if isinstance(value, str) else []
+    if len(pieces) < 5 or pieces[0] or pieces[1] != "Human":
+        return value
+    said = zip(pieces[1::2], pieces[2::2], strict=True)
+    return [{"role": "user" if who == "Human" else "assistant", "content": text} for who, text in said]
 
 
 def _are_turns(value: Any, *, missing: bool = False) -> bool:

@@ -9,6 +9,8 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,20 @@ def parquet(frame: pd.DataFrame) -> bytes:
     return file.getvalue()
 
 
+def spaced(rows: list[Any] = [HEADER, *ROWS]) -> str:  # noqa: B006
+    """Write a table by hand: every text in quotes, and a space behind each comma."""
+    quoted = [['"' + cell.replace('"', '""') + '"' for cell in row] for row in rows]
+    return "".join(", ".join(row) + "\n" for row in quoted)
+
+
+def ruled(outer: str, line: str, last: str = "") -> str:
+    """Write a table with padded cells and a line below the header, without texts that have a bar."""
+    rows = [" | ".join(f"{cell:14}" for cell in row) for row in (HEADER, *SIMPLE)]
+    return "\n".join(f"{outer}{row} {outer}".rstrip() for row in (rows[0], line, *rows[1:])) + "\n" + last
+
+
+SIMPLE = [("r1", "Name it.", "red -- or so", "---", "A"), ("r2", "Say it.", "yes", "no; maybe", "tie")]
+RAW = [("r1", '"Write" a line', '"Fresh', 'it is "red"', "A"), ("r2", 'Say "it".', "yes", 'no"', "B")]
 WIDE = [[*row, "", "", ""] for row in (HEADER, *ROWS)]
 BLANK = ["", "", "", "", ""]
 KINDS: dict[str, tuple[str, str | bytes]] = {
@@ -90,6 +106,7 @@ KINDS: dict[str, tuple[str, str | bytes]] = {
     "cp1252 as Excel's CSV": ("rows.csv", semicolons().encode("cp1252")),
     "a table with another suffix": ("rows.txt", semicolons()),
     "a table without a suffix": ("rows", table()),
+    "spaces behind commas": ("rows.csv", spaced()),
     "JSON lines": ("rows.jsonl", FRAME.to_json(orient="records", lines=True)),
     "JSON lines in UTF-16": ("rows.jsonl", FRAME.to_json(orient="records", lines=True).encode("utf-16")),
     "JSON lines in cp1252": (
@@ -140,6 +157,89 @@ def test_every_kind_of_file_has_the_rows_of_the_plain_one(tmp_path: Path, kind: 
     assert [(one.id, one.prompt, one.candidates, one.label, one.gold) for one in found] == [
         (one.id, one.prompt, one.candidates, one.label, one.gold) for one in plain
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("rows.md", ruled("|", "|".join(["---", ":--", "--:", ":-:", "-"])), SIMPLE),
+        ("rows.txt", ruled("", "+".join(["-" * 16] * 5), "(2 rows)\n"), SIMPLE),
+        ("rows.csv", table([HEADER, ["--"] * 5, *SIMPLE]) + "\r\n(2 rows affected)\r\n", SIMPLE),
+        ("rows.tsv", "".join("\t".join(row) + "\n" for row in (HEADER, *RAW)), RAW),
+    ],
+    ids=["Markdown", "psql", "sqlcmd", "tabs without quotes"],
+)
+def test_tables_of_lines_and_of_raw_texts(tmp_path: Path, name: str, text: str, wanted: Any) -> None:
+    (tmp_path / name).write_text(text)
+    found = [(one.id, one.prompt[0].content, *one.candidates) for one in tasks(tmp_path / name)]
+    assert found == [row[:4] for row in wanted]
+
+
+def test_a_damaged_table_of_quoted_cells_is_no_table_without_quotes(tmp_path: Path) -> None:
+    text = table(delimiter="\t", quoting=csv.QUOTE_ALL).replace('"r3"', '"r3"x')
+    (tmp_path / "rows.tsv").write_text(text)
+    first, *_, last = RowFile(str(tmp_path / "rows.tsv"), name="rows.tsv")
+    assert isinstance(first, Row)
+    assert first.fields["prompt"] == ROWS[0][1].replace("\n", "\r\n") or first.fields["prompt"] == ROWS[0][1]
+    assert isinstance(last, BadRow)
+
+
+def test_types_of_databases_are_texts_and_numbers(tmp_path: Path) -> None:
+    """Snowflake writes whole numbers as decimals, and Spark may write texts as bytes."""
+    columns = {
+        "id": pa.array([Decimal(7), Decimal(8)], pa.decimal128(38, 0)),
+        "prompt": pa.array([b"p", "„q“".encode()], pa.binary()),
+        "response_a": ["x", "x"],
+        "response_b": ["y", "y"],
+        "label": pa.array([Decimal(0), Decimal(1)], pa.decimal128(38, 0)),
+        "day": pa.array([datetime(2024, 1, 1), None]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    found = tasks(tmp_path / "rows.parquet")
+    assert [(one.id, one.prompt[0].content, one.label) for one in found] == [("7", "p", 0), ("8", "„q“", 1)]
+    assert [one.id for one in tasks(tmp_path / "rows.parquet", "id=day")] == ["2024-01-01T00:00:00", "x"]
+
+
+def test_parquet_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+    names = ["prompt", "response", "prompt"]
+    pq.write_table(pa.table([pa.array(["p"])] * 3, names=names), tmp_path / "twice.parquet")
+    with pytest.raises(ValueError, match=r"^twice.parquet: two columns have the name 'prompt'"):
+        list(RowFile(str(tmp_path / "twice.parquet"), name="twice.parquet"))
+    content = bytearray(parquet(FRAME))
+    content[4:60] = b"\xff" * 56
+    (tmp_path / "rows.parquet").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^rows.parquet: the Parquet data is damaged or unknown: .+$"):
+        list(RowFile(str(tmp_path / "rows.parquet"), name="rows.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (b"\xff\xff\xff\xff\x00\x01", "an Arrow stream"),
+        (b"Obj\x01\x04\x14avro.codec", "an Avro file"),
+        (b"ORC\x08\x03", "an ORC file"),
+        (b"<html><table><tr><td>prompt</td></tr></table></html>", "a web page"),
+        (b"\x80\x05\x95\x10", "a Python pickle"),
+    ],
+)
+def test_further_files_that_are_no_rows(tmp_path: Path, start: bytes, words: str) -> None:
+    (tmp_path / "rows.bin").write_bytes(start)
+    with pytest.raises(ValueError, match=f"^rows.bin: {words}"):
+        RowFile(str(tmp_path / "rows.bin"), name="rows.bin")
+
+
+def test_rows_of_published_preference_sets(tmp_path: Path) -> None:
+    """Dialogues as one text (HH-RLHF), a list of one chosen answer (RewardBench 2), a message as prompt."""
+    asked = "\n\nHuman: Hi?\n\nAssistant: Hello.\n\nHuman: 2+2?"
+    dialogues = {"chosen": f"{asked}\n\nAssistant: 4", "rejected": f"{asked}\n\nAssistant: Human: 5"}
+    lists = {"prompt": {"role": "user", "content": "2+2?"}, "chosen": ["4"], "rejected": ["5", "6"]}
+    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(dialogues)}\n{json.dumps(lists)}\n")
+    spoken, listed = tasks(tmp_path / "rows.jsonl")
+    assert [(one.role, one.content) for one in spoken.prompt] == [
+        ("user", "Hi?"), ("assistant", "Hello."), ("user", "2+2?"),
+    ]  # fmt: skip
+    assert (spoken.candidates, spoken.label) == (("4", "Human: 5"), 0)
+    assert (listed.prompt[0].content, listed.candidates) == ("2+2?", ("4", "5", "6"))
 
 
 def test_another_encoding_is_named(tmp_path: Path) -> None:

@@ -81,6 +81,49 @@ def test_other_labels_are_left_alone(tmp_path: Path, labels: tuple[object, ...],
 
 
 @pytest.mark.parametrize(
+    ("labels", "option"),
+    [
+        ((-1, 0, 1), "-1=LETTER,0=LETTER,1=LETTER"),
+        ((1.0, 0.0, 0.5, 1.0), "1.0=LETTER,0.0=LETTER,0.5=LETTER"),
+        ((1.0, 1.0, 1.0, 2.0, 1.5), "1.0=LETTER,2.0=LETTER,1.5=LETTER"),
+        ((0, 1, 2) * 3, "0=LETTER,1=LETTER,2=LETTER"),
+    ],
+)
+def test_numbers_of_which_some_are_no_index_are_refused(
+    tmp_path: Path, labels: tuple[object, ...], option: str
+) -> None:
+    """The others would be read as indices: 0 as A, which is a tie or a defeat of A in these files."""
+    path = written(tmp_path, [PAIR | {"label": label} for label in labels])
+    with pytest.raises(ValueError, match=r"some are no index of a response") as raised:
+        inspected(path)
+    assert f"--labels {option}, where" in str(raised.value)
+    meanings = {word.partition("=")[0]: "A" for word in option.split(",")}
+    assert inspected(path, labels=meanings)[0] == []
+    few = written(tmp_path, [PAIR | {"label": label} for label in (*[0, 1] * 30, 2, 2)])
+    assert len(inspected(few)[0]) == 1
+
+
+def test_options_for_responses_in_objects_and_for_preferred_outputs(tmp_path: Path) -> None:
+    """Each object of a list is a response, as in Nectar; OpenAI's files of preferences name two outputs."""
+    message = [{"role": "assistant", "content": "4"}]
+    rows = {
+        "--column responses=answers.0.answer,answers.1.answer$": {
+            "prompt": "p",
+            "answers": [{"answer": "x", "rank": 1}, {"answer": "y", "rank": 2}],
+        },
+        "--column prompt=input.messages --column chosen=preferred_output "
+        "--column rejected=non_preferred_output$": {
+            "input": {"messages": [{"role": "user", "content": "2+2?"}]},
+            "preferred_output": message,
+            "non_preferred_output": message,
+        },
+    }
+    for options, row in rows.items():
+        with pytest.raises(ValueError, match=options):
+            inspected(written(tmp_path, [row]))
+
+
+@pytest.mark.parametrize(
     ("values", "labels", "found"),
     [
         (
