@@ -139,6 +139,8 @@ class Work:
     cut: bool
     """True if a response was shortened."""
     digest: str
+    numbered: bool = False
+    """True if the row has no id of its own, so that it is named after its place."""
 
     @property
     def size(self) -> int:
@@ -248,7 +250,14 @@ class BatchRunner(Generic[T]):
             id = task.id
             shown = truncated(task, plan.truncate)
             kind = kind_of(task, plan.kind)
-            work = Work(row.where, shown, kind, cut=shown is not task, digest=digest(task))
+            work = Work(
+                row.where,
+                shown,
+                kind,
+                cut=shown is not task,
+                digest=digest(task),
+                numbered=id == row.default_id,
+            )
             return work, task
         except RowError as error:
             return Failure(row.where, id, str(error))
@@ -372,6 +381,12 @@ class ResultSink:
     """Id to the row, for rows that were judged with another label."""
     _seen: dict[str, str] = field(default_factory=dict)
     """The location of each row of this run, by id."""
+    _recorded_as: dict[str, list[str]] = field(default_factory=dict)
+    """Digest to the ids of recorded rows, once a row was found that may have moved."""
+    _found: set[str] = field(default_factory=set)
+    """The ids of recorded rows that are rows of this run."""
+    _moved: bool = False
+    """True once a row without an id of its own was found under another one's id."""
 
     def expects(self, work: Work, task: JudgeTask) -> bool:
         id = work.task.id
@@ -380,16 +395,35 @@ class ResultSink:
             raise RowError(f"its id {id!r} is already used by {other}")
         self._seen[id] = work.where
         recorded = self.results.digests.get(id)
-        if recorded is None:
+        # Equal rows of an interrupted run may have been judged in any order: they have not moved.
+        if recorded is None and not self._moved:
             return True
-        label = self.results.labels[id]
-        # A digest is about the label too, which no judge saw: the row may have had another label then.
-        if recorded not in (work.digest, digest(replace(task, label=json.loads(label).get("label")))):
-            reason = "it was judged with another prompt or responses: --overwrite judges every row again"
-            raise RowError(reason)
-        if label != label_key(label_facts(task)):
+        if recorded is None or not self._is_recorded(id, work, task):
+            if work.numbered and (elsewhere := self._moved_from(task)):
+                id, self._moved = elsewhere, True
+            elif recorded is None:
+                return True
+            else:
+                reason = "it was judged with another prompt or responses: --overwrite judges every row again"
+                raise RowError(f"{reason}; rows with ids may move" if work.numbered else reason)
+        self._found.add(id)
+        if self.results.labels[id] != label_key(label_facts(task)):
             self.relabelled[id] = work
         return False
+
+    def _is_recorded(self, id: str, work: Work, task: JudgeTask) -> bool:
+        # A digest is about the label too, which no judge saw: the row may have had another label then.
+        label = json.loads(self.results.labels[id]).get("label")
+        return self.results.digests[id] in (work.digest, digest(replace(task, label=label)))
+
+    def _moved_from(self, task: JudgeTask) -> str:
+        """Return the id under which a row without an id of its own was judged; empty if it was not."""
+        if not self._recorded_as:
+            for id, recorded in self.results.digests.items():
+                self._recorded_as.setdefault(recorded, []).append(id)
+        labels = (None, *range(len(task.candidates)))
+        ids = (self._recorded_as.get(digest(replace(task, label=label)), ()) for label in labels)
+        return next((id for some in ids for id in some if id not in self._found), "")
 
     def judged(self, work: Work, result: Mapping[str, Any]) -> None:
         if result.get("files") or result.get("prompt_files"):

@@ -93,6 +93,8 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
         for number, line in enumerate(bounded_lines(lines, str(path)), 1):
             if not line.endswith(b"\n"):
                 return
+            if not line.strip():
+                continue
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:  # deeply nested JSON exceeds the recursion limit

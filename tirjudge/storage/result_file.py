@@ -155,6 +155,10 @@ class ResultFile:
         self._remember(row)
 
     def _remember(self, row: Mapping[str, Any]) -> None:
+        if not (isinstance(row.get("id"), str) and isinstance(row.get("digest"), str)):
+            raise ValueError(
+                f"{self.path}: a row has no id or no digest: repair it, or choose another --output"
+            )
         self.digests[row["id"]] = row["digest"]
         # Many rows have the same label.
         self.labels[row["id"]] = intern(label_key(row))

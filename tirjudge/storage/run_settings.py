@@ -26,6 +26,8 @@ MOVABLE = "movable"
 verdict depends on it."""
 RISES, FALLS = "rises", "falls"
 """Mark a number that may only become larger, or smaller, when a run resumes: more steps, a lower rate."""
+_LONGEST_ROW = 1 << 24
+"""Bytes of a first line that is looked at."""
 _SHOWN = 5
 """Differences that a message names."""
 
@@ -68,10 +70,20 @@ def refuse_foreign_file(path: Path, companion: Path, command: str) -> None:
     Call it before the file is opened: opening drops a torn last line, which may be data of another program.
     """
     if path.exists() and path.stat().st_size and not companion.exists():
-        raise ValueError(
-            f"{path} exists and was not written by tirjudge {command}: "
-            "choose another --output, or --overwrite it"
-        )
+        why = f"was not written by tirjudge {command}: choose another --output, or --overwrite it"
+        if _holds_results(path):
+            why = f"lacks its {companion.name}: put it beside it, choose another --output, or --overwrite it"
+        raise ValueError(f"{path} exists and {why}")
+
+
+def _holds_results(path: Path) -> bool:
+    """Return True for a file whose first line is a row of a result file."""
+    try:
+        with path.open("rb") as lines:
+            first = json.loads(lines.readline(_LONGEST_ROW))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and {"id", "digest", "views"} <= first.keys()
 
 
 def refuse_other_settings(

@@ -119,6 +119,64 @@ def test_a_row_changed_since_its_judgment_is_reported(tmp_path: Path, endpoint: 
     assert "rows.jsonl:2: it was judged with another prompt or responses" in run.stderr
 
 
+def test_rows_without_ids_that_have_moved_are_not_judged_again(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    """Behind a new first row, and later with labels and in the opposite order, each has its result."""
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    rows = [{name: value for name, value in row.items() if name not in ("id", "label")} for row in pairs(3)]
+    arguments = ("rows.jsonl", "--no-tools", "--order", "given", *through(endpoint))
+    write_rows(tmp_path / "rows.jsonl", rows)
+    assert judge(tmp_path, *arguments).returncode == 0
+    before = results(tmp_path / "rows.verdicts.jsonl")
+    write_rows(tmp_path / "rows.jsonl", [{**rows[0], "prompt": "new"}, *rows])
+    run = judge(tmp_path, *arguments)
+    assert "rows.jsonl:1: it was judged with another prompt" in run.stderr
+    assert "rows with ids may move" in run.stderr
+    assert len(endpoint.asked) == 3
+    assert results(tmp_path / "rows.verdicts.jsonl") == before
+    write_rows(tmp_path / "rows.jsonl", [{**row, "label": "A"} for row in reversed(rows)])
+    run = judge(tmp_path, *arguments)
+    assert run.returncode == 0, run.stderr
+    assert len(endpoint.asked) == 3
+    assert [row["correct"] for row in results(tmp_path / "rows.verdicts.jsonl")] == [True] * 3
+
+
+def test_equal_rows_of_an_interrupted_run_are_all_judged(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    row = {name: value for name, value in pairs(1)[0].items() if name != "id"}
+    write_rows(tmp_path / "rows.jsonl", [row] * 3)
+    arguments = ("rows.jsonl", "--no-tools", *through(endpoint))
+    assert judge(tmp_path, *arguments).returncode == 0
+    path = tmp_path / "rows.verdicts.jsonl"
+    kept = next(line for line in path.read_text().splitlines(keepends=True) if '"line-3"' in line)
+    path.write_text(kept + "\n")
+    assert judge(tmp_path, *arguments).returncode == 0
+    assert sorted(row["id"] for row in results(path)) == ["line-1", "line-2", "line-3"]
+
+
+def test_results_that_lack_their_settings_or_a_digest_are_refused_in_one_line(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    arguments = ("rows.jsonl", "--no-tools", *through(endpoint))
+    assert judge(tmp_path, *arguments).returncode == 0
+    path = tmp_path / "rows.verdicts.jsonl"
+    settings = path.with_name("rows.verdicts.jsonl.settings.json")
+    settings.rename(tmp_path / "elsewhere.json")
+    run = judge(tmp_path, *arguments)
+    assert (run.returncode, "lacks its rows.verdicts.jsonl.settings.json" in run.stderr) == (2, True)
+    (tmp_path / "elsewhere.json").rename(settings)
+    row = json.loads(path.read_text())
+    del row["digest"]
+    path.write_text(json.dumps(row) + "\n")
+    run = judge(tmp_path, *arguments)
+    assert run.returncode == 2
+    assert run.stderr.count("\n") == 1
+    assert "a row has no id or no digest" in run.stderr
+
+
 def test_a_foreign_file_and_the_input_itself_are_never_touched(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
