@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tirjudge_environments.orders import letters
 from tirjudge_environments.types import Call, Evidence, Refused, Trajectory
@@ -52,7 +53,8 @@ def favourite(output: str, responses: int) -> int | None:
 
     The output has a line such as `B 2 of 3` for each letter, all about the same number of checks, and the
     most checks are one response's. Or its last line is a letter or an index from 0. Any other number, such as
-    a length, favours nothing: whether more is better depends on the question.
+    a length, favours nothing: whether more is better depends on the question. Neither does one line for each
+    response, which is a ranking or a list of counts.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     checks = [found for found in map(_CHECKS.fullmatch, lines) if found]
@@ -65,10 +67,17 @@ def favourite(output: str, responses: int) -> int | None:
         counts = [passed[name] for name in names]
         most = max(counts)
         return counts.index(most) if counts.count(most) == 1 and most <= totals.pop() else None
-    last = lines[-1] if lines else ""
-    if last in names:
-        return names.index(last)
-    return int(last) if re.fullmatch(r"[0-9]{1,2}", last, re.ASCII) and int(last) < responses else None
+    named = [_named(line, names) for line in lines]
+    if not named or (len(named) == responses and None not in named and len(set(named)) > 1):
+        return None
+    return named[-1]
+
+
+def _named(line: str, names: Sequence[str]) -> int | None:
+    """Return the position that a letter or an index from 0 names; None for any other line."""
+    if line in names:
+        return names.index(line)
+    return int(line) if re.fullmatch(r"[0-9]{1,2}", line, re.ASCII) and int(line) < len(names) else None
 
 
 def decided(trajectory: Trajectory) -> bool | None:

@@ -223,6 +223,10 @@ DECIDED = {
         False,
     ),
     "lengths in one line": ([LENGTHS], "B", False),
+    # Whether a 1 is good depends on the question, and which end of a ranking is the best one.
+    "a count for each response": (["for one in responses: print(one.count('t'))"], "A", False),
+    "a ranking": (["print(*sorted('AB', key=lambda n: len(responses[n == 'B'])), sep='\\n')"], "B", False),
+    "the same letter twice": (["for _ in 1, 2: print('A' if len(response_a) < 9 else 'B')"], "A", True),
     "equal checks": (["print('A 1 of 1')\nprint('B 1 of 1')\nprint(len(response_a))"], "A", False),
     "checks of one response only": (["print('A', int(len(response_a) < 6), 'of 1')"], "A", False),
     "a letter that does not depend on the responses": (["print('A')"], "A", False),
