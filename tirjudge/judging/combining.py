@@ -38,9 +38,8 @@ def by_views(kind: str, episode: Episode, *, evidence: bool = False) -> Judgment
         # Two orders that disagree name two candidates, which is how position bias becomes a tie.
         named = {index for verdict, view in ended for index in _named(verdict, view)}
         best = tuple(sorted(named)) if named else highest(scores, 2)
-    return Judgment(
-        kind, best, scores, stop, detail, episode, decided=_views_decided(episode, best) if evidence else None
-    )
+    decided = _views_decided(episode, best) if evidence else None
+    return Judgment(kind, best, scores, stop, detail, episode, decided=decided, evidence=evidence)
 
 
 def _views_decided(episode: Episode, best: Sequence[int]) -> bool | None:
@@ -131,19 +130,27 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
         detail=detail,
         episode=episode,
         further=tuple(further),
-        decided=_carried(samples, best),
+        decided=_carried(samples, best, ended=stop is StopReason.VERDICT),
+        evidence=any(sample.evidence for sample in samples),
     )
 
 
-def _carried(parts: Sequence[Judgment], best: Sequence[int], *, checked: bool = False) -> bool | None:
+def _carried(
+    parts: Sequence[Judgment], best: Sequence[int], *, ended: bool, checked: bool = False
+) -> bool | None:
     """Return whether programs decided the parts that carry a verdict: the parts with verdict `best`.
 
-    Responses shown alone: every part carries the verdict. With `checked`, checkers decided further criteria.
+    Responses shown alone: every part with a score carries the verdict. Without a verdict (`ended`) nothing is
+    decided. With `checked`, checkers decided further criteria.
     """
     if all(part.decided is None for part in parts) and parts:
         return None
+    if not ended:
+        return False
     alone = not parts or _alone(parts[0])
-    carrying = [part.decided for part in parts if alone or (part.best == tuple(best) and part.best)]
+    carrying = [
+        part.decided for part in parts if (part.scores if alone else part.best and part.best == tuple(best))
+    ]
     # If no part of the model has the verdict, it is that of the checked criteria.
     return all_decided(carrying or [checked])
 
@@ -201,7 +208,8 @@ def by_criteria(
             for several in zip(*(part.further for part in parts), strict=True)
         ),
         criteria=verdicts,
-        decided=_carried(parts, found.best, checked=bool(checked)),
+        decided=_carried(parts, found.best, ended=stop is StopReason.VERDICT, checked=bool(checked)),
+        evidence=bool(parts) and all(part.evidence for part in parts),
     )
 
 

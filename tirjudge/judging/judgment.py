@@ -60,6 +60,8 @@ class Judgment:
     decided: bool | None = None
     """True if a program decided each dialogue, sample, criterion and model that carries the verdict (see
     `tirjudge_environments.programs.evidence`), False if not, and None if that is not known."""
+    evidence: bool = False
+    """True if the evidence of the dialogues is recorded, also where it cannot say what decided."""
     audit: tuple[AuditedCriterion, ...] = ()
     """The model's verdicts on criteria that checkers decided; empty for a task that is not audited."""
     audit_usage: Usage = field(default_factory=Usage)
@@ -231,7 +233,7 @@ class Judgment:
         """Return True if the record of a dialogue has its evidence; a checker needs none."""
         number = dialogue.view.criterion
         checked = number is not None and bool(self.criteria) and bool(self.criteria[number].checker)
-        return self.decided is not None and not checked
+        return self.evidence and not checked
 
     @property
     def all_scores(self) -> list[float | None] | None:

@@ -16,7 +16,7 @@ from tirjudge.judging.judge_model import undecided_verdicts
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import EMBEDDED, ModelNote, read_note
 from tirjudge.storage.result_file import settings_path
-from tirjudge_sandbox import Execution, Limits, Program
+from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
 
 CHECKS = "for name, one in ('A', response_a), ('B', response_b): print(name, int(len(one) < 10), 'of 1')"
@@ -94,6 +94,39 @@ def test_rows_and_views_record_the_evidence(tmp_path: Path, judging: EndpointSer
     rows = rows_of(tmp_path)
     assert {id: row["decided"] for id, row in rows.items()} == {"a": True, "b": True, "c": False, "d": False}
     assert [rows[id]["views"][0]["evidence"] for id in "ac"] == ["separates", "missing"]
+
+
+def test_evidence_that_cannot_be_known_is_recorded_as_well(tmp_path: Path, judging: EndpointServer) -> None:
+    """A verdict that rests on a tool, and a sandbox that fails in the second run."""
+
+    def testing(body: dict[str, Any]) -> dict[str, Any]:
+        cases = json.dumps({"cases": [{"stdin": "1", "expected": "1"}]})
+        asks = len(body["messages"]) == 1
+        return chat(f"```run_tests\n{cases}\n```\n" if asks else "<preference>A</preference>")
+
+    judging.script = testing
+    judged(tmp_path, judging, "--tool", "tests", "--undecided", "tie")
+    for row in rows_of(tmp_path).values():
+        assert (row["verdict"], row.get("decided"), row["views"][0]["evidence"]) == ("A", None, "tool")
+    shown = invoke("show", "rows.verdicts.jsonl", "a", folder=tmp_path).stdout
+    assert "evidence: the answer of a tool" in shown
+    done = invoke("reproduce", "rows.verdicts.jsonl", "--json", *FAST, folder=tmp_path)
+    assert json.loads(done.stdout)["verdicts_changed"] == 0
+
+    class FailsOnceMore(LocalSandbox):
+        runs = 0
+
+        async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+            self.runs += 1
+            if self.runs > 1:
+                return Execution(status=Status.SANDBOX_FAILED, detail="the worker is gone")
+            return await super().run(program, limits)
+
+    judging.script = checking
+    sandbox = FailsOnceMore(capacity=1, preload=())
+    with Judge("m", judging.url, order="given", sandbox=sandbox) as judge:
+        found = judge.compare("Use fewer than 10 characters.", "short", "much too long").row()
+    assert (found.verdict, found.decided, found.views[0].evidence) == ("A", None, "unchecked")
 
 
 def test_without_evidence_no_program_runs_twice(tmp_path: Path, judging: EndpointServer) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tirjudge.judging.checked import CheckedCriterion
 from tirjudge.judging.combining import by_criteria, by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge_environments import (
@@ -89,6 +90,30 @@ def test_criteria_for_another_response_do_not_carry_the_verdict() -> None:
     guess = judged(view((0, 1), 0, decides=False))
     assert by_criteria(task, [sure, sure, against]).decided is True
     assert by_criteria(task, [sure, guess, against]).decided is False
+
+
+def alone(score: float | None, *, decides: bool = True) -> Judgment:
+    """A judgment of a single response, whose program prints something else for an empty one."""
+    one = view((0, 1), 0, decides=decides)
+    one = replace(one, view=View("0", (0,)), verdict=None if score is None else Verdict(scores={0: score}))
+    stop = StopReason.MALFORMED if score is None else StopReason.VERDICT
+    task = replace(PAIR, candidates=("x",), label=None)
+    return by_views("pointwise", Episode(task, 0, (replace(one, stop=stop),)), evidence=True)
+
+
+def test_a_sample_without_a_verdict_carries_none() -> None:
+    assert self_consistency([alone(7.0), alone(None), alone(6.0)]).decided is True
+    assert self_consistency([alone(7.0), alone(None), alone(6.0, decides=False)]).decided is False
+    assert self_consistency([alone(None), alone(None)]).decided is False
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_checkers_decide_no_row_that_has_no_verdict(together: bool) -> None:
+    task = replace(PAIR if together else alone(None).episode.task, criteria=CRITERIA)
+    part = judged(view((0, 1), None, decides=False)) if together else alone(None)
+    one = replace(part.trajectories[0], verdict=Verdict(scores={0: 1.0, 1: 1.0} if together else {0: 1.0}))
+    row = by_criteria(task, [part], checked={0: CheckedCriterion("words", (one,))})
+    assert (row.verdict, row.stop, row.decided) == (None, StopReason.MALFORMED, False)
 
 
 def test_only_undecided_comparisons_become_ties() -> None:
