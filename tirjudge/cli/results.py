@@ -409,18 +409,20 @@ def reproduce(
         limits = replace(limits, wall_seconds=timeout, cpu_seconds=timeout)
     if evidence is not None and evidence.exists():
         raise ValueError(f"--evidence {evidence}: the file exists already; choose another name")
+    if evidence is not None and not evidence.parent.is_dir():
+        raise ValueError(f"--evidence {evidence}: there is no folder {evidence.parent}")
     result = _Result(str(file), verdicts(file))
-    if has_programs(file):
-        require_prepared(file, options.prepare)
-        _hint_at_settings(file, options)
-        try:
+    try:
+        if has_programs(file):
+            require_prepared(file, options.prepare)
+            _hint_at_settings(file, options)
             asyncio.run(_reproduce(file, options, limits, limit, result))
-            if evidence is not None:
-                asyncio.run(_add_evidence(file, evidence, options, limits))
-        except KeyboardInterrupt:
-            stop("reproduce", f"interrupted after {result.programs} programs", INTERRUPTED)
-    else:
-        say(f"tirjudge reproduce: {file} has no program that was run: only its verdicts are read again")
+        else:
+            say(f"tirjudge reproduce: {file} has no program that was run: only its verdicts are read again")
+        if evidence is not None:
+            asyncio.run(_add_evidence(file, evidence, options, limits))
+    except KeyboardInterrupt:
+        stop("reproduce", f"interrupted after {result.programs} programs", INTERRUPTED)
     print(json.dumps(result.record(), indent=2)) if as_json else result.print()
     raise typer.Exit(0 if result.is_same else SOME_FAILED)
 
@@ -497,9 +499,11 @@ async def _add_evidence(file: Path, output: Path, options: SandboxOptions, limit
     """Write the rows of a result file with their evidence, and say how many verdicts programs decided."""
     tally = EvidenceTally()
     progress = ProgressReporter(say, "evidence")
-    weak = options.allow_weak_isolation
+    weak, settings = options.allow_weak_isolation, recorded_settings(file) or {}
     async with options.closed_sandbox() as sandbox:
-        found = rows_with_evidence(read_result_rows(file), sandbox, limits, allow_weak_isolation=weak)
+        found = rows_with_evidence(
+            read_result_rows(file), sandbox, limits, settings=settings, allow_weak_isolation=weak
+        )
         # Until all rows are in it, the file has another name: nobody takes a part of the rows for all.
         with JsonLines(output.with_name(f"{output.name}.new"), replace=True) as lines:
             lines.append()

@@ -17,27 +17,41 @@ from tirjudge.records.recorded_row import (
     exchanged_record,
     read_result_row,
 )
+from tirjudge.records.text import checker_of
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import Response
 from tirjudge_environments.files import Folder, program_of
 from tirjudge_environments.formats.tir_pointwise import other_folders, other_responses
+from tirjudge_environments.messages import response_data
 from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import environment_names, environment_options
 from tirjudge_sandbox import Execution, Limits, Sandbox, Status
 
+_RESPONSE, _FILES = "response", "files"
+"""Beginnings of the names of a program's variables that hold responses and their files."""
 FoundRow = tuple[RecordedRow, Mapping[str, Any]]
 """A parsed row of a result file, and the raw fields of the row."""
 
 
 async def rows_with_evidence(
-    rows: Iterable[FoundRow], sandbox: Sandbox, limits: Limits, *, allow_weak_isolation: bool
+    rows: Iterable[FoundRow],
+    sandbox: Sandbox,
+    limits: Limits,
+    *,
+    settings: Mapping[str, Any],
+    allow_weak_isolation: bool,
 ) -> AsyncGenerator[JsonObject]:
     """Yield the fields of each row, with `decided` and `evidence` of the views, as rows finish.
 
-    A row stays unchanged if the row has evidence, if the file lacks texts or seeds of programs, and if the
-    format records no evidence. Verdicts are never changed. Raises WeakIsolation.
+    A row stays unchanged if `decided` is known, if its programs have no variables that could be exchanged, as
+    by the `settings` of the run, and if the format records no evidence. Where the file lacks texts or seeds,
+    `evidence` is `unchecked`. Verdicts are never changed. Raises WeakIsolation.
     """
+    if settings.get("exact") or not (settings.get("bindings", True) and settings.get("tools", True)):
+        for _, given in rows:
+            yield dict(given)
+        return
     works = (_with_evidence(row, fields, sandbox, limits, allow_weak_isolation) for row, fields in rows)
     async with aclosing(as_finished(works, 2 * sandbox.capacity)) as finished:
         async for fields in finished:
@@ -56,13 +70,20 @@ async def _with_evidence(
             for place, one in enumerate(view.segments)
             if one.kind == "program" and not one.tool and one.status == Status.OK
         ]
-        if places and view.segments[places[-1]].exchanged is None:
-            again = await _exchanged(row, view, view.segments[places[-1]], sandbox, limits, weak)
+        if not places or checker_of(view, row.criteria):
+            continue
+        program = view.segments[places[-1]]
+        if program.bindings is not None and not any(map(_is_exchanged, program.bindings)):
+            return dict(given)
+        if program.exchanged is None:
+            again = await _exchanged(row, view, program, sandbox, limits, weak)
             if again is not None:
                 record["segments"][places[-1]]["exchanged"] = exchanged_record(again)
     judged = read_result_row(fields, row.id)
     try:
         for view, record in zip(judged.views, fields["views"], strict=True):
+            if checker_of(view, row.criteria):
+                continue
             record["evidence"] = evidence_of(recorded_trajectory(view)).value
         combined = combined_judgment(judged, evidence=True)
     except (IndexError, KeyError, TypeError, ValueError):  # an edited file, which `Rereading` reports
@@ -80,7 +101,16 @@ def _knows_evidence(format: str) -> bool:
 
 def _shares_dialogues(row: RecordedRow) -> bool:
     """Return True if a dialogue is about several criteria: its later parts have no tokens of their own."""
-    return len(row.criteria) > 1 and any(not view.prompt_tokens for view in row.views)
+    asked = [view for view in row.views if not checker_of(view, row.criteria)]
+    return len(row.criteria) > 1 and any(not view.prompt_tokens for view in asked)
+
+
+def _is_exchanged(name: str) -> bool:
+    """Return True for a variable with responses or their files, unlike the prompt or the reference.
+
+    The name decides: a reference answer may have the text of a response.
+    """
+    return name.startswith((_RESPONSE, _FILES))
 
 
 async def _exchanged(
@@ -110,16 +140,18 @@ def _bindings(row: RecordedRow, view: RecordedView, program: RecordedPassage) ->
     references = program.bindings or {}
     if len(order) > 1:
         following = dict(zip(order, (*order[1:], order[0]), strict=True))
-        moved = {name: _moved(reference, following) for name, reference in references.items()}
+        moved = {
+            name: _moved(reference, following) if _is_exchanged(name) else reference
+            for name, reference in references.items()
+        }
         return [row.variables(program.model_copy(update={"bindings": moved}))]
     others = other_responses(row.shown_responses, order[0])
     folders = other_folders([row.folder(index) for index in range(len(row.files))], order[0])
 
     def exchanged(name: str, other: Response, files: Sequence[Folder]) -> Any:
-        reference = references[name]
-        if isinstance(reference, int):
-            return other
-        return files[0] if _names_files(reference) else variables[name]
+        if not _is_exchanged(name):
+            return variables[name]
+        return files[0] if _names_files(references[name]) else response_data(other)
 
     return [
         {name: exchanged(name, other, files) for name in variables}
