@@ -247,7 +247,8 @@ class BatchRun:
 
     def _won_decided(self, tally: Tally, results: Path) -> WhoWon | None:
         """Return who won among the rows that programs decided; None if all rows are or none is."""
-        if not (tally.sources and tally.evidence.decided and tally.evidence.opinions):
+        evidence = tally.evidence
+        if not (tally.sources and evidence.decided and evidence.opinions + evidence.unknown):
             return None
         from tirjudge.evaluation.who_won import who_won
 

@@ -148,8 +148,8 @@ def show(
 
 
 def _numbers(file: Path) -> Iterator[str]:
-    """Yield the accuracy of a result file and who won, if known, as `tirjudge score` prints them."""
-    from tirjudge.cli.score_output import headline, who_won_lines
+    """Yield accuracy, who won, and what programs decided, if known, as `tirjudge score` prints them."""
+    from tirjudge.cli.score_output import decided_lines, evidence_of, headline, who_won_lines
     from tirjudge.evaluation.runs import default_protocols, score_run
     from tirjudge.evaluation.stored_outputs.reading import open_results
 
@@ -162,6 +162,9 @@ def _numbers(file: Path) -> Iterator[str]:
     for one in score_run(run, list(names), run.benchmark, seed=0)[0]:
         if one.score.card.name != "ratings" or "Spearman" in one.score.estimates:
             yield from who_won_lines([one.score]) or [headline(one.score, run.name)]
+    evidence = evidence_of(run)
+    yield from (f"evidence  {line}" for line in evidence.lines())
+    yield from decided_lines(run, evidence)
 
 
 def _drawn(rows: Iterator[_Found], count: int, seed: int) -> Iterator[_Found]:

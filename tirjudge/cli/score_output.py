@@ -44,7 +44,7 @@ from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_cou
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
-from tirjudge.evaluation.who_won import WhoWon
+from tirjudge.evaluation.who_won import WhoWon, decided_wins
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.judging.tally import EvidenceTally
@@ -452,7 +452,7 @@ def print_scored(
         print("\n".join(line for one in results for line in headlines(one.score, run.name)))
         for line in evidence.lines():
             print(f"evidence  {line}")
-        for line in who_won_lines([one.score for one in results]):
+        for line in (*who_won_lines([one.score for one in results]), *decided_lines(run, evidence)):
             print(line)
         if full:
             _print_in_full(results, run.benchmark)
@@ -471,14 +471,17 @@ def evidence_of(run: Replay) -> EvidenceTally:
     if run.format is not TIRJUDGE_RESULTS:
         return tally
     for row in run:
-        if (decided := row.extras.get(DECIDED)) is None or row.extras.get(LEFT_OPEN):
-            continue
-        best, scored = decision(row), any(vote.scores for vote in row.votes)
-        if best or scored:
+        best, scored = decision(row), row.candidates < 2 and any(vote.scores for vote in row.votes)
+        if (best or scored) and not row.extras.get(LEFT_OPEN):
             compared = row.label is not None and row.candidates > 1
             credit = verdict_credit(best, row.label) if compared and row.label is not None else None
-            tally.add(decided, credit, row.cluster)
+            tally.add(row.extras.get(DECIDED), credit, row.cluster)
     return tally
+
+
+def decided_lines(run: Replay, evidence: EvidenceTally) -> Iterator[str]:
+    """Yield who won among the rows that programs decided, as the summary of a run does."""
+    yield from (printable(f"decided   {line}") for line in decided_wins(run, evidence))
 
 
 def print_compared(

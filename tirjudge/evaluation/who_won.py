@@ -23,6 +23,7 @@ from tirjudge.evaluation.protocols.win_rate import (
 )
 from tirjudge.evaluation.scoring import Estimate, Score, cluster_count, score
 from tirjudge.evaluation.stored_outputs.reading import open_results
+from tirjudge.judging.tally import EvidenceTally
 from tirjudge.statistics import in_clusters
 
 _HALF = 0.5
@@ -222,6 +223,17 @@ def who_won(results: Path, *, decided: bool = False) -> WhoWon | None:
         return WhoWon.of(score(WIN_RATE, rows))
     except Unscorable:
         return None
+
+
+def decided_wins(rows: Iterable[JudgedRow], evidence: EvidenceTally) -> Iterator[str]:
+    """Yield who won among the rows that programs decided, if there are others and the rows name sources."""
+    if not evidence.decided or evidence.decided == evidence.known + evidence.unknown:
+        return
+    try:
+        won = WhoWon.of(score(WIN_RATE, (row for row in rows if row.extras.get(DECIDED))))
+    except Unscorable:
+        return
+    yield from won.wins() if won is not None else ()
 
 
 def _share(found: Estimate) -> str:

@@ -61,6 +61,7 @@ class JudgeEngine:
         self.model, self.note = options.model, ModelNote()
         self._given_generator, self._given_sandbox = generator, sandbox
         self._abstention, self._escalation = options.abstention(), options.escalation()
+        options.check_undecided()
         self._stack = AsyncExitStack()
         self._runs_programs = options.tools
 

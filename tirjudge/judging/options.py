@@ -26,7 +26,7 @@ from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, parameters
 from tirjudge_environments.checkers import CheckerFile
 from tirjudge_environments.orders import Order
-from tirjudge_environments.registry import first_fault
+from tirjudge_environments.registry import environment_options, first_fault
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Later
 from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, Status, open_sandbox
@@ -444,6 +444,20 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             return {}
         return {one.model: found.get(one.model, FREE) for one in self.jurors}
 
+    def check_undecided(self) -> None:
+        """Raise ValueError, in one line, for ties in place of guesses that nothing could find."""
+        if self.undecided == "tie":
+            self._require_evidence("--undecided tie")
+
+    def _require_evidence(self, option: str) -> None:
+        if self.exact or not (self.evidence and self.tools and self.bindings):
+            raise ValueError(
+                f"{option} is about programs that are run again: leave out --no-evidence, --no-tools, "
+                "--no-bindings and --exact"
+            )
+        if self.format and "evidence" not in environment_options(self.format):
+            raise ValueError(f"{option}: the format {self.format} runs no program again; leave it out")
+
     def abstention(self) -> Abstention | None:
         """Return the rule for leaving verdicts open; None without a threshold.
 
@@ -465,12 +479,8 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         if below is None:
             return None
         rule = Abstention(below) if self.confidence is None else Abstention(below, self.confidence)
-        without = self.exact or not (self.evidence and self.tools and self.bindings)
-        if rule.confidence == "evidence" and without:
-            raise ValueError(
-                "--confidence evidence is about programs that are run again: leave out --no-evidence, "
-                "--no-tools, --no-bindings and --exact"
-            )
+        if rule.confidence == "evidence":
+            self._require_evidence("--confidence evidence")
         if not (0 < below < math.inf if rule.confidence == "margin" else 0 < below <= 1):
             highest = "" if rule.confidence == "margin" else " and at most 1"
             raise ValueError(f"{option} {below:g}: {rule.confidence} needs a number above 0{highest}")

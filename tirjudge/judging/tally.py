@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tirjudge.console_text import counted
 from tirjudge.statistics import Credits, Proportion, prompt_cluster
 from tirjudge_environments import StopReason
 
@@ -51,6 +52,8 @@ class Tally:
     ratings: int = 0
     """Rows about a single response that people rated with a number."""
     evidence: EvidenceTally = field(default_factory=lambda: EvidenceTally())
+    with_evidence: int = 0
+    """Rows that record `decided`, with or without a verdict."""
     checkers: CheckerTally = field(default_factory=lambda: CheckerTally())
     sources: int = 0
     """Rows that name the sources of their responses."""
@@ -81,6 +84,7 @@ class Tally:
         self.open += row["stop"] == StopReason.ABSTAINED
         if row["correct"] is not None:
             self.credits.add(row["correct"], prompt_cluster(row.get("prompt")))
+        self.with_evidence += row.get("decided") is not None
         if row["stop"] == "verdict":
             self.evidence.add(row.get("decided"), row["correct"], row.get("prompt"))
         for verdict in row.get("jury", ()):
@@ -99,7 +103,7 @@ class Tally:
     @property
     def decided_share(self) -> float | None:
         """The share of judged rows whose verdict programs decided; None if no row records `decided`."""
-        return self.evidence.decided / self.judged if self.evidence.known else None
+        return self.evidence.decided / self.judged if self.with_evidence else None
 
     @property
     def accuracy(self) -> Proportion:
@@ -118,12 +122,15 @@ class EvidenceTally:
     decided: int = 0
     opinions: int = 0
     """Verdicts that no program decided, ties in place of guesses included."""
+    unknown: int = 0
+    """Verdicts of which this is not known, such as those of an older run into the same file."""
     decided_credits: Credits = field(default_factory=Credits)
     opinion_credits: Credits = field(default_factory=Credits)
 
     def add(self, decided: bool | None, credit: float | None, prompt: Any) -> None:
-        """Count a verdict, and the credit of a labelled verdict; do nothing if `decided` is None."""
+        """Count a verdict, and the credit of a labelled verdict; `decided` is None if that is not known."""
         if decided is None:
+            self.unknown += 1
             return
         self.decided += decided
         self.opinions += not decided
@@ -136,13 +143,18 @@ class EvidenceTally:
         """Verdicts whose `decided` is known."""
         return self.decided + self.opinions
 
+    @property
+    def others(self) -> str:
+        """The number of verdicts of which nothing is known, as the end of a line; empty without any."""
+        return f"; unknown of {counted(self.unknown, 'more row')}" if self.unknown else ""
+
     def lines(self) -> Iterator[str]:
         """Yield how many verdicts programs decided, and the accuracy of both kinds; nothing if not known."""
         if not self.known:
             return
         yield (
             f"decided by a program {self.decided} of {self.known} rows; "
-            f"{self.opinions} are the model's opinion"
+            f"{self.opinions} are the model's opinion{self.others}"
         )
         if self.decided_credits:
             yield f"accuracy of decided rows {self.decided_credits.mean}"
@@ -156,6 +168,7 @@ class EvidenceTally:
         return {
             "decided": self.decided,
             "opinions": self.opinions,
+            "unknown": self.unknown,
             "decided_accuracy": _accuracy(self.decided_credits),
             "opinion_accuracy": _accuracy(self.opinion_credits),
         }

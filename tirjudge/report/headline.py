@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tirjudge.evaluation.base import DECIDED, DECISION, JudgedRow, Unscorable
+from tirjudge.evaluation.base import DECISION, JudgedRow
 from tirjudge.evaluation.protocols.accuracy import VERDICT
 from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.runs import estimate_record
-from tirjudge.evaluation.scoring import Score, score
-from tirjudge.evaluation.who_won import WhoWon
+from tirjudge.evaluation.scoring import Score
+from tirjudge.evaluation.who_won import WhoWon, decided_wins
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.report.breakdowns import RowFacts
 from tirjudge.statistics import Proportion
@@ -84,21 +84,11 @@ def decided(rows: Sequence[JudgedRow], evidence: EvidenceTally, advice: str) -> 
         return found | {"value": "unknown", "notes": [advice] if advice else []}
     _, *accuracies = evidence.lines()
     opinions = f"{evidence.opinions} are the model's opinion" if evidence.opinions else ""
+    wins = [f"of the decided rows, {line}" for line in decided_wins(rows, evidence)]
     return found | {
         "value": f"{evidence.decided} of {evidence.known} rows",
-        "notes": [*filter(None, [opinions]), *accuracies, *_decided_wins(rows, evidence)],
+        "notes": [*filter(None, [opinions, evidence.others.removeprefix("; ")]), *accuracies, *wins],
     }
-
-
-def _decided_wins(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> Iterator[str]:
-    """Yield who won among the rows that programs decided, if there are others and the rows name sources."""
-    if not evidence.decided or not evidence.opinions:
-        return
-    try:
-        won = WhoWon.of(score(WIN_RATE, [row for row in rows if row.extras.get(DECIDED)]))
-    except Unscorable:
-        return
-    yield from (f"of the decided rows, {line}" for line in won.wins()) if won is not None else ()
 
 
 def _right(scores: Sequence[Score]) -> dict[str, Any] | None:

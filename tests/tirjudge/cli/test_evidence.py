@@ -152,6 +152,40 @@ def test_too_few_decided_rows_fail_the_command(tmp_path: Path, judging: Endpoint
     assert "no row says whether a program decided it, below --min-decided 0.6" in none
 
 
+def test_rows_of_which_nothing_is_known_are_counted_as_such(tmp_path: Path, judging: EndpointServer) -> None:
+    """A run that began before there was evidence: two of its four rows lack it."""
+    judged(tmp_path, judging, "--limit", "2", "--no-evidence")
+    printed = judged(tmp_path, judging, "--limit", "3", "--min-decided", "0.1", code=1)
+    line = "decided by a program 0 of 1 rows; 1 are the model's opinion; unknown of 2 more rows"
+    assert f"evidence  {line}" in printed
+    assert "programs decided 0 of 3 rows, 0.0%, below --min-decided 0.1" in printed
+    (record, *_) = json.loads(invoke("score", "rows.verdicts.jsonl", "--json", folder=tmp_path).stdout)
+    assert [record["evidence"][name] for name in ("decided", "opinions", "unknown")] == [0, 1, 2]
+    for command in ("score", "show"):
+        assert f"evidence  {line}" in invoke(command, "rows.verdicts.jsonl", folder=tmp_path).stdout
+
+
+def test_a_row_without_a_verdict_is_neither_decided_nor_an_opinion(
+    tmp_path: Path, judging: EndpointServer
+) -> None:
+    """A pair of which one response has a score, and a run that leaves all rows open."""
+
+    def scoring(body: dict[str, Any]) -> dict[str, Any]:
+        return chat("<score>7</score>" if "short" in body["messages"][0]["content"] else "I cannot say.")
+
+    judging.script = scoring
+    rows = [{"id": "x", "prompt": "p", "responses": ["short", "long"]}]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    judge = ("judge", "rows.jsonl", *through(judging), "--min-decided", "0.5")
+    said = invoke(*judge, "--pointwise", folder=tmp_path).stderr
+    assert "programs decided 0 of 1 rows, 0.0%, below --min-decided 0.5" in said
+    assert "evidence" not in invoke("score", "rows.verdicts.jsonl", folder=tmp_path).stdout
+    judging.script = checking
+    held = ("--abstain-below", "1", "--confidence", "evidence", "--overwrite")
+    said = invoke(*judge, *held, folder=tmp_path).stderr
+    assert "programs decided 0 of 1 rows, 0.0%, below --min-decided 0.5" in said
+
+
 def test_undecided_comparisons_are_ties_where_that_is_chosen(tmp_path: Path, judging: EndpointServer) -> None:
     printed = judged(tmp_path, judging, "--undecided", "tie")
     rows = rows_of(tmp_path)
@@ -231,6 +265,17 @@ def test_rows_without_evidence_are_left_open_or_given_to_the_next_model(
     assert "--confidence evidence is about programs that are run again" in said
 
 
+@pytest.mark.parametrize("option", ["--no-evidence", "--exact", "--no-tools", "--format=judgelrm-pair"])
+@pytest.mark.parametrize("needing", ["--undecided=tie", "--confidence=evidence"])
+def test_options_about_evidence_are_refused_where_none_is_recorded(
+    option: str, needing: str, tmp_path: Path, judging: EndpointServer
+) -> None:
+    rule = ("--abstain-below", "1") if "confidence" in needing else ()
+    said = judged(tmp_path, judging, needing, *rule, option, code=2)
+    assert said.startswith(f"tirjudge judge: {needing.replace('=', ' ')}")
+    assert not judging.asked
+
+
 def test_rows_are_shown_and_selected_by_their_evidence(tmp_path: Path, judging: EndpointServer) -> None:
     judged(tmp_path, judging, "--undecided", "tie")
     file = "rows.verdicts.jsonl"
@@ -274,6 +319,8 @@ def test_stored_verdicts_are_scored_and_compared_with_their_evidence(
     judged(tmp_path, judging)
     done = invoke("score", "rows.verdicts.jsonl", folder=tmp_path)
     assert f"evidence  {SUMMARY}" in done.stdout
+    assert "decided   left 50.0%" in done.stdout
+    assert "decided   left 50.0%" in invoke("show", "rows.verdicts.jsonl", folder=tmp_path).stdout
     assert "accuracy of decided rows 50.0% [9.5%, 90.5%], n = 2" in done.stdout
     (record, *_) = json.loads(invoke("score", "rows.verdicts.jsonl", "--json", folder=tmp_path).stdout)
     assert (record["evidence"]["decided"], record["evidence"]["opinions"]) == (2, 2)
