@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load, quoted, to_toml
 
 
@@ -74,12 +75,41 @@ def test_a_mistake_is_named_in_one_line(recipe: str, assignment: str, line: str)
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "rl.learning_rate=inf",
+        "rl.beta=inf",
+        "rl.entropy_bonus=inf",
+        "rl.eta=inf",
+        "rl.temperature=inf",
+        "rl.cpu_seconds=inf",
+        "rl.program_cpu_seconds=inf",
+        "rl.epochs=inf",
+        "sft.learning_rate=inf",
+        "model.lora.alpha=inf",
+        "threads=100000000000",
+    ],
+)
+def test_a_number_that_nothing_can_be_computed_with_is_refused(assignment: str) -> None:
+    """Training would end in a traceback, or in weights that are not finite."""
+    key = assignment.partition("=")[0]
+    with pytest.raises(BadRecipe, match=rf": {key}: Input should be (a finite number|less than)"):
+        load(Recipe, "smol", [assignment])
+    load(Recipe, "smol", ["rl.max_grad_norm=inf", "rl.epsilon_high=inf"])  # clips nothing
+
+
 def test_a_recipe_that_is_not_toml_or_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("seed = = 1")
     with pytest.raises(BadRecipe, match=r"bad\.toml: "):
         load(Outer, str(tmp_path / "bad.toml"))
     with pytest.raises(BadRecipe, match=r"no recipe 'smoll': .*; the nearest is 'smol'"):
         load(Outer, "smoll")
+
+
+def test_a_mark_before_the_first_line_is_no_part_of_a_recipe(recipe: str, tmp_path: Path) -> None:
+    (tmp_path / "windows.toml").write_text(Path(recipe).read_text(), encoding="utf-8-sig")
+    assert load(Outer, str(tmp_path / "windows.toml")) == load(Outer, recipe)
 
 
 def test_a_recipe_overrides_the_one_it_extends(recipe: str, tmp_path: Path) -> None:

@@ -145,10 +145,24 @@ def train(
         if iterative and distill:
             raise BadRecipe("--iterative and --distill exclude each other")
         processes = Processes.launched()
+        given = {assignment.partition("=")[0].strip() for assignment in assign or []}
+        for key in (one.partition("=")[0] for one, wanted in short.items() if wanted):
+            if key in given:
+                raise BadRecipe(f"{key} is given twice: as an option, and by --set")
         config, arms = processes.first(
             lambda: (load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments, arm or ()))
         )
+        methods = {one.method for one in (config, *arms.values())}
+        for name, wanted, method in (
+            ("--control", control, "iterative"),
+            ("--teacher", teacher is not None, "distill"),
+            ("--teacher-base-url", teacher_base_url is not None, "distill"),
+        ):
+            if wanted and method not in methods:
+                raise BadRecipe(f"{name}: no effect without --{method}")
         folder = run_path(recipe, config, output)
+        if folder.exists() and not folder.is_dir():
+            raise BadRecipe(f"--output: {folder} is a file: name a folder")
         _quiet_libraries(config.threads)
         if shrink:
             folder = output or folder.with_name(f"{folder.name}-shrunk")

@@ -32,7 +32,7 @@ class LoraConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int = Field(default=16, gt=0)
-    alpha: float = Field(default=32.0, gt=0)
+    alpha: float = Field(default=32.0, gt=0, allow_inf_nan=False)
     """The update is scaled by alpha / rank."""
     targets: tuple[str, ...] = ()
     """Names of the linear layers with an adapter, `q_proj`, ...; empty means all except the output layer."""

@@ -163,7 +163,7 @@ class Recipe(BaseModel):
     """Options of a method that another package registers; those above have tables of their own."""
     seed: int = 0
     """Every random choice of a run is a function of this seed."""
-    threads: int = Field(default=1, gt=0)
+    threads: int = Field(default=1, gt=0, le=4096)
     """CPU threads of torch. More slow down a small model, most of all on a busy machine."""
     model: ModelConfig
     """The model that is trained, and whether as a whole or under an adapter."""

@@ -178,7 +178,8 @@ def _read(name: str, path: Path, extending: tuple[Path, ...], home: str) -> dict
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return toml_value(path.read_text(encoding="utf-8"))
+        # Editors on Windows put a mark before the first line.
+        return toml_value(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise BadRecipe(f"{path}: {error}") from None
 

@@ -56,7 +56,7 @@ class SftConfig(BaseModel):
     """Samples per optimizer step."""
     micro_batch: int = Field(default=64, gt=0)
     """The most samples of one forward pass on one device; must divide a process's share of `batch` (ours)."""
-    learning_rate: float = Field(default=2e-6, gt=0)
+    learning_rate: float = Field(default=2e-6, gt=0, allow_inf_nan=False)
     schedule: Schedule = "cosine"
     """The learning rate schedule after the warm-up, by its name in transformers (ours)."""
     warmup_steps: int = Field(default=0, ge=0)

@@ -53,6 +53,17 @@ def test_three_parts_share_no_prompt_and_are_counted(tmp_path: Path) -> None:
     )
 
 
+def test_a_judge_or_a_domain_that_is_not_there_is_named(tmp_path: Path) -> None:
+    rows = [row(n, domain="math") for n in range(20)]
+    data = opened(tmp_path / "rows.jsonl", rows, weights={"maths": 0, "math": 1})
+    assert data.split.endswith(", data.weights names domains that no row has: maths")
+    with pytest.raises(ValueError, match=r"^data.formats: no judge 'tir-pairwize'; there are tir-pairwise$"):
+        opened(tmp_path / "rows.jsonl", rows, formats={"tir-pairwize": 0})
+    for named in (["tir-pairwise"], {"name": "tir-pairwise"}):
+        with pytest.raises(ValueError, match=r"rows.jsonl:1: no judge .*; there are tir-pairwise$"):
+            opened(tmp_path / "rows.jsonl", [row(0, environment=named)])
+
+
 def test_rows_on_one_prompt_are_split_by_row(tmp_path: Path) -> None:
     rows = [row(n, prompt="p") for n in range(20)]
     # The same two responses in the other order are the same question.
@@ -77,7 +88,10 @@ def test_rows_that_share_a_prompt_with_the_held_out_file_are_counted(tmp_path: P
     ("rows", "line"),
     [
         ([row(0), row(1)], "at least 3 prompts are needed"),
-        ([row(0, prompt="p"), row(1, prompt="p")], "at least 3 rows on their one prompt are needed"),
+        (
+            [row(0, prompt="p"), row(1, prompt="p")],
+            "at least 3 different rows on their one prompt are needed",
+        ),
     ],
 )
 def test_too_few_rows_say_how_many_are_needed(tmp_path: Path, rows: list[Any], line: str) -> None:

@@ -82,6 +82,8 @@ class RowData:
         """
         self._config = config
         self._judges, self.environments = open_judges(environments or JUDGES, config.no_tools)
+        if unknown := config.formats.keys() - self._judges.keys():
+            raise ValueError(f"data.formats: no judge {min(unknown)!r}; there are {', '.join(self._judges)}")
         self._ties = 0
         self._folders: dict[str, Folder] = {}
         self.folders: dict[str, dict[str, str]] = {}
@@ -117,7 +119,7 @@ class RowData:
         """One line about the rows that were read: how many are held back, and why others are left out."""
         if not left and not (config.families or config.without_families):
             need = 2 if share is None else 3
-            what = "rows on their one prompt" if self._one_prompt else "prompts"
+            what = "different rows on their one prompt" if self._one_prompt else "prompts"
             raise ValueError(
                 f"{config.train}: too few rows to split ({self.split}): at least {need} {what} are needed, "
                 f"to train on, to choose the step{' and to measure the judge' * (need > 2)}"
@@ -247,6 +249,9 @@ class RowData:
             parts.append(f"{families:,} of other families left out")
         if self._ties:
             parts.append(f"{self._ties:,} tie{'s' * (self._ties != 1)} left out")
+        domains = {row.task.domain for row in rows}
+        if any(domains) and (unused := sorted(self._config.weights.keys() - domains)):
+            parts.append(f"data.weights names domains that no row has: {', '.join(unused)}")
         return f"{parts[0]}: {', '.join(parts[1:])}"
 
     def _trainable(self, rows: Iterable[FormattedTask], seen: set[int]) -> list[FormattedTask]:
@@ -365,7 +370,8 @@ class RowData:
         """Return the judge that the row names, or a judge that accepts the row, sampled by weight."""
         named = row.fields.get(JUDGE)
         named = None if named == "" else named  # an empty cell of a table
-        if named is not None and named not in self._judges:
+        # Compared and not looked up: a list or an object of a row is no key.
+        if named is not None and named not in list(self._judges):
             raise ValueError(f"{row.where}: no judge {named!r}; there are {', '.join(self._judges)}")
         fit, reason = [], ""
         # A judge refuses a task by raising, since only it knows which responses it can show.

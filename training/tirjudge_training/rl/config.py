@@ -35,7 +35,7 @@ class RlConfig(RolloutConfig):
     `tirjudge launch verl` starts; may be changed when a run is resumed (ours)."""
     steps: Annotated[int, RISES] = Field(default=0, ge=0)
     """Generation batches (ours); 0 means as many as `epochs` takes. It may rise when a run is resumed."""
-    epochs: float | None = Field(default=None, gt=0)
+    epochs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Passes over the training tasks, instead of `steps`: TIR-Judge 2, JudgeLRM 1, the rationale judge 2.
     Replacements are drawn from the same passes, so that the stage may end before all batches are made."""
     rows: int | None = Field(default=None, gt=0)
@@ -54,7 +54,7 @@ class RlConfig(RolloutConfig):
     sequence without padding. A longer row gets a pass of its own. None pads `micro_batch` rows (ours)."""
     length_buckets: int = Field(default=1, gt=0)
     """Parts into which a micro-batch is split by length, each padded to its own longest row (ours)."""
-    learning_rate: Annotated[float, FALLS] = Field(default=1e-6, gt=0)
+    learning_rate: Annotated[float, FALLS] = Field(default=1e-6, gt=0, allow_inf_nan=False)
     """It may fall when a run is resumed, and is then used from the next batch on; verl keeps that of a begun
     stage."""
     warmup_steps: int = Field(default=5, ge=0)
@@ -72,19 +72,19 @@ class RlConfig(RolloutConfig):
     another package registers in the entry-point group `tirjudge.losses`."""
     sigma: Sigma = "sample"
     """The standard deviation of a group's rewards; JudgeLRM uses `population` (Eq. 6), Dr. GRPO `none`."""
-    eta: float = Field(default=0.0, ge=0)
+    eta: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Added to the standard deviation; JudgeLRM uses 1e-6 (Eq. 7)."""
     epsilon: float = Field(default=0.2, gt=0)
     """The lower clip of the ratio; the rationale judge uses 2e-4 on both sides."""
     epsilon_high: float = Field(default=0.3, gt=0)
     """The upper clip of the ratio."""
-    beta: Annotated[float, RISES] = Field(default=0.01, ge=0)
+    beta: Annotated[float, RISES] = Field(default=0.01, ge=0, allow_inf_nan=False)
     """Weight of the KL divergence from the stage's initial model; 0 loads no reference model. It may rise
     when a run is resumed."""
     importance_cap: float | None = Field(default=None, gt=0)
     """The cap of a token's importance weight, its trainer probability over its sampler probability (truncated
     importance sampling, for vLLM; 2.0 is common); None weighs all tokens equally (ours)."""
-    entropy_bonus: float = Field(default=0.0, ge=0)
+    entropy_bonus: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight of the mean token entropy in the objective (ours)."""
     filter: Filter = "correctness"
     """The quantity that must differ within a group for dynamic sampling to keep it."""

@@ -41,16 +41,16 @@ class RolloutConfig(SamplingOptions):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """0 is greedy decoding (ours)."""
     max_tokens: int = Field(default=8192, gt=0)
     """New tokens of one trajectory, program outputs included."""
     tool_calls: int = Field(default=3, ge=0)
     turns: int = Field(default=8, gt=0)
     """Turns of one trajectory (ours)."""
-    cpu_seconds: float = Field(default=30.0, gt=0)
+    cpu_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     """CPU time of all programs of a trajectory (ours)."""
-    program_cpu_seconds: float = Field(default=10.0, gt=0)
+    program_cpu_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     """CPU time of one program (ours)."""
     sandbox: Annotated[str, MOVABLE] = "local"
     """The sandbox backend, by name; may be changed when a run is resumed (ours)."""
