@@ -82,10 +82,14 @@ class JsonLines:
         self.close()
 
 
+class BadLine(ValueError):
+    """A line of a JSON lines file is not a JSON object; the message names file and line."""
+
+
 def read_lines(path: Path) -> Iterator[JsonObject]:
     """Read the complete lines of a JSON lines file, without a torn last line; none if there is no file.
 
-    Raises ValueError, naming file and line, for a line that is not a JSON object.
+    Raises BadLine for a line that is not a JSON object.
     """
     if not path.exists():
         return
@@ -98,9 +102,9 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:  # deeply nested JSON exceeds the recursion limit
-                raise ValueError(f"{path}:{number}: not JSON ({error})") from None
+                raise BadLine(f"{path}:{number}: not JSON ({error})") from None
             if not isinstance(row, dict):
-                raise ValueError(f"{path}:{number}: not a JSON object")
+                raise BadLine(f"{path}:{number}: not a JSON object")
             yield row
 
 

@@ -33,6 +33,22 @@ def json_file(path: Path) -> Any:
     return json_value(path.read_text(encoding="utf-8"))
 
 
+class Damaged(ValueError):
+    """A file of a run is not as the run wrote it; the message is one line, and says what to do."""
+
+
+def recorded_table(path: Path, remedy: str) -> dict[str, Any]:
+    """Return the table in a TOML or JSON file that a run wrote. Raises Damaged, with the remedy."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        value = toml_value(text) if path.suffix == ".toml" else json_value(text)
+    except ValueError as error:
+        raise Damaged(f"{path} is damaged ({error}): {remedy}") from None
+    if not isinstance(value, dict):
+        raise Damaged(f"{path} is damaged (it holds no table): {remedy}")
+    return value
+
+
 def _check_size(size: int) -> None:
     if size > MOST_BYTES:
         raise ValueError(f"it may have {MOST_BYTES >> 20} MiB")

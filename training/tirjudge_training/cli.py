@@ -16,8 +16,9 @@ import typer
 from pydantic import BaseModel
 
 from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, option, stop
-from tirjudge.storage.json_lines import Locked
+from tirjudge.storage.json_lines import BadLine, Locked
 from tirjudge.storage.run_settings import OtherSettings
+from tirjudge.storage.settings_text import Damaged
 from tirjudge_sandbox import PackageMissing, SandboxUnavailable
 from tirjudge_training.data.rows import MissingRows
 from tirjudge_training.distributed.processes import FirstFailed, Processes
@@ -199,7 +200,9 @@ def one_line_errors(command: str) -> Iterator[None]:
         yield
     except FirstFailed:  # the first process prints the message
         raise typer.Exit(FAILED) from None
-    except (BadRecipe, MissingRows, OtherSettings, PackageMissing) as error:
+    except BadLine as error:
+        stop(command, f"{error}: put the former file back, or delete the folder of its stage", USAGE)
+    except (BadRecipe, Damaged, MissingRows, OtherSettings, PackageMissing) as error:
         stop(command, error, USAGE)
     except ImportError as error:
         stop(command, f"training needs `pip install 'tirjudge[train]'`: {error}", USAGE)

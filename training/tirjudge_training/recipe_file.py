@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.run_settings import refuse_other_settings
-from tirjudge.storage.settings_text import toml_value
+from tirjudge.storage.settings_text import recorded_table, toml_value
 from tirjudge_environments.registry import first_fault
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -97,6 +97,11 @@ def quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def recorded_config(path: Path) -> dict[str, Any]:
+    """Return the configuration in a file of a run folder; raises Damaged."""
+    return recorded_table(path, "put the former file back, or choose another --output")
+
+
 def claim_folder(folder: RunFolder, config: BaseModel) -> list[str]:
     """Store the configuration in a new folder, or compare it with the stored one; return how numbers moved.
 
@@ -106,7 +111,7 @@ def claim_folder(folder: RunFolder, config: BaseModel) -> list[str]:
     path, text, moved = folder.path / CONFIG, to_toml(config), list[str]()
     if path.exists():
         # Both sides are read from TOML, so that None and tuples compare equal.
-        recorded = toml_value(path.read_text(encoding="utf-8"))
+        recorded = recorded_config(path)
         moved = refuse_other_settings(path, recorded, tomllib.loads(text), type(config))
     folder.write(CONFIG, text)
     return moved

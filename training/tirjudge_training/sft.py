@@ -151,7 +151,7 @@ def train_sft(
     from trl import SFTTrainer
 
     _check(samples, config)
-    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
+    saved = processes.first(lambda: checkpoints.resumable(run.path / CHECKPOINTS))
     _drop_later_metrics(run, checkpoints.step_of(saved) if saved else 0, say)
     interruption, writer = Interruption(say), CheckpointWriter(processes)
     # Trained weights stay float32: small updates would be lost to rounding in bfloat16.

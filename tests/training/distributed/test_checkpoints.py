@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from tests.training.forked import Forked
 from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.settings_text import Damaged
 from tirjudge_training import sft
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import IncompatibleCheckpoint
@@ -70,6 +71,38 @@ def test_the_last_checkpoint_stays_until_the_next_is_complete(
     saved = checkpoints.latest(tmp_path / "checkpoints")
     assert saved == tmp_path / "checkpoints" / "checkpoint-1"
     assert (saved / "optimizer.pt").exists()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+FAULTS: tuple[tuple[str, Callable[[Path], None], str], ...] = (
+    ("model.safetensors", cut, "model.safetensors is not whole"),
+    ("model.safetensors", Path.unlink, "it lacks its weights"),
+    ("optimizer.pt", cut, "optimizer.pt is not whole"),
+    ("trainer_state.json", cut, "trainer_state.json is not whole"),
+    ("scheduler.pt", Path.unlink, "it lacks scheduler.pt"),
+)
+
+
+def test_a_checkpoint_that_has_lost_something_is_not_resumed(tiny_model: Path, tmp_path: Path) -> None:
+    """transformers would end with a traceback, or begin with a fresh optimizer state and report nothing."""
+    train(tiny_model, tmp_path)
+    saved = tmp_path / "checkpoints" / "checkpoint-2"
+    for name, spoil, fault in FAULTS:
+        whole = (saved / name).read_bytes()
+        spoil(saved / name)
+        with pytest.raises(Damaged) as refused:
+            train(tiny_model, tmp_path)
+        how = "delete this folder, and the same command resumes from checkpoint-1"
+        assert str(refused.value) == f"{saved} is damaged ({fault}): {how}"
+        (saved / name).write_bytes(whole)
+    train(tiny_model, tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints" / "checkpoint-1")
+    (saved / "optimizer.pt").unlink()
+    with pytest.raises(Damaged, match=r"the same command begins the stage again$"):
+        train(tiny_model, tmp_path)
 
 
 CHANGES = {"os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "open": 0}

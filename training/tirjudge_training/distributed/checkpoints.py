@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile
 
 from tirjudge.storage.run_folder import RunFolder, write_atomically
+from tirjudge.storage.settings_text import Damaged, json_file
 from tirjudge_training.distributed.fsdp import set_precision
 from tirjudge_training.distributed.processes import ALONE, PATIENCE, Processes, Sharding
 
@@ -79,6 +81,43 @@ def latest(folder: Path) -> Path | None:
                 f"{last} was written by {writers}, and {own} cannot resume from it: launch the run as before"
             )
     return last
+
+
+def resumable(folder: Path) -> Path | None:
+    """Return the last complete checkpoint, see `latest`. Raises Damaged if it has lost something since.
+
+    Without the optimizer's file transformers would begin with fresh moments and rates, and report nothing.
+    """
+    last = latest(folder)
+    if last is not None and (fault := _fault(last)):
+        earlier = [path for path in marked(folder) if step_of(path) < step_of(last)]
+        then = f"resumes from {earlier[-1].name}" if earlier else "begins the stage again"
+        raise Damaged(f"{last} is damaged ({fault}): delete this folder, and the same command {then}")
+    return last
+
+
+def _fault(checkpoint: Path) -> str:
+    """Return what a checkpoint lacks, or which of its files is cut short; empty for a whole one."""
+    from safetensors import SafetensorError, safe_open
+
+    parts = [f"{name}/.metadata" for name in KEYS] if holds_shards(checkpoint) else ["optimizer.pt"]
+    for name in (TRAINER_STATE, SCHEDULER, *parts):
+        if not (checkpoint / name).is_file():
+            return f"it lacks {name}"
+    if not (holds_shards(checkpoint) or any(checkpoint.glob("*.safetensors"))):
+        return "it lacks its weights"
+    for path in sorted(checkpoint.iterdir()):
+        try:
+            if path.name == TRAINER_STATE:
+                json_file(path)
+            elif path.suffix in (".pt", ".pth"):
+                ZipFile(path).close()  # reads the directory at its end
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="pt"):  # compares the size with that of the tensors
+                    pass
+        except (ValueError, BadZipFile, SafetensorError):
+            return f"{path.name} is not whole"
+    return ""
 
 
 def record_resumption(run: RunFolder, step: int, repeated: str) -> None:
@@ -160,7 +199,7 @@ WEIGHTS, MOMENTS = "pytorch_model_fsdp_0", "optimizer_0"
 """accelerate's names for the folders with the shards of the weights and of Adam's moments."""
 KEYS = {WEIGHTS: "model", MOMENTS: "optimizer"}
 """The key of the state within each folder."""
-SCHEDULER = "scheduler.pt"
+SCHEDULER, TRAINER_STATE = "scheduler.pt", "trainer_state.json"
 
 
 def _sharded() -> bool:

@@ -16,6 +16,7 @@ from tirjudge.records.episodes import episode_record
 from tirjudge.records.recorded_row import failed
 from tirjudge.storage.json_lines import encode_line
 from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.settings_text import Damaged
 from tirjudge_environments import Evidence, JudgeTask, Reward, Score, Trajectory, Transcript
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
@@ -69,6 +70,13 @@ class MetricsLog:
         lost = self._drop(METRICS, step)
         # Only the first process changes the file, so that another process may still read its dropped rows.
         kept = [row for row in self._run.read(METRICS) if row["step"] < step]
+        if step and not kept:
+            # The checks would compare with another first batch, and a finished stage would seem to have
+            # learned nothing.
+            raise Damaged(
+                f"{self._run.path / METRICS} lacks the steps before {step + 1}: put the former file back, or "
+                f"delete {self._run.path} to repeat the stage"
+            )
         self._health.earlier(kept)
         for row in kept:
             self._idle = [*self._idle, row] if is_idle(row) else []

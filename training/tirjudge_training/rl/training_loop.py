@@ -8,6 +8,7 @@ from typing import Any
 
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.settings_text import Damaged
 from tirjudge_environments import Environment
 from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.distributed import checkpoints
@@ -71,7 +72,7 @@ def train_rl(
     # Trained weights stay float32: Adam updates at a rate of 1e-6 would be lost to rounding in bfloat16.
     trained = load_trainable(start, lora, dtype=dtype, kernels=kernels, processes=processes)
     model = network(trained)
-    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
+    saved = processes.first(lambda: checkpoints.resumable(run.path / CHECKPOINTS))
     metrics_log = MetricsLog(run, config.steps, say, Health(config.health))
     # A step that was logged after the last checkpoint is repeated, so its rows are dropped.
     step = checkpoints.step_of(saved) // config.optimizer_steps if saved else 0
@@ -144,7 +145,13 @@ def _place(run: RunFolder, step: int) -> dict[str, Any]:
     """Return the place in the stream of rows after the batch before `step`."""
     if step == 0:
         return {"next": 0, "deferred": []}
-    return next(row for row in run.read(STREAM) if row["step"] == step - 1)
+    place = next((row for row in run.read(STREAM) if row["step"] == step - 1), None)
+    if place is None:
+        raise Damaged(
+            f"{run.path / STREAM} lacks the batch before step {step + 1}: put the former file back, or "
+            f"delete {run.path} to repeat the stage"
+        )
+    return place
 
 
 def _callback(metrics_log: MetricsLog, sampling: BatchSampler, unit: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tirjudge_training.data.rows import JUDGES, RowData, require_rows
 from tirjudge_training.distributed.device import Kernels, current_device, weights_dtype
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.recipe_file import CONFIG, BadRecipe
+from tirjudge_training.recipe_file import CONFIG, BadRecipe, recorded_config
 from tirjudge_training.run.model_size import model_errors
 from tirjudge_training.stages.base import Run, Say
 
@@ -69,7 +68,7 @@ def with_dtype(recipe: Recipe, folder: Path) -> Recipe:
     if stated != "auto" and (stated or not adapted or current_device().device == "cpu"):
         return recipe
     config = folder / CONFIG
-    begun = tomllib.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    begun = recorded_config(config) if config.is_file() else {}
     dtype = begun.get("model", {}).get("dtype")
     if dtype is None:
         # Rounded weights lose small updates, unless an adapter takes them.

@@ -7,7 +7,6 @@ after its last checkpoint, and what came from its model begins again.
 from __future__ import annotations
 
 import shutil
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tirjudge_training.distributed.checkpoints import EVENTS
 from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, best_steps
 from tirjudge_training.methods import HELDOUT, REJECTION, TUNED, Pipeline
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.recipe_file import CONFIG
+from tirjudge_training.recipe_file import CONFIG, recorded_config
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.training_loop import CHECKPOINTS
 from tirjudge_training.stages.base import DONE, SAMPLES, Say, Stage
@@ -66,7 +65,7 @@ def refuse_unused(folder: Path, recipe: Recipe, pipeline: Pipeline) -> None:
     stages = [stage for stage in pipeline.stages if isinstance(stage, Reinforcement)]
     if not (folder / CONFIG).exists() or not all((folder / stage.name / DONE).exists() for stage in stages):
         return
-    begun = tomllib.loads((folder / CONFIG).read_text(encoding="utf-8")).get("rl", {})
+    begun = recorded_config(folder / CONFIG).get("rl", {})
     for name in RATES:
         now = getattr(recipe.rl, name)
         if begun.get(name, now) != now:
@@ -106,7 +105,7 @@ def refuse_other_draw(folder: Path, pipeline: Pipeline) -> None:
             continue
         learners = [one for one in pipeline.stages if stage.name in getattr(one, "samples", ())]
         left = [one.name for one in (stage, *learners) if not (folder / one.name / DONE).exists()]
-        if left and tomllib.loads(path.read_text(encoding="utf-8"))["seed"] != stage.seed:
+        if left and recorded_config(path)["seed"] != stage.seed:
             raise OtherSettings(
                 f"rejection.rounds: {left[0]} of {folder} was begun with another number of rounds: finish it "
                 "with the former number first, or choose another --output"
@@ -125,7 +124,7 @@ def drop_other_validations(folder: Path, pipeline: Pipeline, say: Say) -> None:
         # verl validates repeated steps again.
         if stage.config.trainer != "trl" or not (path / CONFIG).exists():
             continue
-        begun = tomllib.loads((path / CONFIG).read_text(encoding="utf-8"))["config"]
+        begun = recorded_config(path / CONFIG)["config"]
         # With a decay, the rate of a step depends on the number of steps.
         names = (*RATES, "steps") if stage.config.decay else RATES
         rows = list(read_lines(path / VALIDATION))
@@ -192,7 +191,7 @@ def _steps_done(stage: Path) -> float:
     """Return the generation batches of a finished RL stage; infinity for one that is not finished."""
     if not (stage / DONE).exists() or not (stage / CONFIG).exists():
         return float("inf")
-    steps: float = tomllib.loads((stage / CONFIG).read_text(encoding="utf-8"))["config"]["steps"]
+    steps: float = recorded_config(stage / CONFIG)["config"]["steps"]
     return steps
 
 

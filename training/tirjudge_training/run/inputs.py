@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.run_settings import OtherSettings
+from tirjudge.storage.settings_text import recorded_table
 from tirjudge_training.corpora.build import DATA
 from tirjudge_training.data.base import data_path
 from tirjudge_training.methods import Pipeline
@@ -72,7 +73,8 @@ def claim_inputs(
     digests of folders, goes on with a note.
     """
     path, present = folder.path / INPUTS, inputs_of(recipe)
-    recorded = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    remedy = "put the former file back; without it a change of rows or weights would not be noticed"
+    recorded = recorded_table(path, remedy) if path.exists() else None
     for key, named in folders.items():
         present[key] = present.get(key, {}) | dict(sorted(named.items()))
         if recorded is not None and not named.keys() & recorded.get(key, {}).keys():

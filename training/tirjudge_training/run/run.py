@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_folder import RunFolder, disk_full_errors
+from tirjudge.storage.settings_text import recorded_table
 from tirjudge_environments.types import THINK
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import RowData
@@ -164,7 +165,8 @@ def _done(stage: Stage, run: Run, place: str) -> JsonObject:
                 release()
                 # Written last: a stage without this file is resumed.
                 folder.write(DONE, json.dumps(result, indent=2) + "\n")
-    return processes.first(lambda: json.loads((path / DONE).read_text(encoding="utf-8")))
+    remedy = "delete it, and the same command ends the stage again"
+    return processes.first(lambda: recorded_table(path / DONE, remedy))
 
 
 def _left(stage: Stage, path: Path, stopped: KeyboardInterrupt) -> str:
