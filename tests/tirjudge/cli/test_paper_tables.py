@@ -139,8 +139,8 @@ def test_a_comparison_has_both_runs_and_the_test() -> None:
     assert shown == pytest.approx([found[name] for name in ("value", "low", "high")], abs=5e-5)
     assert float(row["p"]) == pytest.approx(record["p_value"], rel=1e-3)
     assert (int(row["n"]), row["test"]) == (found["n"], record["test"])
-    assert "+37.50" in printed(*words, "--as", "markdown")
-    assert "$+37.50$" in printed(*words, "--as", "latex")
+    assert "+31.25" in printed(*words, "--as", "markdown")
+    assert "$+31.25$" in printed(*words, "--as", "latex")
 
 
 def test_a_selection_is_a_table_alone(tmp_path: Path) -> None:
