@@ -116,9 +116,11 @@ def test_flipped_and_failed_rows(tmp_path: Path) -> None:
 
 
 def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
-    *rows, number = show(judged).stdout.splitlines()
+    *rows, number, decided, accuracy = show(judged).stdout.splitlines()
     lines = sorted(rows)
     assert len(lines) == 3
+    assert decided == "evidence  decided by a program 0 of 2 rows; 2 are the model's opinion"
+    assert accuracy.startswith("evidence  accuracy of opinions 50.0%")
     assert number.startswith("accuracy 50.00 %, protocol verdict, n = 2 in 1 cluster (no interval: fewer")
     assert lines[1].split()[:4] == ["right", "A", "2/2", "right"]
     assert lines[2].split()[:4] == ["wrong", "B", "2/2", "wrong"]
@@ -165,7 +167,7 @@ def test_a_torn_file_is_shown_without_its_last_row(judged: Path, tmp_path: Path)
     path = tmp_path / "torn.jsonl"
     path.write_bytes(judged.read_bytes()[:-20])
     torn = show(path)
-    *rows, number = torn.stdout.splitlines()
+    *rows, number, _, _ = torn.stdout.splitlines()
     assert (torn.exit_code, len(rows)) == (0, 2)
     assert number.startswith("accuracy")
     assert "ends in the middle of a row" in torn.stderr
