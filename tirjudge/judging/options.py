@@ -450,10 +450,14 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             self._require_evidence("--undecided tie")
 
     def _require_evidence(self, option: str) -> None:
-        if self.exact or not (self.evidence and self.tools and self.bindings):
+        given = self.options
+        exact = self.exact or given.get("exact", False)
+        bindings = self.bindings and given.get("bindings", True)
+        evidence = self.evidence and given.get("evidence") != "off"
+        if exact or not (evidence and self.tools and bindings):
             raise ValueError(
                 f"{option} is about programs that are run again: leave out --no-evidence, --no-tools, "
-                "--no-bindings and --exact"
+                "--no-bindings and --exact, also as --option"
             )
         if self.format and "evidence" not in environment_options(self.format):
             raise ValueError(f"{option}: the format {self.format} runs no program again; leave it out")

@@ -265,13 +265,24 @@ def test_rows_without_evidence_are_left_open_or_given_to_the_next_model(
     assert "--confidence evidence is about programs that are run again" in said
 
 
-@pytest.mark.parametrize("option", ["--no-evidence", "--exact", "--no-tools", "--format=judgelrm-pair"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--no-evidence",
+        "--exact",
+        "--no-tools",
+        "--format=judgelrm-pair",
+        "--format=tir-pairwise --option=exact=true",
+        "--format=tir-pairwise --option=bindings=false",
+        "--format=tir-pairwise --option=evidence=off",
+    ],
+)
 @pytest.mark.parametrize("needing", ["--undecided=tie", "--confidence=evidence"])
 def test_options_about_evidence_are_refused_where_none_is_recorded(
     option: str, needing: str, tmp_path: Path, judging: EndpointServer
 ) -> None:
     rule = ("--abstain-below", "1") if "confidence" in needing else ()
-    said = judged(tmp_path, judging, needing, *rule, option, code=2)
+    said = judged(tmp_path, judging, needing, *rule, *option.split(), code=2)
     assert said.startswith(f"tirjudge judge: {needing.replace('=', ' ')}")
     assert not judging.asked
 
