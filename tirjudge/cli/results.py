@@ -42,7 +42,7 @@ from tirjudge.cli.score import (
 from tirjudge.console_text import printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
-from tirjudge.judging.recorded_evidence import rows_with_evidence
+from tirjudge.judging.recorded_evidence import keep_settings, keeping_files, rows_with_evidence
 from tirjudge.judging.reproduction import (
     Outcome,
     Reproduction,
@@ -504,9 +504,8 @@ async def _add_evidence(file: Path, output: Path, options: SandboxOptions, limit
     progress = ProgressReporter(say, "evidence")
     weak, settings = options.allow_weak_isolation, recorded_settings(file) or {}
     async with options.closed_sandbox() as sandbox:
-        found = rows_with_evidence(
-            read_result_rows(file), sandbox, limits, settings=settings, allow_weak_isolation=weak
-        )
+        kept = keeping_files(read_result_rows(file), output)
+        found = rows_with_evidence(kept, sandbox, limits, settings=settings, allow_weak_isolation=weak)
         # Until all rows are in it, the file has another name: nobody takes a part of the rows for all.
         with JsonLines(output.with_name(f"{output.name}.new"), replace=True) as lines:
             lines.append()
@@ -516,6 +515,7 @@ async def _add_evidence(file: Path, output: Path, options: SandboxOptions, limit
                     progress.count(row)
                     if row["stop"] == "verdict":
                         tally.add(row.get("decided"), row.get("correct"), row.get("prompt"))
+            keep_settings(file, output, options.prepare)
             lines.rename(output)
     for line in tally.lines() if tally.known else ("the file lacks what evidence needs",):
         say(f"{output}: {line}")

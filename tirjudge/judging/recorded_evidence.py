@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any, get_args
 
 from tirjudge.judging.questions import Kind
@@ -20,6 +21,8 @@ from tirjudge.records.recorded_row import (
 from tirjudge.records.text import checker_of
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.json_lines import JsonObject
+from tirjudge.storage.kept_files import KeptFiles, keep_prepared
+from tirjudge.storage.result_file import copy_sidecars, recorded_settings
 from tirjudge_environments import Response
 from tirjudge_environments.files import Folder, program_of
 from tirjudge_environments.formats.tir_pointwise import other_folders, other_responses
@@ -27,6 +30,7 @@ from tirjudge_environments.messages import response_data
 from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import environment_names, environment_options
 from tirjudge_sandbox import Execution, Limits, Sandbox, Status
+from tirjudge_sandbox.prepared import prepared_files
 
 _RESPONSE, _FILES = "response", "files"
 """Beginnings of the names of a program's variables that hold responses and their files."""
@@ -52,16 +56,40 @@ async def rows_with_evidence(
         for _, given in rows:
             yield dict(given)
         return
-    works = (_with_evidence(row, fields, sandbox, limits, allow_weak_isolation) for row, fields in rows)
+    size, weak = settings.get("criteria_per_call"), allow_weak_isolation
+    works = (_with_evidence(row, fields, sandbox, limits, weak, size) for row, fields in rows)
     async with aclosing(as_finished(works, 2 * sandbox.capacity)) as finished:
         async for fields in finished:
             yield fields
 
 
+def keeping_files(rows: Iterable[FoundRow], output: Path) -> Iterator[FoundRow]:
+    """Yield the rows of a result file, each once the contents of its files are beside the file `output`.
+
+    Contents that are missing beside the result file, or were changed, are left out. Raises OSError.
+    """
+    kept = KeptFiles(output)
+    for row, fields in rows:
+        for index in (None, *range(len(row.files))):
+            with suppress(ValueError):
+                kept.keep([row.folder(index)])
+        yield row, fields
+
+
+def keep_settings(results: Path, output: Path, prepare: str) -> None:
+    """Write what else lies beside a result file next to `output`: settings, failed rows, prepared program.
+
+    The program is the one at `prepare`, which `require_prepared` compared with the recorded one.
+    """
+    copy_sidecars(results, output)
+    if (recorded_settings(results) or {}).get("prepare") and prepare:
+        keep_prepared(output, prepared_files(prepare))
+
+
 async def _with_evidence(
-    row: RecordedRow, given: Mapping[str, Any], sandbox: Sandbox, limits: Limits, weak: bool
+    row: RecordedRow, given: Mapping[str, Any], sandbox: Sandbox, limits: Limits, weak: bool, size: Any
 ) -> JsonObject:
-    if row.decided is not None or _shares_dialogues(row) or not _knows_evidence(row.format):
+    if row.decided is not None or _shares_dialogues(row, size) or not _knows_evidence(row.format):
         return dict(given)
     fields: JsonObject = json.loads(json.dumps(given))
     for view, record in zip(row.views, fields["views"], strict=True):
@@ -99,10 +127,18 @@ def _knows_evidence(format: str) -> bool:
     return name in environment_names() and "evidence" in environment_options(name)
 
 
-def _shares_dialogues(row: RecordedRow) -> bool:
-    """Return True if a dialogue is about several criteria: its later parts have no tokens of their own."""
+def _shares_dialogues(row: RecordedRow, size: Any) -> bool:
+    """Return True if a dialogue is about several criteria, of which the run asked `size` at once.
+
+    Where the settings of the run are lost, the later parts of a dialogue have no time and no tokens of their
+    own. An endpoint may report no tokens, but every dialogue takes time.
+    """
     asked = [view for view in row.views if not checker_of(view, row.criteria)]
-    return len(row.criteria) > 1 and any(not view.prompt_tokens for view in asked)
+    if len({view.criterion for view in asked}) < 2:
+        return False
+    if isinstance(size, int):
+        return size > 1
+    return any(not (view.seconds or view.prompt_tokens or view.completion_tokens) for view in asked)
 
 
 def _is_exchanged(name: str) -> bool:
