@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tirjudge.evaluation.base import ProtocolCard
     from tirjudge.evaluation.runs import ScoredRun
     from tirjudge.evaluation.scoring import Comparison, Estimate
+    from tirjudge.judging.tally import EvidenceTally
     from tirjudge.selection.best_of_n import SolvedTally
 
 TableFormat = Literal["markdown", "latex", "csv"]
@@ -110,6 +111,37 @@ def score_rows(
                 cells["value"] = Number(other.value, card.percent)
                 rows.append(cells | {"source": f"{other.paper}, {other.table}"})
     return rows
+
+
+def evidence_rows(tally: EvidenceTally, run: str) -> list[Row]:
+    """Return rows for the verdicts that programs decided, and the accuracy of both kinds; none if unknown."""
+    if not tally.known:
+        return []
+    share: Row = {"value": Number(tally.decided / tally.known, percent=True), "n": tally.known}
+    rows: list[Row] = [_of_evidence(run, "decided by a program", share, tally.others.removeprefix("; "))]
+    for figure, credits in (
+        ("accuracy of decided rows", tally.decided_credits),
+        ("accuracy of opinions", tally.opinion_credits),
+    ):
+        if credits:
+            found = credits.mean
+            low, high = (Number(bound, percent=True) for bound in found.bounds or (math.nan, math.nan))
+            cells: Row = {
+                "value": Number(found.rate, percent=True),
+                "low": low,
+                "high": high,
+                "n": found.n,
+                "clusters": found.clusters,
+            }
+            note = f"no interval: {found.fault}" if found.fault else ""
+            rows.append(_of_evidence(run, figure, cells, note))
+    return rows
+
+
+def _of_evidence(run: str, figure: str, cells: Row, note: str) -> Row:
+    names = ("run", "protocol", "figure", "unit", "value", "low", "high", "n", "clusters", "source", "note")
+    place = {"run": run, "protocol": "evidence", "figure": figure, "unit": "%", "note": note}
+    return {**dict.fromkeys(names), **place, **cells}
 
 
 def _place(card: ProtocolCard, figure: str) -> dict[str, Cell]:

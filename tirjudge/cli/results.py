@@ -215,7 +215,7 @@ class _Selection:
             and (not self._flipped or row.flipped)
             and (not self._failed or row.stop != "verdict")
             and (not self._program_failed or row.programs_failed > 0)
-            and (self._decided is None or row.decided is self._decided)
+            and (self._decided is None or row.verdict_decided is self._decided)
         )
 
     def _far(self, row: RecordedRow) -> bool:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tirjudge.cli.options import label_values
 from tirjudge.cli.output import console, new_table, plain, say
-from tirjudge.cli.paper_tables import TableFormat, comparison_rows, print_table, score_rows
+from tirjudge.cli.paper_tables import TableFormat, comparison_rows, evidence_rows, print_table, score_rows
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import DECIDED, LEFT_OPEN, ProtocolCard, ScoringProtocol, decision
@@ -439,12 +439,13 @@ def print_scored(
     if run.unlabelled:
         rows = "1 row has" if run.unlabelled == 1 else f"{run.unlabelled} rows have"
         say(f"tirjudge {command}: {rows} no label in the file of --labels, and no part in the accuracy")
+    evidence = evidence_of(run)
     if table:
         for fault in {one.fault for one in results if one.fault}:
             say(f"tirjudge {command}: {incomparable(fault, run.benchmark)}")
-        print_table(score_rows(results, run.name, lambda one: _quotable(one.score, full=full)), table)
+        figures = score_rows(results, run.name, lambda one: _quotable(one.score, full=full))
+        print_table(figures + evidence_rows(evidence, run.name), table)
         return not (named and unfit)
-    evidence = evidence_of(run)
     if as_json:
         known = {"evidence": evidence.record()} if evidence.known else {}
         print(json.dumps([_record(one) | known for one in results], indent=2))

@@ -347,7 +347,12 @@ def _scores(row: RecordedRow) -> JsonObject:
             "value": "none" if value is None else value,
             "answer": row.verdict,
             "explanation": row.detail or (row.views[0].last_turn.text.strip() if row.views else ""),
-            "metadata": {"scores": named or None, "stop": row.stop},
+            "metadata": {
+                "scores": named or None,
+                "stop": row.stop,
+                "decided": row.verdict_decided,
+                "guess": row.guess or None,
+            },
         }
     }
     if row.correct is not None:

@@ -83,7 +83,7 @@ def _cells(row: RecordedRow | tuple[str, str]) -> tuple[str, ...]:
         return (row[0], "", "no result", "", "", row[1])
     prompt = next((one.content for one in reversed(row.prompt or ()) if one.content), "")
     why = " ← ".join(filter(None, deciding_lines(row)))
-    decided = {True: "yes", False: "no", None: ""}[row.decided]
+    decided = {True: "yes", False: "no", None: ""}[row.verdict_decided]
     return (row.id, " ".join(prompt.split()), verdict_text(row), outcome_text(row), decided, why)
 
 

@@ -310,6 +310,11 @@ class RecordedRow(Recorded):
         return 1 + max((index for view in self.views for index in view.order), default=0)
 
     @property
+    def verdict_decided(self) -> bool | None:
+        """`decided` of a row with a verdict: the rows that a summary counts. None for any other row."""
+        return self.decided if self.stop == "verdict" else None
+
+    @property
     def conversation(self) -> tuple[Message, ...]:
         """The prompt, as in tasks; empty if the file lacks the prompt."""
         return tuple(one.message for one in self.prompt or ())

@@ -74,9 +74,9 @@ def verdict_text(row: RecordedRow) -> str:
 
 def decided_text(row: RecordedRow) -> str:
     """Return whether programs decided the verdict of a row; empty if that is not known."""
-    if row.decided is None or (row.verdict is None and not row.scores):
+    if row.verdict_decided is None:
         return ""
-    if row.decided:
+    if row.verdict_decided:
         return "decided by a program"
     if row.guess:
         return f"a tie, since no program decided it; the judge's guess was {printable(row.guess)}"
@@ -335,7 +335,7 @@ def row_line(row: RecordedRow) -> Text:
     outcome = outcome_text(row)
     line = Text(f"{printable(row.id, 24):<12}  {printable(verdict_text(row), 40):<14}  ")
     line.append(f"{outcome:<6}", _STYLES.get(outcome, ""))
-    if row.decided is False:
+    if row.verdict_decided is False:
         line.append("  undecided")
     # The output comes first: it decided the verdict, and a narrow terminal cuts the end of the line.
     output, check = deciding_lines(row)

@@ -147,8 +147,8 @@ def row_flags(row: RecordedRow) -> int:
         row.stop != "verdict",
         row.programs_failed > 0,
         row.flipped,
-        row.decided is True,
-        row.decided is False,
+        row.verdict_decided is True,
+        row.verdict_decided is False,
     )
     return sum(1 << bit for bit, fitting in enumerate(fits) if fitting)
 

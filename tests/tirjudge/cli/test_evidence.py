@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from tirjudge import Judge
 from tirjudge.judging.judge_model import undecided_verdicts
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import EMBEDDED, ModelNote, read_note
+from tirjudge.records.inspect_log import inspect_record
+from tirjudge.records.recorded_row import read_result_rows
+from tirjudge.report.rows import FLAGS, row_flags
 from tirjudge.storage.result_file import settings_path
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
@@ -322,6 +326,46 @@ def test_the_report_counts_and_filters(tmp_path: Path, judging: EndpointServer) 
     flags = dict(zip(run["ids"], run["flags"], strict=True))
     assert {id for id, flag in flags.items() if flag & bits["decided"]} == {"a", "b"}
     assert {id for id, flag in flags.items() if flag & bits["undecided"]} == {"c", "d"}
+
+
+def test_filters_count_the_rows_that_the_summary_counts(tmp_path: Path, judging: EndpointServer) -> None:
+    """Two rows have no verdict: their programs decided nothing, and neither did the model."""
+
+    def mumbling(body: dict[str, Any]) -> dict[str, Any]:
+        known = "fewer than 10" in body["messages"][0]["content"]
+        return checking(body) if known else chat("I cannot say.")
+
+    judging.script = mumbling
+    printed = judged(tmp_path, judging)
+    assert "decided by a program 2 of 2 rows; 0 are the model's opinion" in printed
+    selected = invoke("show", "rows.verdicts.jsonl", "--undecided", "--json", folder=tmp_path)
+    assert (selected.returncode, selected.stdout) == (0, "")
+    assert "undecided" not in invoke("show", "rows.verdicts.jsonl", folder=tmp_path).stdout
+    rows = [row for row, _ in read_result_rows(tmp_path / "rows.verdicts.jsonl")]
+    bits = {name: 1 << place for place, name in enumerate(FLAGS)}
+    assert {row.id for row in rows if row_flags(row) & bits["decided"]} == {"a", "b"}
+    assert not [row.id for row in rows if row_flags(row) & bits["undecided"]]
+
+
+def test_exports_have_the_evidence(tmp_path: Path, judging: EndpointServer) -> None:
+    judged(tmp_path, judging, "--undecided", "tie")
+    path = tmp_path / "rows.verdicts.jsonl"
+    scores = {one["id"]: one["scores"]["verdict"]["metadata"] for one in inspect_record(path)["samples"]}
+    assert {id: one["decided"] for id, one in scores.items()} == {
+        "a": True, "b": True, "c": False, "d": False
+    }  # fmt: skip
+    assert [scores[id]["guess"] for id in "ac"] == [None, "A"]
+    done = invoke("score", path.name, "--as", "csv", folder=tmp_path)
+    table = [line for line in csv.DictReader(done.stdout.splitlines()) if line["protocol"] == "evidence"]
+    assert [(line["figure"], line["value"], line["n"]) for line in table] == [
+        ("decided by a program", "50.00", "4"),
+        ("accuracy of decided rows", "50.00", "2"),
+        ("accuracy of opinions", "50.00", "2"),
+    ]
+    # Wilson's 95 % interval of 1 of 2, as in the summary.
+    assert [table[1][name] for name in ("run", "unit", "low", "high")] == [path.name, "%", "9.45", "90.55"]
+    judged(tmp_path, judging, "--no-evidence", "--overwrite")
+    assert "evidence" not in invoke("score", path.name, "--as", "csv", folder=tmp_path).stdout
 
 
 def test_stored_verdicts_are_scored_and_compared_with_their_evidence(

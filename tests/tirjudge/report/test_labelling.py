@@ -283,6 +283,7 @@ def test_columns_sort_and_choices_filter_and_the_shown_rows_are_saved(
             row.update(
                 completion_tokens=[30, 7, 200, 9][number % 4], stop="verdict" if number else "malformed"
             )
+            row["decided"] = None if number == 11 else number % 4 == 1
 
     edit(path, vary)
     with opened(chromium, written(tmp_path, path)) as page:
@@ -303,6 +304,7 @@ def test_columns_sort_and_choices_filter_and_the_shown_rows_are_saved(
         assert name == "rows.shown.csv"
         assert [line["row"] for line in lines] == [f"row-{n}" for n in (3, 7, 11, 1, 5, 9)]
         assert {(line["winner"], line["tokens"]) for line in lines} == {("A", "9"), ("A", "7")}
+        assert [line["decided"] for line in lines] == ["no", "no", "", "yes", "yes", "yes"]
         page.locator("#choose-tag").select_option(label="all")
         page.locator("#choose-stop").select_option(label="malformed (1)")
         count(page, "1 of 12 rows")

@@ -121,6 +121,8 @@ function saveRows() {
     data.runs.forEach((run, number) => {
       const named = several() ? ` of ${run.name}` : "";
       wanted.push({ name: `check${named}`, value: of(number, (one, at) => why(one, at)[1]) });
+      const decided = (one, at) => one.flags[at] & flag("decided") ? "yes" : one.flags[at] & flag("undecided") ? "no" : "";
+      wanted.push({ name: `decided${named}`, value: of(number, decided) });
       wanted.push({ name: `stop${named}`, value: of(number, (one, at) => coded(one.stops, at)) });
     });
   }
