@@ -192,6 +192,7 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     answer = (await client.call_tool("judge", asked)).structured_content
     assert answer["verdict"] in ("A", "B")
     assert answer["choice"] == "AB".index(answer["verdict"])
+    assert (answer["decided"], answer["views"][0]["evidence"]) == (False, "tie")
     (view,) = answer["views"]
     (shown,) = answer["programs"]
     assert (shown["source"], shown["output"]) == (f"{program}\n", "False")

@@ -60,6 +60,7 @@ def test_an_answer_has_the_verdict_the_dialogue_and_the_judgment(served: JudgeSe
     assert places == sorted(places)
     question = {"prompt": [{"role": "user", "content": "Which is longer?"}], "responses": ["one", "three"]}
     assert answer["judgment"] == served.judge({**question, "id": "row 1", "reference": "four"})
+    assert (answer["judgment"]["decided"], answer["judgment"]["views"][0]["evidence"]) == (False, "separates")
     assert answer["usage"] == {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
