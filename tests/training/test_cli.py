@@ -98,8 +98,6 @@ def test_libraries_add_no_line_to_the_log() -> None:
         (("--control",), "--control: no effect without --iterative"),
         (("--teacher", "m"), "--teacher: no effect without --distill"),
         (("--teacher-base-url", "http://h"), "--teacher-base-url: no effect without --distill"),
-        (("--seed", "1", "--set", "seed=2"), "seed is given twice: as an option, and by --set"),
-        (("--no-tools", "--set", "data.no_tools=0.5"), "data.no_tools is given twice"),
         (("--output", __file__), "test_cli.py is a file: name a folder"),
     ],
 )

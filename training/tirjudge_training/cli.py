@@ -146,10 +146,6 @@ def train(
         if iterative and distill:
             raise BadRecipe("--iterative and --distill exclude each other")
         processes = Processes.launched()
-        given = {assignment.partition("=")[0].strip() for assignment in assign or []}
-        for key in (one.partition("=")[0] for one, wanted in short.items() if wanted):
-            if key in given:
-                raise BadRecipe(f"{key} is given twice: as an option, and by --set")
         config, arms = processes.first(
             lambda: (load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments, arm or ()))
         )
