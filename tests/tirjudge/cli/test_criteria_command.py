@@ -217,7 +217,7 @@ def test_criteria_that_were_not_proposed_are_not_written(tmp_path: Path, endpoin
     assert "criteria" not in row
 
 
-def test_columns_that_json_does_not_have_are_written_as_texts(
+def test_columns_that_json_does_not_have_are_written_as_texts_and_numbers(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     endpoint.script = script
@@ -226,7 +226,7 @@ def test_columns_that_json_does_not_have_are_written_as_texts(
     run = invoke("criteria", "rows.parquet", *through(endpoint), "--no-tools", folder=tmp_path)
     assert run.returncode == 0, run.stderr
     (row,) = results(tmp_path / "rows.criteria.jsonl")
-    assert (row["made"], row["price"]) == ("2026-01-02 00:00:00+00:00", "1.50")
+    assert (row["made"], row["price"]) == ("2026-01-02T00:00:00+00:00", 1.5)
     assert row["criteria"]
 
 

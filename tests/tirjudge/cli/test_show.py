@@ -119,7 +119,7 @@ def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
     *rows, number, decided, accuracy = show(judged).stdout.splitlines()
     lines = sorted(rows)
     assert len(lines) == 3
-    assert decided == "evidence  decided by a program 0 of 2 rows; 2 are the model's opinion"
+    assert decided == "evidence  decided by a program 0 of 3 rows; 3 are the model's opinion"
     assert accuracy.startswith("evidence  accuracy of opinions 50.0%")
     assert number.startswith("accuracy 50.00 %, protocol verdict, n = 2 in 1 cluster (no interval: fewer")
     assert lines[1].split()[:4] == ["right", "A", "2/2", "right"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 from random import Random
 
@@ -116,11 +115,11 @@ def test_the_command_lists_dropped_rows_with_reasons(tmp_path: Path) -> None:
 def test_a_column_that_json_cannot_hold_is_named(tmp_path: Path) -> None:
     rows, bench, clean = (tmp_path / name for name in ("rows.parquet", "bench.jsonl", "clean.jsonl"))
     bench.write_text(json.dumps({"prompt": "hello"}))
-    table = pyarrow.table({"id": [1], "prompt": ["Name a planet."], "written": [datetime(2026, 1, 1)]})
+    table = pyarrow.table({"id": [1], "prompt": ["Name a planet."], "written": [b"\xff"]})
     pyarrow.parquet.write_table(table, rows)
     words = [str(rows), "--output", str(clean), "--against", str(bench)]
     result = CliRunner().invoke(app, ["data", "decontaminate", *words])
     assert result.exit_code == 3
-    assert f"{rows}, item 1: written: Object of type datetime is not JSON" in result.stderr
+    assert f"{rows}, item 1: written: Object of type bytes is not JSON" in result.stderr
     assert result.stderr.count("\n") == 1
     assert not clean.exists()
