@@ -241,18 +241,19 @@ class BatchRun:
         """Return who won, for which the rows of earlier runs into the same file are read too."""
         if not tally.sources:
             return None
+        from tirjudge.evaluation.stored_outputs.reading import open_results
         from tirjudge.evaluation.who_won import who_won
 
-        return who_won(results)
+        return who_won(open_results(results))
 
     def _won_decided(self, tally: Tally, results: Path) -> WhoWon | None:
         """Return who won among the rows that programs decided; None if all rows are or none is."""
-        evidence = tally.evidence
-        if not (tally.sources and evidence.decided and evidence.opinions + evidence.unknown):
+        if not tally.sources:
             return None
-        from tirjudge.evaluation.who_won import who_won
+        from tirjudge.evaluation.stored_outputs.reading import open_results
+        from tirjudge.evaluation.who_won import who_won_decided
 
-        return who_won(results, decided=True)
+        return who_won_decided(open_results(results), tally.evidence)
 
     def _agreement(self, tally: Tally, results: Path) -> tuple[list[str], JudgesAgreement] | None:
         """Return the agreement of the models of a jury that vote."""

@@ -44,7 +44,7 @@ from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_cou
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
-from tirjudge.evaluation.who_won import WhoWon, decided_wins
+from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.judging.tally import EvidenceTally
@@ -451,9 +451,8 @@ def print_scored(
         print(json.dumps([_record(one) | known for one in results], indent=2))
     else:
         print("\n".join(line for one in results for line in headlines(one.score, run.name)))
-        for line in evidence.lines():
-            print(f"evidence  {line}")
-        for line in (*who_won_lines([one.score for one in results]), *decided_lines(run, evidence)):
+        told = (f"evidence  {line}" for line in evidence.lines())
+        for line in (*told, *who_won_lines([one.score for one in results]), *decided_lines(run, evidence)):
             print(line)
         if full:
             _print_in_full(results, run.benchmark)
@@ -482,7 +481,8 @@ def evidence_of(run: Replay) -> EvidenceTally:
 
 def decided_lines(run: Replay, evidence: EvidenceTally) -> Iterator[str]:
     """Yield who won among the rows that programs decided, as the summary of a run does."""
-    yield from (printable(f"decided   {line}") for line in decided_wins(run, evidence))
+    won = who_won_decided(run, evidence)
+    yield from (printable(f"decided   {line}") for line in (won.wins() if won else ()))
 
 
 def print_compared(

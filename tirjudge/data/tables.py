@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from _csv import Reader
 
 Quotes = Literal["doubled", "escaped", "spaced", "plain"]
-"""How cells are quoted: with a quote inside of a cell doubled or behind a backslash, with spaces between a
-delimiter and a quote, or not at all, so that quotes are text."""
+"""The ways to write quotes. `doubled`: a quote inside a cell is written twice. `escaped`: it has a backslash
+before it. `spaced`: spaces stand between a delimiter and the quote that opens a cell. `plain`: cells are
+never quoted, and a quote is text."""
 _FORMS: dict[Quotes, dict[str, Any]] = {
     "doubled": {},
     "escaped": {"escapechar": "\\"},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from tirjudge.evaluation.protocols.win_rate import (
     WIN_RATE_OF,
 )
 from tirjudge.evaluation.scoring import Estimate, Score, cluster_count, score
-from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.statistics import in_clusters
 
@@ -211,29 +209,19 @@ class WhoWon:
             yield "length", f"the longer wins {_share(self.longer)} of {self.longer.n} rows; mean of {means}"
 
 
-def who_won(results: Path, *, decided: bool = False) -> WhoWon | None:
-    """Return who won in a result file; None if its rows name no sources, or none has a verdict.
-
-    With `decided` only rows count whose verdict programs decided.
-    """
-    rows: Iterable[JudgedRow] = open_results(results)
-    if decided:
-        rows = (row for row in rows if row.extras.get(DECIDED))
+def who_won(rows: Iterable[JudgedRow]) -> WhoWon | None:
+    """Return who won; None if the rows name no sources, or none has a verdict."""
     try:
         return WhoWon.of(score(WIN_RATE, rows))
     except Unscorable:
         return None
 
 
-def decided_wins(rows: Iterable[JudgedRow], evidence: EvidenceTally) -> Iterator[str]:
-    """Yield who won among the rows that programs decided, if there are others and the rows name sources."""
+def who_won_decided(rows: Iterable[JudgedRow], evidence: EvidenceTally) -> WhoWon | None:
+    """Return who won among the rows that programs decided; None if all rows are or none is."""
     if not evidence.decided or evidence.decided == evidence.known + evidence.unknown:
-        return
-    try:
-        won = WhoWon.of(score(WIN_RATE, (row for row in rows if row.extras.get(DECIDED))))
-    except Unscorable:
-        return
-    yield from won.wins() if won is not None else ()
+        return None
+    return who_won(row for row in rows if row.extras.get(DECIDED))
 
 
 def _share(found: Estimate) -> str:

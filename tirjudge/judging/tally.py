@@ -145,17 +145,15 @@ class EvidenceTally:
 
     @property
     def others(self) -> str:
-        """The number of verdicts of which nothing is known, as the end of a line; empty without any."""
-        return f"; unknown of {counted(self.unknown, 'more row')}" if self.unknown else ""
+        """The number of verdicts of which nothing is known, in words; empty without any."""
+        return f"unknown of {counted(self.unknown, 'more row')}" if self.unknown else ""
 
     def lines(self) -> Iterator[str]:
         """Yield how many verdicts programs decided, and the accuracy of both kinds; nothing if not known."""
         if not self.known:
             return
-        yield (
-            f"decided by a program {self.decided} of {self.known} rows; "
-            f"{self.opinions} are the model's opinion{self.others}"
-        )
+        decided = f"decided by a program {self.decided} of {self.known} rows"
+        yield "; ".join(filter(None, [decided, f"{self.opinions} are the model's opinion", self.others]))
         if self.decided_credits:
             yield f"accuracy of decided rows {self.decided_credits.mean}"
         if self.opinion_credits:

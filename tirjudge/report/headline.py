@@ -12,7 +12,7 @@ from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.runs import estimate_record
 from tirjudge.evaluation.scoring import Score
-from tirjudge.evaluation.who_won import WhoWon, decided_wins
+from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.report.breakdowns import RowFacts
 from tirjudge.statistics import Proportion
@@ -84,10 +84,11 @@ def decided(rows: Sequence[JudgedRow], evidence: EvidenceTally, advice: str) -> 
         return found | {"value": "unknown", "notes": [advice] if advice else []}
     _, *accuracies = evidence.lines()
     opinions = f"{evidence.opinions} are the model's opinion" if evidence.opinions else ""
-    wins = [f"of the decided rows, {line}" for line in decided_wins(rows, evidence)]
+    won = who_won_decided(rows, evidence)
+    wins = [f"of the decided rows, {line}" for line in (won.wins() if won else ())]
     return found | {
         "value": f"{evidence.decided} of {evidence.known} rows",
-        "notes": [*filter(None, [opinions, evidence.others.removeprefix("; ")]), *accuracies, *wins],
+        "notes": [*filter(None, [opinions, evidence.others]), *accuracies, *wins],
     }
 
 

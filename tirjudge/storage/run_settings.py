@@ -72,7 +72,8 @@ def refuse_foreign_file(path: Path, companion: Path, command: str) -> None:
     if path.exists() and path.stat().st_size and not companion.exists():
         why = f"was not written by tirjudge {command}: choose another --output, or --overwrite it"
         if _holds_results(path):
-            why = f"lacks its {companion.name}: put it beside it, choose another --output, or --overwrite it"
+            advice = "put that file beside it, choose another --output, or --overwrite it"
+            why = f"lacks its {companion.name}: {advice}"
         raise ValueError(f"{path} exists and {why}")
 
 

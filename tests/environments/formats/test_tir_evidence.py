@@ -223,7 +223,8 @@ DECIDED = {
         False,
     ),
     "lengths in one line": ([LENGTHS], "B", False),
-    # Whether a 1 is good depends on the question, and which end of a ranking is the best one.
+    # The judge's question decides whether more of something is better, and whether a ranking begins with the
+    # best response. The output alone cannot say either.
     "a count for each response": (["for one in responses: print(one.count('t'))"], "A", False),
     "a ranking": (["print(*sorted('AB', key=lambda n: len(responses[n == 'B'])), sep='\\n')"], "B", False),
     "the same letter twice": (["for _ in 1, 2: print('A' if len(response_a) < 9 else 'B')"], "A", True),

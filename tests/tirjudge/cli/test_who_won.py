@@ -24,6 +24,7 @@ from tests.tirjudge.judge_command import invoke, judge, results, through, write_
 from tirjudge.evaluation.base import JUDGE, LENGTHS, SOURCES, JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.scoring import score
+from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.who_won import WhoWon, who_won
 
 HABITS = ("long",) * 28 + ("short",) * 12 + ("first",) * 8
@@ -225,7 +226,7 @@ def test_a_jury_has_no_family_of_its_own(tmp_path: Path) -> None:
     ]
     alone = result("a", 0, 1) | {"verdict": "A", "sources": ["llama-1", "other"], "model": "meta/llama-3"}
     jury = alone | {"model": "qwen/qwen3, meta/llama-3", "jury": votes}
-    found = [who_won(write_rows(tmp_path / "run.jsonl", [row])) for row in (alone, jury)]
+    found = [who_won(open_results(write_rows(tmp_path / "run.jsonl", [row]))) for row in (alone, jury)]
     assert [one is not None and one.own_family is not None for one in found] == [True, False]
 
 
