@@ -118,8 +118,7 @@ def _curve(rows: Sequence[CalibratedRow], confidence: Confidence, seed: int) -> 
         hints = {
             "vote-share": "no row has a verdict",
             "margin": "the judge gives no scores; choose another --confidence",
-            "evidence": "no row says whether a program decided it; tirjudge reproduce RESULTS --evidence "
-            "FILE adds this",
+            "evidence": "no row says whether a program decided it: the rows were judged without evidence",
         }
         raise ValueError(f"--confidence {confidence}: {hints[confidence]}") from None
 

@@ -42,7 +42,6 @@ from tirjudge.cli.score import (
 from tirjudge.console_text import printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
-from tirjudge.judging.recorded_evidence import keep_settings, keeping_files, rows_with_evidence
 from tirjudge.judging.reproduction import (
     Outcome,
     Reproduction,
@@ -52,12 +51,12 @@ from tirjudge.judging.reproduction import (
     require_prepared,
 )
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading, verdicts
-from tirjudge.judging.tally import CheckerTally, EvidenceTally
+from tirjudge.judging.tally import CheckerTally
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.rows import Texts
-from tirjudge.storage.json_lines import JsonLines, read_lines
+from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_sandbox import Limits
@@ -386,21 +385,12 @@ def reproduce(
             show_default=False,
         ),
     ] = None,
-    evidence: Annotated[
-        Path | None,
-        option(
-            "Output",
-            "Also write the rows with the evidence that they lack: which verdicts programs decided.",
-            metavar="FILE",
-        ),
-    ] = None,
     as_json: Annotated[bool, option("Output", "Print the result as JSON.", "--json")] = False,
     *,
     options: SandboxOptions,
 ) -> None:
     """Run every recorded program again, and read every verdict again; compare both with the record.
 
-    With --evidence the last programs also run with the responses exchanged.
     A result file of somebody else is hostile code: sandbox, limits and imports come from these options and
     never from the file. Exit codes: 0 every program gave the recorded output and every verdict follows from
     its dialogue, 1 some did not, 2 usage, no dialogue in the file, or no sandbox; 130 interrupted.
@@ -410,10 +400,6 @@ def reproduce(
     limits = options.limits
     if timeout is not None:
         limits = replace(limits, wall_seconds=timeout, cpu_seconds=timeout)
-    if evidence is not None and evidence.exists():
-        raise ValueError(f"--evidence {evidence}: the file exists already; choose another name")
-    if evidence is not None and not evidence.parent.is_dir():
-        raise ValueError(f"--evidence {evidence}: there is no folder {evidence.parent}")
     result = _Result(str(file), verdicts(file))
     try:
         if has_programs(file):
@@ -422,8 +408,6 @@ def reproduce(
             asyncio.run(_reproduce(file, options, limits, limit, result))
         else:
             say(f"tirjudge reproduce: {file} has no program that was run: only its verdicts are read again")
-        if evidence is not None:
-            asyncio.run(_add_evidence(file, evidence, options, limits))
     except KeyboardInterrupt:
         stop("reproduce", f"interrupted after {result.programs} programs", INTERRUPTED)
     print(json.dumps(result.record(), indent=2)) if as_json else result.print()
@@ -496,29 +480,6 @@ async def _reproduce(
             async for one in finished:
                 result.add(one)
                 progress.count(one)
-
-
-async def _add_evidence(file: Path, output: Path, options: SandboxOptions, limits: Limits) -> None:
-    """Write the rows of a result file with their evidence, and say how many verdicts programs decided."""
-    tally = EvidenceTally()
-    progress = ProgressReporter(say, "evidence")
-    weak, settings = options.allow_weak_isolation, recorded_settings(file) or {}
-    async with options.closed_sandbox() as sandbox:
-        kept = keeping_files(read_result_rows(file), output)
-        found = rows_with_evidence(kept, sandbox, limits, settings=settings, allow_weak_isolation=weak)
-        # Until all rows are in it, the file has another name: nobody takes a part of the rows for all.
-        with JsonLines(output.with_name(f"{output.name}.new"), replace=True) as lines:
-            lines.append()
-            async with aclosing(found) as rows:
-                async for row in rows:
-                    lines.append(row)
-                    progress.count(row)
-                    if row["stop"] == "verdict":
-                        tally.add(row.get("decided"), row.get("correct"), row.get("prompt"))
-            keep_settings(file, output, options.prepare)
-            lines.rename(output)
-    for line in tally.lines() if tally.known else ("the file lacks what evidence needs",):
-        say(f"{output}: {line}")
 
 
 def _verdict_record(one: ChangedVerdict) -> dict[str, Any]:

@@ -132,7 +132,7 @@ async def reproductions(
     A program whose outcome differs from the record runs once more, to see whether it is deterministic. Raises
     WeakIsolation before any program runs if the sandbox lacks an isolation property.
     """
-    probe = await run_foreign(Program(source=""), sandbox, limits, allow_weak_isolation)
+    probe = await _run_foreign(Program(source=""), sandbox, limits, allow_weak_isolation)
     if probe.status is Status.SANDBOX_FAILED:
         raise SandboxUnavailable(f"the sandbox cannot run an empty program: {probe.detail}")
     works = (_reproduction(one, sandbox, limits, allow_weak_isolation) for one in programs)
@@ -188,14 +188,14 @@ async def _again(
     text, bindings = recorded.program.text, recorded.row.variables(recorded.program)
     if not recorded.program.tool:
         program, room = program_of(text, bindings, limits, seed=seed)
-        return await run_foreign(program, sandbox, room, weak)
+        return await _run_foreign(program, sandbox, room, weak)
     execution = await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed)
     if execution.status is Status.OK:
         _require_isolation(execution, weak)
     return execution
 
 
-async def run_foreign(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
+async def _run_foreign(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
     """Run a program of somebody else; raises WeakIsolation if the sandbox lacks a property, unless `weak`."""
     execution = await run_with_isolated(sandbox, program, limits)
     _require_isolation(execution, weak)

@@ -252,13 +252,13 @@ def _confidence_difference(row: RecordedRow, given: JudgedConfidence, combined: 
     return ""
 
 
-def combined_judgment(row: RecordedRow, *, evidence: bool | None = None) -> Judgment | None:
+def combined_judgment(row: RecordedRow) -> Judgment | None:
     """Return the judgment of the recorded views; None for a row without any.
 
-    With `evidence`, by default that of the row, it says whether programs decided it. Raises IndexError,
-    KeyError, TypeError or ValueError for views that cannot be combined.
+    It says whether programs decided it if the row does. Raises IndexError, KeyError, TypeError or ValueError
+    for views that cannot be combined.
     """
-    found = _of_dialogues(row, evidence=row.decided is not None if evidence is None else evidence)
+    found = _of_dialogues(row, evidence=row.decided is not None)
     return found.tied_without_evidence() if found is not None and row.guess else found
 
 

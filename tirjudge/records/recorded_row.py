@@ -58,6 +58,8 @@ _OUTCOME = {"status", "exit_code", "signal", "stdout", "stderr", "truncated", "w
 """Fields of an execution that a record has, in the order of `Execution`."""
 _CUT = {"kept_bytes", "cut_bytes"}
 """Further fields of an execution whose output was cut."""
+_AGAIN = {"status", "stdout", "stderr"}
+"""Fields of an execution with the responses exchanged, see `Call.exchanged`."""
 
 
 class RecordedFunction(Recorded):
@@ -517,22 +519,16 @@ def call_record(call: Call) -> JsonObject:
     kept = _OUTCOME | _CUT if call.outcome.truncated else _OUTCOME
     record |= _EXECUTION.dump_python(call.outcome, mode="json", include=kept)
     isolation = call.outcome.isolation
-    return record | {
+    record |= {
         "wall_seconds": round(call.outcome.wall_seconds, 4),
         "cpu_seconds": round(call.outcome.cpu_seconds, 4),
         "placement": isolation.placement if isolation else None,
         "isolation_missing": list(isolation.missing) if isolation else [],
         "detail": call.outcome.detail,
-        **({} if call.exchanged is None else {"exchanged": exchanged_record(call.exchanged)}),
     }
-
-
-def exchanged_record(execution: Execution) -> JsonObject:
-    """Return what the second run of a program ended with and printed, see `Call.exchanged`."""
-    recorded: JsonObject = _EXECUTION.dump_python(
-        execution, mode="json", include={"status", "stdout", "stderr"}
-    )
-    return recorded
+    if call.exchanged is not None:
+        record["exchanged"] = _EXECUTION.dump_python(call.exchanged, mode="json", include=_AGAIN)
+    return record
 
 
 def failed(call: Call) -> bool:

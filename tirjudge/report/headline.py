@@ -77,11 +77,11 @@ def trust(
     return [{"asks_for_labels": False} | one for one in found]
 
 
-def decided(rows: Sequence[JudgedRow], evidence: EvidenceTally, advice: str) -> dict[str, Any]:
-    """Return how many rows programs decided, in the form of `trust`, or `advice` where this is not known."""
+def decided(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> dict[str, Any]:
+    """Return how many rows programs decided, in the form of `trust`."""
     found: dict[str, Any] = {"name": "decided by a program", "asks_for_labels": False}
     if not evidence.known:
-        return found | {"value": "unknown", "notes": [advice] if advice else []}
+        return found | {"value": "unknown", "notes": ["these rows were judged without evidence"]}
     _, *accuracies = evidence.lines()
     opinions = f"{evidence.opinions} are the model's opinion" if evidence.opinions else ""
     won = who_won_decided(rows, evidence)

@@ -71,7 +71,7 @@ def read_run(
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
     evidence, checkers = EvidenceTally(), CheckerTally()
-    programs, runs_again = False, False
+    programs = False
     for row, fields in read_result_rows(path) if stored is None else _stored_rows(stored):
         builder.add(row)
         if row.stop == "verdict":
@@ -82,7 +82,6 @@ def read_run(
         formats.append(row.format)
         notes.append(row.note)
         programs = programs or row.programs > 0
-        runs_again = runs_again or (row.programs > 0 and row.responses is not None)
     if not facts:
         raise ValueError(f"{path} has no complete row")
     run = open_results(path) if stored is None else stored
@@ -98,7 +97,7 @@ def read_run(
         "headline": headline(facts, scores, run.benchmark),
         "winner": winner(won),
         "trust": [
-            *_decided(path, rows, evidence, programs=programs, runs_again=runs_again),
+            *([decided(rows, evidence)] if evidence.known or programs else []),
             *trust(rows, scores, won, order, labels_here=any(table.candidates)),
             *_checked(checkers),
         ],
@@ -121,18 +120,6 @@ def read_run(
         "not_comparable": benchmark,
     }
     return JudgedRun(path.name, path, summary, table, rows, protocols)
-
-
-def _decided(
-    path: Path, rows: Sequence[JudgedRow], evidence: EvidenceTally, *, programs: bool, runs_again: bool
-) -> Iterator[dict[str, Any]]:
-    """Yield how many rows programs decided, in the form of `trust`; nothing where no program ran.
-
-    A program `runs_again` if the file has its row's texts.
-    """
-    if evidence.known or programs:
-        command = f"tirjudge reproduce {label_file(path)['results']} --evidence FILE finds it out"
-        yield decided(rows, evidence, command if runs_again else "")
 
 
 def _checked(checkers: CheckerTally) -> Iterator[dict[str, Any]]:

@@ -76,13 +76,6 @@ def failures_path(results: Path) -> Path:
     return results.with_name(results.name + ".failed.jsonl")
 
 
-def copy_sidecars(results: Path, copy: Path) -> None:
-    """Write the settings and the failed rows of a result file, if there are any, next to its copy."""
-    for sidecar in (settings_path, failures_path):
-        if sidecar(results).is_file():
-            write_atomically(sidecar(copy), sidecar(results).read_bytes())
-
-
 def recorded_settings(results: Path) -> JsonObject | None:
     """Return the settings that a result file's rows were judged with; None if they cannot be read."""
     try:

@@ -86,8 +86,8 @@ class TirPointwise(TirFormat):
         if self.evidence == "off":
             return ()
         alone, shown = replace(view, order=(0,)), view.order[0]
-        responses = other_responses(task.candidates, shown)
-        folders = other_folders(task.files, shown)
+        responses = _other_responses(task.candidates, shown)
+        folders = _other_folders(task.files, shown)
         return tuple(
             self._bindings(replace(task, candidates=(other,), files=files), alone)
             for other, files in zip(responses, folders, strict=True)
@@ -105,7 +105,7 @@ class TirPointwise(TirFormat):
         )
 
 
-def other_responses(candidates: Sequence[Response], shown: int) -> tuple[Response, Response]:
+def _other_responses(candidates: Sequence[Response], shown: int) -> tuple[Response, Response]:
     """Return the responses for running the program on candidate `shown` again.
 
     The first is empty; the second is the next candidate or, without any, an everyday text.
@@ -114,8 +114,8 @@ def other_responses(candidates: Sequence[Response], shown: int) -> tuple[Respons
     return "", others[0]
 
 
-def other_folders(folders: Sequence[Folder], shown: int) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
-    """Return the files that go with `other_responses`: no files, and those of the next candidate."""
+def _other_folders(folders: Sequence[Folder], shown: int) -> tuple[tuple[Folder, ...], tuple[Folder, ...]]:
+    """Return the files that go with `_other_responses`: no files, and those of the next candidate."""
     if not folders:
         return (), ()
     others = (*folders[shown + 1 :], *folders[:shown], Folder())

@@ -250,25 +250,3 @@ def test_in_python(server: EndpointServer, file: Path) -> None:
     assert (found.verdict, found.decided, found.criteria[0].checker) == ("B", True, "words")
     with pytest.raises(ValueError, match="cannot be read"):
         Judge("m", server.url, checkers="nowhere.toml").compare("p", "a", "b")
-
-
-def test_evidence_is_added_to_rows_that_checkers_decided_in_part(
-    server: EndpointServer, rows: Path, file: Path
-) -> None:
-    server.script = prefers_a
-    output, given = rows.with_name("out.jsonl"), ("--order", "given", "--audit", 0, "--tools")
-    assert judge(server, rows, file, *given, "--no-evidence").exit_code == 0
-    new = rows.with_name("new.jsonl")
-    done = CliRunner().invoke(app, ["reproduce", str(output), "--evidence", str(new), *FAST])
-    assert done.exit_code == 0, done.output
-
-    def known(path: Path) -> dict[str, Any]:
-        return {
-            row["id"]: (row.get("decided"), [view.get("evidence") for view in row["views"]])
-            for row in results(path)
-        }
-
-    assert judge(server, rows, file, *given, "--overwrite").exit_code == 0
-    assert known(new) == known(output)
-    # The checker's must-have, which nobody passes, decides the row: the model's criterion carries no tie.
-    assert known(new)["mixed"] == (True, ["missing", None, None])

