@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
+from tirjudge.judging.votes import of_orders, of_samples
 from tirjudge.statistics import Estimator, Proportion, Statistic
 
 _STRICT = ConfigDict(strict=True, revalidate_instances="always", hide_input_in_errors=True)
@@ -164,19 +165,12 @@ def decision(row: JudgedRow) -> tuple[int, ...]:
 def votes_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
     """Return the candidates in first place by these votes, see `decision`."""
     numbers = sorted({vote.sample for vote in votes})
-    samples = [sample_decision([vote for vote in votes if vote.sample == one]) for one in numbers]
-    chosen = Counter(best[0] for best in samples if len(best) == 1)
-    most = max(chosen.values(), default=0)
-    return tuple(sorted(one for one, count in chosen.items() if count == most)) or next(
-        filter(None, samples), ()
-    )
+    return of_samples([sample_decision([vote for vote in votes if vote.sample == one]) for one in numbers])
 
 
 def sample_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
     """Return the candidates that the votes of one sample name; none if any vote has no verdict."""
-    if not all(vote.best for vote in votes):
-        return ()
-    return tuple(sorted({index for vote in votes for index in vote.best}))
+    return of_orders([vote.best for vote in votes])
 
 
 class Ids:

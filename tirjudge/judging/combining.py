@@ -1,60 +1,59 @@
 """Verdicts that become one: both orders, several samples, the models of a jury, and the criteria of a row.
 
 Responses that were shown alone satisfy a criterion if their score is high enough. Responses that were shown
-together are compared: the better one satisfies it, and a tie is shared. A criterion without a verdict is
-unknown, never 0: aggregates are bounds, and decide only what no answer could change.
+together are compared: the better one satisfies it, and a tie is shared. What guesses and missing verdicts
+count as is in `votes`: with `tie_guesses`, guesses count as ties, and a verdict that they could change stays
+the judge's own, undecided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from tirjudge.judging.checked import UNCHECKED, Checked
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.votes import (
+    Aggregate,
+    aggregate,
+    all_decided,
+    highest,
+    of_orders,
+    of_samples,
+    settled,
+    settled_criteria,
+)
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Criterion, Episode, JudgeTask, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.programs.evidence import decided as program_decided
 
 SATISFIED_FROM = 6.0
 """The default of `JudgeOptions.satisfied_from`: above the middle of the scales from 0 or 1 to 10."""
-_DIGITS = 9
-"""Decimals of rounded aggregates, so that equal sums compare equal in any order of addition."""
 
 
-def by_views(kind: str, episode: Episode, *, evidence: bool = False) -> Judgment:
+def by_views(kind: str, episode: Episode, *, evidence: bool = False, tie_guesses: bool = False) -> Judgment:
     """Combine the views of an episode, such as both orders of its responses, into one judgment.
 
     The judgment is a tie if views name different candidates, if the highest scores are equal, or if a view
     says tie. If any view lacks a verdict, so does the judgment; scores from other views are kept. With
-    `evidence`, from second runs of programs, `decided` is set.
+    `evidence`, from second runs of programs, `decided` is set: if programs decided every view.
     """
     stop, detail = _worst([(one.stop, one.detail) for one in episode.trajectories])
     ended = [(one.verdict, one.view) for one in episode.trajectories if one.verdict is not None]
     scores = _mean_scores((verdict, 1.0) for verdict in _verdicts(episode.trajectories))
     best: tuple[int, ...] = ()
     if stop is StopReason.VERDICT:
-        # Two orders that disagree name two candidates, which is how position bias becomes a tie.
-        named = {index for verdict, view in ended for index in _named(verdict, view)}
-        best = tuple(sorted(named)) if named else highest(scores, 2)
-    decided = _views_decided(episode, best) if evidence else None
+        named = [_named(verdict, view) for verdict, view in ended]
+        best = of_orders(list(filter(None, named))) or highest(scores, 2)
+    decided = None
+    if evidence:
+        # Where guesses stay, a tie of orders that disagree is nobody's verdict.
+        one_each = (
+            tie_guesses or len(best) < 2 or all(len(one.view.order) == 1 for one in episode.trajectories)
+        )
+        decided = one_each and all_decided(map(program_decided, episode.trajectories))
     return Judgment(kind, best, scores, stop, detail, episode, decided=decided, evidence=evidence)
-
-
-def _views_decided(episode: Episode, best: Sequence[int]) -> bool | None:
-    """Return whether programs decided every view; False for a tie of responses shown together."""
-    if len(best) > 1 and not all(len(one.view.order) == 1 for one in episode.trajectories):
-        return False
-    return all_decided(map(program_decided, episode.trajectories))
-
-
-def all_decided(parts: Iterable[bool | None]) -> bool | None:
-    """Return whether programs decided all parts of a verdict: False for an undecided part or no parts."""
-    found = list(parts)
-    if not found or False in found:
-        return False
-    return None if None in found else True
 
 
 def by_criterion(episode: Episode) -> list[Episode]:
@@ -93,7 +92,9 @@ def _part(whole: Trajectory, number: int) -> Trajectory:
     return replace(part, segments=(*([] if number else before), ending), verdict=verdict)
 
 
-def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ()) -> Judgment:
+def self_consistency(
+    samples: Sequence[Judgment], weights: Sequence[float] = (), *, tie_guesses: bool = False
+) -> Judgment:
     """Combine several samples of one task: SC@N, and mean-score@N for judges of single responses.
 
     The candidate that most samples choose is the best; equal counts are a tie, and a sample that is a tie or
@@ -109,16 +110,22 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
     )
     stop, detail = _worst([(sample.stop, sample.detail) for sample in samples])
     best: tuple[int, ...] = ()
-    seen = [sample for sample in samples if sample.stop is StopReason.VERDICT]
+    seen = any(sample.stop is StopReason.VERDICT for sample in samples)
     # Without a whole sample there is no verdict, although each response may have scores.
     if seen and not stop.unscored:
         stop, detail = StopReason.VERDICT, ""
-        best = (
-            highest(scores, 2)
-            if _alone(first)
-            # If no sample chose a single candidate, all verdicts are ties, and the first one stands.
-            else most_chosen([sample.choice for sample in samples], shares) or seen[0].best
-        )
+        best = highest(scores, 2) if _alone(first) else of_samples([one.best for one in samples], shares)
+    decided = _carried(samples, best, ended=stop is StopReason.VERDICT)
+    if best and tie_guesses and not _alone(first):
+        everyone = tuple(range(len(first.episode.task.candidates)))
+
+        def outcome(favoured: int | None) -> tuple[int, ...]:
+            guess = everyone if favoured is None else (favoured,)
+            votes = [guess if one.best and one.decided is False else one.best for one in samples]
+            return of_samples(votes, shares)
+
+        firm, decided = settled(outcome, len(everyone), [one.decided for one in samples if one.best])
+        best = best if decided is False else firm
     # Models of a jury have each numbered their samples from 0.
     episodes = [episode for sample in samples for episode in (sample.episode, *sample.further)]
     episode, *further = (_numbered(episode, number) for number, episode in enumerate(episodes))
@@ -130,7 +137,7 @@ def self_consistency(samples: Sequence[Judgment], weights: Sequence[float] = ())
         detail=detail,
         episode=episode,
         further=tuple(further),
-        decided=_carried(samples, best, ended=stop is StopReason.VERDICT),
+        decided=decided,
         evidence=any(sample.evidence for sample in samples),
     )
 
@@ -162,6 +169,7 @@ def by_criteria(
     *,
     checked: Checked = UNCHECKED,
     kind: str = "",
+    tie_guesses: bool = False,
 ) -> Judgment:
     """Combine the judgments on a task's criteria into the judgment of the task.
 
@@ -190,7 +198,14 @@ def by_criteria(
     unanswered.sort(key=lambda pair: not pair[0].down)
     stop, detail = unanswered[0] if unanswered else (StopReason.VERDICT, "")
     found = Aggregate((), {}) if stop.down else aggregate(verdicts, count)
-    if found.decided(count):
+    ended = found.decided(count)
+    decided = _carried(parts, found.best, ended=ended, checked=bool(checked))
+    if tie_guesses and not stop.down:
+        guessed = [_guessed(asked[number]) if number in asked else () for number in range(len(verdicts))]
+        flags = [asked[number].decided if number in asked else True for number in range(len(verdicts))]
+        verdicts, found, decided = settled_criteria(verdicts, guessed, flags, found)
+        ended = found.decided(count)
+    if ended:
         stop, detail = StopReason.VERDICT, ""
     checks = [(number, one.trajectories) for number, one in checked.items()]
     episodes = [(number, part.episode.trajectories) for number, part in asked.items()]
@@ -208,9 +223,18 @@ def by_criteria(
             for several in zip(*(part.further for part in parts), strict=True)
         ),
         criteria=verdicts,
-        decided=_carried(parts, found.best, ended=stop is StopReason.VERDICT, checked=bool(checked)),
+        decided=decided,
         evidence=bool(parts) and all(part.evidence for part in parts),
     )
+
+
+def _guessed(part: Judgment) -> Collection[int]:
+    """Return the responses about which a judgment on a criterion is a guess."""
+    if part.decided is not False or (not part.scores and not part.best):
+        return ()
+    if not _alone(part):
+        return range(len(part.episode.task.candidates))
+    return {one.view.order[0] for one in part.trajectories if program_decided(one) is False}
 
 
 def _verdict_on(criterion: Criterion, part: Judgment, count: int, satisfied_from: float) -> JudgedCriterion:
@@ -222,15 +246,8 @@ def _verdict_on(criterion: Criterion, part: Judgment, count: int, satisfied_from
         satisfied_from=satisfied_from if _alone(part) else None,
         stop=part.stop.value,
         detail=part.detail,
+        decided=part.decided,
     )
-
-
-def highest(scores: Mapping[int, float], least: int) -> tuple[int, ...]:
-    """Return the candidates with the highest score, sorted; empty unless `least` candidates have one."""
-    if not scores or len(scores) < least:
-        return ()
-    top = max(scores.values())
-    return tuple(sorted(index for index, score in scores.items() if score == top))
 
 
 def _alone(judged: Judgment) -> bool:
@@ -267,15 +284,6 @@ def _verdicts(trajectories: Iterable[Trajectory]) -> list[Verdict]:
     return [one.verdict for one in trajectories if one.verdict is not None]
 
 
-def most_chosen(choices: Sequence[int | None], weights: Sequence[float]) -> tuple[int, ...]:
-    """Return the candidates with the greatest weight of votes, sorted; a choice of None is no vote."""
-    votes: dict[int, float] = {}
-    for choice, weight in zip(choices, weights, strict=True):
-        if choice is not None:
-            votes[choice] = round(votes.get(choice, 0.0) + weight, _DIGITS)
-    return tuple(sorted(index for index, count in votes.items() if count == max(votes.values())))
-
-
 def _named(verdict: Verdict, view: View) -> tuple[int, ...]:
     """Return the candidates that a view puts first; none if it only gives scores."""
     if verdict.tie:
@@ -290,56 +298,6 @@ def _mean_scores(verdicts: Iterable[tuple[Verdict, float]]) -> dict[int, float]:
         for index, score in verdict.scores.items():
             given.setdefault(index, []).append((score, weight))
     return {index: fmean(*zip(*pairs, strict=True)) for index, pairs in given.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """The outcome of all criteria of a row."""
-
-    best: tuple[int, ...]
-    """Responses with the highest aggregate: one is a choice, several are a tie. Empty for a single response
-    and where an unknown verdict could change it."""
-    scores: Mapping[int, float]
-    """Index of a response to its aggregate from 0 to 1, where no unknown verdict can change it."""
-
-    def decided(self, count: int) -> bool:
-        """Return True if no unknown verdict can change the outcome for `count` responses."""
-        return bool(self.best) if count > 1 else bool(self.scores)
-
-
-def aggregate(verdicts: Sequence[JudgedCriterion], count: int) -> Aggregate:
-    """Combine the verdicts on all criteria of a row with `count` responses.
-
-    The aggregate of a response is the weighted share of the criteria that it satisfies, and 0 if it does not
-    satisfy a must-have. The highest aggregate is the choice, and equal highest ones are a tie. Raises
-    ValueError for weights that add up to 0, which only an edited file has.
-    """
-    if not sum(one.weight for one in verdicts):
-        raise ValueError("the weights of the criteria add up to 0")
-    bounds = [_bounds(verdicts, index) for index in range(count)]
-    scores = {index: low for index, (low, high) in enumerate(bounds) if low == high}
-    if count < 2:
-        return Aggregate((), scores)
-    top = max(low for low, _ in bounds)
-    within_reach = tuple(index for index, (_, high) in enumerate(bounds) if high >= top)
-    # Several that may be first are a tie only if each is known.
-    decided = len(within_reach) == 1 or all(index in scores for index in within_reach)
-    return Aggregate(within_reach if decided else (), scores)
-
-
-def _bounds(verdicts: Sequence[JudgedCriterion], index: int) -> tuple[float, float]:
-    """Return the lowest and the highest aggregate that a response may have."""
-    required = [one.satisfied[index] for one in verdicts if one.must_have]
-    if 0 in required:
-        return 0.0, 0.0
-    total = sum(one.weight for one in verdicts)
-    known = [(one.weight, one.satisfied[index]) for one in verdicts]
-    low = sum(weight * share for weight, share in known if share is not None) / total
-    open_weight = sum(weight for weight, share in known if share is None) / total
-    return (
-        0.0 if None in required else round(low, _DIGITS),
-        round(low + open_weight, _DIGITS),
-    )
 
 
 def common_threshold(thresholds: Iterable[float | None]) -> float:

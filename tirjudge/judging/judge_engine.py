@@ -64,6 +64,7 @@ class JudgeEngine:
         options.check_undecided()
         self._stack = AsyncExitStack()
         self._runs_programs = options.tools
+        self._tie_guesses = False
 
     def check_options(self, kind: Kind | None = None) -> None:
         """Raise ValueError for wrong options, before a model is resolved, converted or loaded.
@@ -97,15 +98,25 @@ class JudgeEngine:
             )
             tools = await stack.enter_async_context(open_tools(self.options.tool_settings, self._sandbox))
             weights = self.options.vote_weights
+            note = ModelNote() if self.options.jury else models[0].note
+            self._tie_guesses = undecided_verdicts(self.options, note) == "tie"
             # Twice as many, so that the model has work while programs run.
             turns = Turns(2 * self.options.concurrency)
             jurors = [
-                Juror(model, options, self._sandbox, tools, weights.get(model.name, 1.0), turns)
+                Juror(
+                    model,
+                    options,
+                    self._sandbox,
+                    tools,
+                    weights.get(model.name, 1.0),
+                    turns,
+                    self._tie_guesses,
+                )
                 for model, options in zip(models, self.options.jurors, strict=False)
             ]
             self._jury = Jury(jurors, self._escalation)
             self.model = (", " if self._escalation is None else ", then ").join(one.name for one in models)
-            self.note = ModelNote() if self.options.jury else models[0].note
+            self.note = note
             for model in models:
                 await model.warn(self.options)
             self._stack = stack.pop_all()
@@ -143,8 +154,7 @@ class JudgeEngine:
             result = replace(result, satisfied_from=passing)
         if self._abstention is not None:
             result = self._abstention.apply(result)
-        tied = undecided_verdicts(self.options, self.note) == "tie"
-        return result.tied_without_evidence() if tied else result
+        return result.tied_without_evidence() if self._tie_guesses else result
 
     async def _audited(
         self, result: Judgment, name: str, order: Order | None, numbers: Sequence[int]

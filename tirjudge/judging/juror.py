@@ -54,6 +54,8 @@ class Juror:
     """Weight of the juror's votes and scores in a jury."""
     turns: Turns | None = None
     """Places for dialogues that all rollouts share; None: every rollout has its own."""
+    tie_guesses: bool = False
+    """Count guesses as ties where several verdicts become one."""
     _rollouts: dict[tuple[str, Order | None, bool], Rollout] = field(default_factory=dict)
 
     @property
@@ -101,7 +103,9 @@ class Juror:
         """Combine what `answers` returns into the judgment of the task."""
         if not task.criteria:
             return answers[0]
-        return by_criteria(task, answers, self.options.satisfied_from, checked=checked)
+        return by_criteria(
+            task, answers, self.options.satisfied_from, checked=checked, tie_guesses=self.tie_guesses
+        )
 
     async def ask(self, text: str, *, tokens: int | None = None) -> str:
         """Return the greedy answer to a question of our own; raises GeneratorFailed."""
@@ -150,12 +154,14 @@ class Juror:
         # The output of a program is not about one of several criteria.
         known = records_evidence(rollout.environment) and len(task.criteria) < 2
         parts = zip(*map(by_criterion, group), strict=True)
-        return [_of_samples(format, task, part, known) for part in parts]
+        return [_of_samples(format, task, part, known, self.tie_guesses) for part in parts]
 
 
-def _of_samples(format: str, task: JudgeTask, group: Sequence[Episode], evidence: bool) -> Judgment:
-    judged = [by_views(format, episode, evidence=evidence) for episode in group]
-    result = judged[0] if len(judged) == 1 else self_consistency(judged)
+def _of_samples(
+    format: str, task: JudgeTask, group: Sequence[Episode], evidence: bool, tie_guesses: bool
+) -> Judgment:
+    judged = [by_views(format, one, evidence=evidence, tie_guesses=tie_guesses) for one in group]
+    result = judged[0] if len(judged) == 1 else self_consistency(judged, tie_guesses=tie_guesses)
     if result.stop is StopReason.PROMPT_TOO_LONG and task.reference:
         length = len(task.reference)
         hint = f"the reference has {length} characters, which --truncate shortens"

@@ -53,7 +53,8 @@ class Jury:
             juror.answers(format, task, order, evidence=evidence, checked=checked) for juror in self.jurors
         )
         weights = [juror.weight for juror in self.jurors]
-        voted = [self_consistency(answers, weights) for answers in zip(*found, strict=True)]
+        ties = self.jurors[0].tie_guesses
+        voted = [self_consistency(answers, weights, tie_guesses=ties) for answers in zip(*found, strict=True)]
         verdicts = tuple(
             juror_verdict(juror, juror.combined(task, answers, checked), number * juror.options.samples)
             for number, (juror, answers) in enumerate(zip(self.jurors, found, strict=True))
@@ -85,6 +86,7 @@ class Jury:
 
 def juror_verdict(juror: Juror, judged: Judgment, first: int) -> JurorVerdict:
     """Return the record of a juror's verdict; its samples are numbered from `first` in the row."""
+    judged = judged.tied_without_evidence() if juror.tie_guesses else judged
     return JurorVerdict(
         model=juror.name,
         weight=juror.weight,

@@ -212,11 +212,25 @@ def _response(recorded: str | list[RecordedMessage]) -> Response:
 def _combined_difference(row: RecordedRow) -> str:
     """Return how the row's verdict differs from the combined verdict of all views; empty if equal."""
     try:
-        judged = _of_dialogues(row, evidence=row.decided is not None)
+        return _combined(row)[1]
     except (IndexError, KeyError, TypeError, ValueError) as error:
         return f"the views cannot be combined ({error})"
-    if judged is None:
-        return ""
+
+
+def _combined(row: RecordedRow) -> tuple[Judgment | None, str]:
+    """Return the judgment of the recorded views, and how the row differs from it."""
+    found = []
+    # A row that is no tie in place of a guess does not say whether the run counted guesses as ties.
+    for tie_guesses in (True,) if row.guess else (False, True):
+        judged = _of_dialogues(row, tie_guesses=tie_guesses)
+        found.append((judged, "" if judged is None else _difference(row, judged)))
+        if not found[-1][1]:
+            return found[-1]
+    return found[0]
+
+
+def _difference(row: RecordedRow, judged: Judgment) -> str:
+    """Return how the row's verdict differs from that of its views; empty if equal."""
     # The row may be a tie in place of what its dialogues say.
     combined = judged.tied_without_evidence() if row.guess else judged
     recorded = {index: score for index, score in enumerate(row.scores or ()) if score is not None}
@@ -258,20 +272,24 @@ def combined_judgment(row: RecordedRow) -> Judgment | None:
     It says whether programs decided it if the row does. Raises IndexError, KeyError, TypeError or ValueError
     for views that cannot be combined.
     """
-    found = _of_dialogues(row, evidence=row.decided is not None)
+    found, _ = _combined(row)
     return found.tied_without_evidence() if found is not None and row.guess else found
 
 
-def _of_dialogues(row: RecordedRow, *, evidence: bool) -> Judgment | None:
+def _of_dialogues(row: RecordedRow, *, tie_guesses: bool) -> Judgment | None:
     task = row_task(row)
     if not row.criteria:
-        found = _of_views(row, task, row.views, evidence)
+        found = _of_views(row, task, row.views, row.decided is not None, tie_guesses)
         return None if found is None else replace(found, satisfied_from=row.satisfied_from)
     views = [[view for view in row.views if view.criterion == number] for number in range(len(row.criteria))]
     if not all(views):
         raise ValueError("a criterion has no dialogue")
     asked = [number for number, one in enumerate(row.criteria) if not one.checker]
-    parts = [_of_views(row, task, views[number], evidence) for number in asked]
+    # The program of a dialogue about several criteria is evidence for none.
+    parts = [
+        _of_views(row, task, views[number], row.criteria[number].decided is not None, tie_guesses)
+        for number in asked
+    ]
     checked = {
         number: CheckedCriterion(one.checker, tuple(map(recorded_trajectory, views[number])))
         for number, one in enumerate(row.criteria)
@@ -283,30 +301,32 @@ def _of_dialogues(row: RecordedRow, *, evidence: bool) -> Judgment | None:
         common_threshold(row.criteria[number].satisfied_from for number in asked),
         checked=checked,
         kind=row.format,
+        tie_guesses=tie_guesses,
     )
     return replace(whole, satisfied_from=row.satisfied_from)
 
 
 def _of_views(
-    row: RecordedRow, task: JudgeTask, recorded: Sequence[RecordedView], evidence: bool
+    row: RecordedRow, task: JudgeTask, recorded: Sequence[RecordedView], evidence: bool, tie_guesses: bool
 ) -> Judgment | None:
     samples = {}
     for sample, views in groupby(recorded, key=lambda view: view.sample):
         trajectories = tuple(recorded_trajectory(view, programs=evidence) for view in views)
-        samples[sample] = by_views(row.format, Episode(task, sample, trajectories), evidence=evidence)
+        episode = Episode(task, sample, trajectories)
+        samples[sample] = by_views(row.format, episode, evidence=evidence, tie_guesses=tie_guesses)
     if not samples:
         return None
     voters = [one for one in row.jury if one.samples]
     if len(voters) < 2:
-        return _of_samples(list(samples.values()))
+        return _of_samples(list(samples.values()), tie_guesses)
     if not samples.keys() >= {number for one in voters for number in one.samples}:
         raise ValueError("a model of the jury has no dialogue")
-    votes = [_of_samples([samples[number] for number in one.samples]) for one in voters]
-    return self_consistency(votes, [one.weight for one in voters])
+    votes = [_of_samples([samples[number] for number in one.samples], tie_guesses) for one in voters]
+    return self_consistency(votes, [one.weight for one in voters], tie_guesses=tie_guesses)
 
 
-def _of_samples(samples: Sequence[Judgment]) -> Judgment:
-    return samples[0] if len(samples) == 1 else self_consistency(samples)
+def _of_samples(samples: Sequence[Judgment], tie_guesses: bool) -> Judgment:
+    return samples[0] if len(samples) == 1 else self_consistency(samples, tie_guesses=tie_guesses)
 
 
 def recorded_trajectory(view: RecordedView, *, programs: bool = True) -> Trajectory:

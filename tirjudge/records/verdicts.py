@@ -64,6 +64,8 @@ class JudgedCriterion(Recorded):
     detail: Text = ""
     checker: Text = ""
     """Name of the checker that decided it; empty for a verdict of the judge's model."""
+    decided: bool | None = None
+    """True if programs decided the verdict of the judge's model, False for a guess, None if unknown."""
 
     @classmethod
     def of(
@@ -77,6 +79,7 @@ class JudgedCriterion(Recorded):
         stop: str,
         detail: str = "",
         checker: str = "",
+        decided: bool | None = None,
     ) -> JudgedCriterion:
         """Return the verdict on `count` responses, of a model or of a `checker`.
 
@@ -84,6 +87,8 @@ class JudgedCriterion(Recorded):
         together, of which `best` satisfy. Without `best` there is no verdict.
         """
         satisfied: list[float | None] = [None] * count
+        known: dict[str, Any] = {"checker": checker} if checker else {}
+        known |= {} if decided is None else {"decided": decided}
         if satisfied_from is not None:
             found = map(scores.get, range(count))
             satisfied = [None if score is None else float(score >= satisfied_from) for score in found]
@@ -99,7 +104,7 @@ class JudgedCriterion(Recorded):
             satisfied_from=satisfied_from,
             stop=str(stop),
             detail=detail,
-            **({"checker": checker} if checker else {}),
+            **known,
         )
 
     def without_text(self) -> JudgedCriterion:

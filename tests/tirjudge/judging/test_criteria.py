@@ -18,8 +18,9 @@ from tirjudge.cli import app
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.combining import Aggregate, aggregate, by_criterion
+from tirjudge.judging.combining import by_criterion
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.votes import Aggregate, aggregate
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge.storage.result_file import digest
 from tirjudge_environments import (
@@ -339,6 +340,7 @@ def test_the_result_file_has_every_criterion_with_its_verdict(results: Path) -> 
         "satisfied_from": None,
         "stop": "verdict",
         "detail": "",
+        "decided": False,
     }
     assert [view["criterion"] for view in pair["views"]] == [0, 0, 1, 1, 2, 2]
     # The reward of training is about the label, which no criterion is.

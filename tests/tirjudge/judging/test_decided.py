@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations, product
+from typing import Any
 
 import pytest
 
@@ -30,12 +34,12 @@ PAIR = JudgeTask(id="pair", prompt=(Message("user", "p"),), candidates=("x", "y"
 
 def view(order: tuple[int, ...], choice: int | None, *, decides: bool, checked: bool = True) -> Trajectory:
     """A dialogue that names a response, after a program that favours it or without one."""
-    found = "AB"[order.index(choice)] if choice is not None else ""
-    again = "AB"[1 - order.index(choice)] if choice is not None else ""
+    found = "ABC"[order.index(choice)] if choice is not None else ""
+    again = "ABC"[(order.index(choice) - 1) % len(order)] if choice is not None else ""
     exchanged = Execution(status=Status.OK, stdout=again) if checked else None
     call = Call(RunCode("..."), Execution(status=Status.OK, stdout=found), 0, exchanged)
     return Trajectory(
-        view=View("".join("AB"[one] for one in order), order),
+        view=View("".join("ABC"[one] for one in order), order),
         sample=0,
         prompt=Prompt(messages=()),
         prompt_ids=None,
@@ -133,3 +137,194 @@ def test_only_undecided_comparisons_become_ties() -> None:
     )
     assert scored.decided is False
     assert scored.tied_without_evidence() == scored
+
+
+LIST = replace(PAIR, candidates=("x", "y", "z"))
+
+
+def part(kind: str, *, task: JudgeTask = PAIR) -> Judgment:
+    """A judgment by its kind: decided, guessed or unknown for a response, an undecided tie, or missing."""
+    name, _, letter = kind.partition(" ")
+    order, choice = tuple(range(len(task.candidates))), "ABC".index(letter) if letter else None
+    one = view(order, 0 if name == "tie" else choice, decides=name == "decided")
+    if name == "tie":
+        one = replace(one, verdict=Verdict(tie=True))
+    return by_views("pairwise", Episode(task, 0, (one,)), evidence=name != "unknown", tie_guesses=True)
+
+
+def ended(result: Judgment) -> tuple[str | None, bool | None, str | None]:
+    """The verdict of a judge whose guesses are ties, whether it is decided, and the guess in its place."""
+    tied = result.tied_without_evidence()
+    return tied.verdict, tied.decided, "tie" if len(tied.guess) > 1 else "".join("ABC"[n] for n in tied.guess)
+
+
+@pytest.mark.parametrize(
+    ("views", "expected"),
+    [
+        ([(0, True), (0, True)], ("A", True, "")),
+        # No guess could break the tie of two programs.
+        ([(0, True), (1, True)], ("tie", True, "")),
+        # A guess is a tie, and a tie of any order is one of the row.
+        ([(0, True), (0, False)], ("tie", False, "A")),
+        ([(0, True), (1, False)], ("tie", False, "tie")),
+        ([(0, True), (None, False)], (None, False, "")),
+    ],
+)
+def test_what_the_verdicts_of_orders_count_as(
+    views: list[tuple[int | None, bool]], expected: tuple[Any, ...]
+) -> None:
+    both = tuple(
+        view(order, choice, decides=decides)
+        for order, (choice, decides) in zip([(0, 1), (1, 0)], views, strict=True)
+    )
+    assert ended(by_views("pairwise", Episode(PAIR, 0, both), evidence=True, tie_guesses=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("samples", "weights", "expected"),
+    [
+        (["decided A", "decided A", "decided B"], (), ("A", True, "")),
+        (["decided A", "decided B"], (), ("tie", True, "")),
+        # A guess is no vote: for another response it would make a tie at most.
+        (["decided A", "guess B"], (), ("A", True, "")),
+        (["decided A", "guess B"], (1.0, 2.0), ("tie", False, "B")),
+        (["decided A", "guess B", "guess A"], (), ("tie", False, "A")),
+        (["decided A", "decided A", "guess B", "guess B"], (), ("A", True, "")),
+        (["decided A", "decided B", "guess A"], (), ("tie", False, "A")),
+        (["guess A", "guess A"], (), ("tie", False, "A")),
+        (["decided A", "tie"], (), ("A", True, "")),
+        (["decided A", "tie", "tie"], (), ("tie", False, "A")),
+        (["decided A", "missing"], (), ("A", True, "")),
+        (["missing", "missing"], (), (None, False, "")),
+        # Verdicts of which nothing is known, as those of a judge without programs, stay.
+        (["unknown A", "unknown A", "guess B"], (), ("A", None, "")),
+        (["unknown B", "unknown A"], (), ("tie", None, "")),
+    ],
+)
+def test_what_the_verdicts_of_samples_and_jurors_count_as(
+    samples: list[str], weights: Sequence[float], expected: tuple[Any, ...]
+) -> None:
+    assert ended(self_consistency([part(one) for one in samples], weights, tie_guesses=True)) == expected
+
+
+def test_guesses_of_a_list_may_be_for_any_response() -> None:
+    def voted(*kinds: str) -> Any:
+        return ended(self_consistency([part(one, task=LIST) for one in kinds], tie_guesses=True))
+
+    assert voted("decided A", "decided A", "decided B", "guess C") == ("A", True, "")
+    assert voted("decided A", "decided A", "decided B", "guess C", "guess C") == ("tie", False, "tie")
+
+
+def criteria(*kinds: str, weights: Sequence[float] = (), must: Sequence[int] = ()) -> Judgment:
+    rules = tuple(
+        Criterion(text=f"c{n}", weight=weights[n] if weights else 1.0, must_have=n in must)
+        for n in range(len(kinds))
+    )
+    parts = [alone_pair(kind) if kind.startswith("alone") else part(kind) for kind in kinds]
+    return by_criteria(replace(PAIR, criteria=rules), parts, tie_guesses=True)
+
+
+def alone_pair(kind: str) -> Judgment:
+    """Two responses shown alone: `alone 9 2?` has the scores 9 and 2, the second of them guessed."""
+    views = []
+    for index, score in enumerate(kind.split()[1:]):
+        one = alone(float(score.rstrip("?")), decides="?" not in score).trajectories[0]
+        found = Verdict(scores={index: float(score.rstrip("?"))})
+        views.append(replace(one, view=View(str(index), (index,)), verdict=found))
+    return by_views("pointwise", Episode(PAIR, 0, tuple(views)), evidence=True, tie_guesses=True)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "more", "expected", "scores"),
+    [
+        # A checker's work is not undone by a guess: taken the other way it makes 0.5 to 0.5.
+        (["decided A", "guess B"], {}, ("A", True, ""), [0.75, 0.25]),
+        (["decided A", "guess A"], {}, ("A", True, ""), [0.75, 0.25]),
+        (["decided A", "tie"], {}, ("A", True, ""), [0.75, 0.25]),
+        # The guess weighs more: what it could change is no score.
+        (["decided A", "guess A"], {"weights": (1.0, 2.0)}, ("tie", False, "A"), None),
+        (["decided A", "decided B"], {}, ("tie", True, ""), [0.5, 0.5]),
+        (["decided A", "decided B", "guess A"], {}, ("tie", False, "A"), None),
+        (["guess A"], {}, ("tie", False, "A"), None),
+        # A must-have outweighs all, and so does a guess about it.
+        (["decided A", "guess A"], {"must": (1,)}, ("tie", False, "A"), None),
+        (["decided A", "guess B"], {"must": (0,)}, ("A", True, ""), [0.75, 0.0]),
+        # A missing verdict is unknown: an equal aggregate may be a tie or not.
+        (["decided A", "missing"], {"weights": (3.0, 1.0)}, ("A", True, ""), None),
+        (["decided A", "missing"], {}, (None, False, ""), None),
+        (["unknown A", "guess B"], {}, ("A", None, ""), [0.75, 0.25]),
+        # Responses shown alone: only the guessed one may change.
+        (["alone 9 2", "guess B"], {}, ("A", True, ""), [0.75, 0.25]),
+        (["alone 9 2?"], {}, ("A", True, ""), None),
+        (["alone 9? 2?"], {}, ("tie", False, "A"), None),
+        (["alone 2 9?"], {"must": (0,)}, ("B", True, ""), None),
+    ],
+)
+def test_what_the_verdicts_on_criteria_count_as(
+    kinds: list[str], more: dict[str, Any], expected: tuple[Any, ...], scores: list[float] | None
+) -> None:
+    result = criteria(*kinds, **more)
+    assert ended(result) == expected
+    if scores is not None:
+        assert result.all_scores == pytest.approx(scores)
+    elif expected[1] is False:
+        assert result.all_scores in (None, [0.0, None], [None, 0.0])
+
+
+@pytest.mark.parametrize("must", [False, True])
+def test_a_row_is_decided_if_and_only_if_no_guess_could_put_another_response_ahead(must: bool) -> None:
+    """Compare with every way in which the guesses could be taken."""
+    draw, seen = random.Random(3), {True: 0, False: 0}
+    ways = [one for size in (1, 2) for one in combinations(range(2), size)]
+    for _ in range(300):
+        kinds = [
+            draw.choice(("decided A", "decided B", "guess A", "guess B", "tie"))
+            for _ in range(draw.choice((2, 3)))
+        ]
+        weights = [draw.choice((1.0, 2.0, 5.0)) for _ in kinds]
+        musts = [n for n in range(len(kinds)) if must and draw.random() < 0.4]
+
+        def first(bests: Sequence[tuple[int, ...]], weights: Any = weights, musts: Any = musts) -> set[int]:
+            shares = [[(n in best) / len(best) for best in bests] for n in range(2)]
+            totals = [
+                0.0
+                if any(not one[m] for m in musts)
+                else sum(weight * share for weight, share in zip(weights, one, strict=True))
+                for one in shares
+            ]
+            return {n for n in range(2) if max(totals) - totals[n] < 1e-9}
+
+        firm = {n: (0,) if kind.endswith("A") else (1,) for n, kind in enumerate(kinds) if kind[0] == "d"}
+        shown = first([firm.get(n, (0, 1)) for n in range(len(kinds))])
+        others = [
+            first([firm.get(n, way) for n, way in enumerate(taken)])
+            for taken in product(ways, repeat=len(kinds))
+        ]
+        decided = all(shown <= other if len(shown) == 1 else shown == other for other in others)
+        result = criteria(*kinds, weights=weights, must=musts)
+        assert result.decided is decided, (kinds, weights, musts)
+        if decided:
+            assert set(result.best) == shown
+        seen[decided] += 1
+    assert min(seen.values()) > 30
+
+
+@pytest.mark.parametrize(
+    ("kinds", "must", "decided", "score"),
+    [
+        (["9", "9"], (), True, 1.0),
+        (["9", "9?"], (), False, 1.0),
+        (["2", "9?"], (), False, 0.5),
+        # A must-have that a program found broken leaves nothing to guess.
+        (["2", "9?"], (0,), True, 0.0),
+        (["9", "2?"], (1,), False, 0.0),
+    ],
+)
+def test_a_single_response_is_decided_if_no_guess_could_change_its_score(
+    kinds: list[str], must: Sequence[int], decided: bool, score: float
+) -> None:
+    parts = [alone(float(one.rstrip("?")), decides="?" not in one) for one in kinds]
+    rules = tuple(Criterion(text=f"c{n}", must_have=n in must) for n in range(len(kinds)))
+    task = replace(parts[0].episode.task, criteria=rules)
+    result = by_criteria(task, parts, tie_guesses=True)
+    assert (result.decided, result.score) == (decided, score)

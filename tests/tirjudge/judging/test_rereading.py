@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,48 @@ def test_only_an_edited_verdict_is_found(name: str, judged: dict[str, Path], tmp
         copy.write_bytes(path.read_bytes())
         edit(copy, lambda rows, change=change: change(rows[0]))  # type: ignore[misc]
         assert Rereading.of(copy).changed, change.__name__
+
+
+LONGER = "```python\nprint(names[len(response_b) > len(response_a)])\n```\n"
+RULES = ["is the longer text", "is kind", "is brief"]
+
+
+def checking_length(context: Context) -> str:
+    """Decide the first rule by a program, and guess the second response for all others."""
+    asked = context.prompt.messages[-1].content
+    if RULES[0] not in asked:
+        return "<preference>B</preference>" * max(1, sum(rule in asked for rule in RULES))
+    if not context.segments:
+        return LONGER.replace("names", "'AB'")
+    said = "A" if "\nA\n" in context.segments[-1].text else "B"
+    return f"<preference>{said}</preference>" + "<preference>B</preference>" * (RULES[1] in asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "criteria", "expected", "decided"),
+    [
+        # The checked rule is not undone by a guess about another one.
+        ({}, RULES[:2], ("A", [0.75, 0.25], True), [True, False]),
+        ({"undecided": "guess"}, RULES[:2], ("tie", [0.5, 0.5], False), [True, False]),
+        ({"samples": 3}, RULES[:2], ("A", [0.75, 0.25], True), [True, False]),
+        ({}, RULES, ("tie", None, False), [True, False, False]),
+        # A program is not about one of two rules, so that nothing is known of their verdicts.
+        ({"criteria_per_call": 2}, RULES, ("tie", None, False), [None, None, False]),
+    ],
+)
+def test_a_row_whose_guesses_are_ties_is_read_again(
+    options: dict[str, Any],
+    criteria: list[str],
+    expected: tuple[Any, ...],
+    decided: list[Any],
+    tmp_path: Path,
+) -> None:
+    row = {"id": "x", "prompt": "p", "responses": ["a longer text", "text"], "criteria": criteria}
+    given = {"undecided": "tie", "order": "given", **options}
+    path = judge_to(tmp_path / "x.jsonl", [row], checking_length, **given)
+    (judged,) = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (judged["verdict"], judged["scores"], judged.get("decided")) == expected
+    assert [one.get("decided") for one in judged["criteria"]] == decided
+    assert Rereading.of(path).changed == []
+    edit(path, lambda rows: change_row(rows[0]))
+    assert Rereading.of(path).changed

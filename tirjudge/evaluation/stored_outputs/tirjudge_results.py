@@ -38,7 +38,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     shown,
 )
 from tirjudge.evaluation.stored_outputs.files import NoLabel
-from tirjudge.judging.combining import aggregate, highest, most_chosen
+from tirjudge.judging.votes import aggregate, highest, of_samples
 from tirjudge.records.verdicts import JudgedCriterion
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.registry import score_scale
@@ -399,9 +399,7 @@ def _voted(row: Record, votes: Sequence[Vote]) -> tuple[int, ...]:
     if len(voters) < 2:
         return votes_decision(votes)
     found = [votes_decision([vote for vote in votes if vote.sample in one["samples"]]) for one in voters]
-    choices = [best[0] if len(best) == 1 else None for best in found]
-    weights = [one.get("weight", 1.0) for one in voters]
-    return most_chosen(choices, weights) or next(filter(None, found), ())
+    return of_samples(found, [one.get("weight", 1.0) for one in voters])
 
 
 def _voters(row: Record) -> list[Mapping[str, Any]]:
