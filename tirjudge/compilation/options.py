@@ -74,7 +74,7 @@ async def compiled(
     """
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(options.closed_sandbox())
-        runner, author = CheckerRunner(sandbox), None
+        runner, author = CheckerRunner(sandbox, seed=options.seed), None
         if file is not None:
             return await measure_rows(
                 file, rows, runner, min_agreement=options.min_agreement, seed=options.seed

@@ -99,7 +99,8 @@ class CriteriaCheckers:
 
     def __init__(self, file: CheckerFile, sandbox: Sandbox, *, audit: float = 0.0, seed: int = 0) -> None:
         """`audit` is the share of rows, drawn by their ids, whose checked criteria the model judges too."""
-        self.file, self._runner, self._audit, self._seed = file, CheckerRunner(sandbox), audit, seed
+        self.file, self._runner = file, CheckerRunner(sandbox, seed=seed)
+        self._audit, self._seed = audit, seed
 
     def ruled(self, task: JudgeTask) -> JudgeTask:
         """Return the task with the file's rules as its criteria, if it has none of its own."""

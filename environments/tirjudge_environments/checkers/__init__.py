@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tirjudge_environments.checkers.file import Checker, CheckerFile, Match, Measurement
 from tirjudge_environments.checkers.rules import RulePattern
-from tirjudge_environments.checkers.runner import Case, CheckerRunner, CheckersDown, Outcome
+from tirjudge_environments.checkers.runner import Case, CheckerRunner, CheckersDown
+from tirjudge_environments.programs.checks import Outcome
 
 __all__ = [
     "Case",

@@ -194,8 +194,8 @@ class CheckerFile(BaseModel):
     @property
     def digest(self) -> str:
         """A hash of what decides: of the admitted checkers, and of the rules of all rows."""
-        parts = "\n".join([*sorted(one.digest for one in self.admitted), *self.rules])
-        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+        parts = [sorted(one.digest for one in self.admitted), self.rules]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @cached_property
     def admitted(self) -> tuple[Checker, ...]:

@@ -136,3 +136,33 @@ def test_content_that_is_no_text_is_an_error_that_names_the_row(file: Path) -> N
 def test_criteria_in_a_cell_are_read_as_rows_read_them(criteria: Any, score: float, file: Path) -> None:
     reward = CheckerReward(file, sandbox_options=FAST)
     assert reward(["p"], ["a b"], criteria=[criteria]) == [score]
+
+
+EXECUTES = """
+def check(response, prompt):
+    try:
+        exec(response)
+    except Exception:
+        pass
+    return len(response) < 6
+"""
+TAKES_OVER = """
+import builtins, json
+print([True])
+builtins.len = lambda given: 0
+json.dumps = lambda given: "[true]"
+"""
+
+
+def test_a_completion_that_a_checker_executes_changes_no_other_reward(tmp_path: Path) -> None:
+    one = Checker(name="e", rule="It is short.", source=EXECUTES)
+    one = one.model_copy(update={"measured": Measurement(digest=one.digest, admitted=True)})
+    path = tmp_path / "checkers.toml"
+    path.write_text(CheckerFile(checkers=(one,), rules=(one.rule,)).text())
+    texts = ["long enough", TAKES_OVER, "tiny", "much longer", "longer still", "ok", "also long", "x"]
+    found = CheckerReward(path, sandbox_options=FAST)(["p"] * len(texts), texts)
+    assert [*found[:1], *found[2:]] == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0]
+    with Judge(generator=ScriptedGenerator([]), checkers=str(path), audit=0.0, backend_options=FAST) as judge:
+        rows = [{"id": str(place), "prompt": "p", "response": text} for place, text in enumerate(texts)]
+        judged = {one.episode.task.id: one.score for one in judge.batch(rows).judgments}
+    assert [judged[str(place)] for place in range(len(texts)) if place != 1] == [*found[:1], *found[2:]]

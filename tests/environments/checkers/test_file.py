@@ -112,3 +112,14 @@ def test_two_admitted_checkers_of_one_exact_rule_are_refused() -> None:
     found = CheckerFile(checkers=(first, bare)).match("say {cat}")
     assert found is not None
     assert found.checker.name == "first"
+
+
+def test_the_digest_tells_rules_apart() -> None:
+    checker = admitted("c", "a rule", "def check(response, prompt):\n    return True\n")
+    files = [
+        CheckerFile(rules=("a\nb",)),
+        CheckerFile(rules=("a", "b")),
+        CheckerFile(rules=(checker.digest,)),
+        CheckerFile(checkers=(checker,)),
+    ]
+    assert len({file.digest for file in files}) == len(files)
