@@ -401,8 +401,8 @@ def _print_spent(judge: _Judge, retries: int) -> None:
     judged = _judged(judge)
     spending = judge.spending
     print(f"judged    {judged.judged} times in all runs, {judged.verdicts} with a verdict")
-    for line in judged.evidence.lines():
-        print(f"evidence  {line}")
+    for heading, line in judged.evidence.entries():
+        print(f"{heading:<10}{printable(line)}")
     print(f"programs  {judged.programs} run, {judged.programs_failed} failed")
     print(f"tokens    {judged.prompt_tokens} read, {judged.completion_tokens} written")
     if spending.calls:

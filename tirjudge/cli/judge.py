@@ -61,7 +61,7 @@ from tirjudge.judging.relabelling import relabelled
 from tirjudge.judging.tally import Tally
 from tirjudge.records.recorded_row import read_result_row
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.kept_files import keep_prepared
+from tirjudge.storage.kept_files import KeptFiles, keep_prepared
 from tirjudge.storage.result_file import ResultFile, ResultStream, recorded_settings
 from tirjudge_environments import JudgeCard, StopReason
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards
@@ -143,7 +143,7 @@ class BatchRun:
     def _judge(self, results: ResultFile | ResultStream, spending: Spending) -> bool:
         if self.retry_malformed and isinstance(results, ResultFile):
             _forget_malformed(results)
-        tally = Tally.of(results.rows())
+        tally = Tally.of(results.rows(), KeptFiles(results.path))
         display = Display(
             tally,
             total=_left(self.rows.count(), self.plan.limit, tally.judged),
@@ -160,7 +160,7 @@ class BatchRun:
             reason = f"interrupted; {streamed if self.output == STANDARD_OUTPUT else kept}"
             stop(self.command, reason, INTERRUPTED)
         if self._relabelled:
-            tally = Tally.of(results.rows(), failed=tally.failed)
+            tally = Tally.of(results.rows(), KeptFiles(results.path), failed=tally.failed)
         rated, won = self._rated(tally, results.path), self._won(tally, results.path)
         summary = Summary(
             tally=tally,

@@ -118,10 +118,10 @@ def evidence_rows(tally: EvidenceTally, run: str) -> list[Row]:
     if not tally.known:
         return []
     share: Row = {"value": Number(tally.decided / tally.known, percent=True), "n": tally.known}
-    rows: list[Row] = [_of_evidence(run, "decided by a program", share, tally.others)]
+    rows: list[Row] = [_of_evidence(run, "decided by a program", share, "; ".join(tally.others))]
     for figure, credits in (
         ("accuracy of decided rows", tally.decided_credits),
-        ("accuracy of opinions", tally.opinion_credits),
+        ("accuracy of guesses", tally.guesses),
     ):
         if credits:
             found = credits.mean

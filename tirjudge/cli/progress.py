@@ -371,8 +371,10 @@ def _bounded(estimate: Estimate) -> str:
 def headline(tally: Tally) -> str:
     """Return a run's result in one line."""
     line = f"{tally.verdicts} of {tally.judged} rows have a verdict"
-    if tally.ties:
-        line += f", {tally.ties} of them a tie"
+    if ties := tally.ties - tally.evidence.tied:
+        line += f", {ties} of them a tie"
+    if tally.evidence.tied:
+        line += f", {tally.evidence.tied} undecided and counted as ties"
     if tally.open:
         line += f"; {tally.open} left open"
     return f"{line}; accuracy {tally.accuracy}, protocol verdict" if tally.labelled else line
@@ -391,10 +393,10 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
         lines.append(
             ("accuracy", f"{tally.accuracy}, protocol verdict (ties are shared, a missing verdict is wrong)")
         )
-    lines += zip(("evidence", "", ""), tally.evidence.lines(), strict=False)
+    lines += tally.evidence.entries()
     lines += tally.checkers.lines()
-    if tally.ties:
-        lines.append(("ties", str(tally.ties)))
+    if ties := tally.ties - tally.evidence.tied:
+        lines.append(("ties", f"{ties}{' more' if tally.evidence.tied else ''}"))
     if tally.programs or tally.programs_refused:
         lines.append(("programs", _programs(tally)))
     if tally.prompt_tokens or tally.completion_tokens:

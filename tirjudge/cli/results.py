@@ -162,7 +162,7 @@ def _numbers(file: Path) -> Iterator[str]:
         if one.score.card.name != "ratings" or "Spearman" in one.score.estimates:
             yield from who_won_lines([one.score]) or [headline(one.score, run.name)]
     evidence = evidence_of(run)
-    yield from (f"evidence  {line}" for line in evidence.lines())
+    yield from (f"{heading:<10}{printable(line)}" for heading, line in evidence.entries())
     yield from decided_lines(run, evidence)
 
 

@@ -18,7 +18,7 @@ from tirjudge.cli.output import console, new_table, plain, say
 from tirjudge.cli.paper_tables import TableFormat, comparison_rows, evidence_rows, print_table, score_rows
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
-from tirjudge.evaluation.base import DECIDED, LEFT_OPEN, ProtocolCard, ScoringProtocol, decision
+from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol, decision
 from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
 from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement, jury_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
@@ -46,11 +46,13 @@ from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
 from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
+from tirjudge.judging.copied_programs import CopiedPrograms
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.records.verdicts import verdict_credit
-from tirjudge.statistics import in_clusters
+from tirjudge.statistics import in_clusters, prompt_cluster
 from tirjudge.storage.json_lines import JsonObject, read_lines
+from tirjudge.storage.kept_files import KeptFiles
 
 _NAMED = 5
 """Rows found in only one of two files that are named; JSON has all rows."""
@@ -451,7 +453,7 @@ def print_scored(
         print(json.dumps([_record(one) | known for one in results], indent=2))
     else:
         print("\n".join(line for one in results for line in headlines(one.score, run.name)))
-        told = (f"evidence  {line}" for line in evidence.lines())
+        told = (f"{heading:<10}{printable(line)}" for heading, line in evidence.entries())
         for line in (*told, *who_won_lines([one.score for one in results]), *decided_lines(run, evidence)):
             print(line)
         if full:
@@ -467,15 +469,13 @@ def print_scored(
 
 def evidence_of(run: Replay) -> EvidenceTally:
     """Count the verdicts of a run that programs decided; nothing for files of other programs."""
-    tally = EvidenceTally()
+    tally = EvidenceTally(CopiedPrograms(KeptFiles(run.path)))
     if run.format is not TIRJUDGE_RESULTS:
         return tally
-    for row in run:
-        best, scored = decision(row), row.candidates < 2 and any(vote.scores for vote in row.votes)
-        if (best or scored) and not row.extras.get(LEFT_OPEN):
-            compared = row.label is not None and row.candidates > 1
-            credit = verdict_credit(best, row.label) if compared and row.label is not None else None
-            tally.add(row.extras.get(DECIDED), credit, row.cluster)
+    for row, recorded in run.with_rows():
+        compared = row.label is not None and row.candidates > 1
+        credit = verdict_credit(decision(row), row.label) if compared and row.label is not None else None
+        tally.add(recorded.fields, credit, row.label, prompt_cluster(row.cluster))
     return tally
 
 
@@ -529,8 +529,8 @@ def print_compared(
     for one, pair in results:
         print(comparison_headline(one, pair))
     for run in runs:
-        for line in evidence_of(run).lines():
-            print(f"{printable(run.name)}: {line}")
+        for _, line in evidence_of(run).entries():
+            print(printable(f"{run.name}: {line}"))
     for one, pair in results if full else ():
         print()
         print_comparison(one, pair)

@@ -218,10 +218,11 @@ def who_won(rows: Iterable[JudgedRow]) -> WhoWon | None:
 
 
 def who_won_decided(rows: Iterable[JudgedRow], evidence: EvidenceTally) -> WhoWon | None:
-    """Return who won among the rows that programs decided; None if all rows are or none is."""
+    """Return who won among the rows that programs decided, copied ones aside; None if all are or none is."""
     if not evidence.decided or evidence.decided == evidence.known + evidence.unknown:
         return None
-    return who_won(row for row in rows if row.extras.get(DECIDED))
+    apart = evidence.apart
+    return who_won(row for row in rows if row.extras.get(DECIDED) and row.id not in apart)
 
 
 def _share(found: Estimate) -> str:

@@ -19,7 +19,7 @@ from tirjudge_environments import Episode, StopReason, Trajectory
 ABOUT: Mapping[Confidence, str] = {
     "vote-share": "share of the votes of all samples and orders that are for the verdict",
     "margin": "best mean score minus the second best",
-    "evidence": "1 for a verdict that programs decided, 0 for the model's opinion",
+    "evidence": "1 for a verdict that programs decided, 0 for a guess",
 }
 
 Votes = Sequence[Sequence[int]]

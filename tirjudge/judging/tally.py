@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from tirjudge.console_text import counted
+from tirjudge.judging.copied_programs import LEAST_PROMPTS, CopiedPrograms
 from tirjudge.statistics import Credits, Proportion, prompt_cluster
+from tirjudge.storage.kept_files import KeptFiles
 from tirjudge_environments import StopReason
+from tirjudge_environments.orders import letter
+
+_MOST = 2 / 3
+"""The share of verdicts from which a summary says that most name the response shown first."""
 
 
 @dataclass(slots=True)
@@ -68,9 +75,12 @@ class Tally:
     """Counts by model of a jury, in the order of asking."""
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], *, failed: int = 0) -> Tally:
-        """Return the counts of the rows of a result file, besides which others failed."""
-        tally = cls(failed=failed)
+    def of(cls, rows: Iterable[Mapping[str, Any]], kept: KeptFiles, *, failed: int = 0) -> Tally:
+        """Return the counts of the rows of a result file, besides which others failed.
+
+        `kept` has the contents of the rows' files.
+        """
+        tally = cls(failed=failed, evidence=EvidenceTally(CopiedPrograms(kept)))
         for row in rows:
             tally.add(row)
         return tally
@@ -85,8 +95,7 @@ class Tally:
         if row["correct"] is not None:
             self.credits.add(row["correct"], prompt_cluster(row.get("prompt")))
         self.with_evidence += row.get("decided") is not None
-        if row["stop"] == "verdict":
-            self.evidence.add(row.get("decided"), row["correct"], row.get("prompt"))
+        self.evidence.add(row, row["correct"], row.get("label"), prompt_cluster(row.get("prompt")))
         for verdict in row.get("jury", ()):
             self.jury.setdefault(verdict["model"], JurorTally()).add(verdict, row)
         self.checkers.add(row)
@@ -117,47 +126,128 @@ class Tally:
 
 @dataclass(slots=True)
 class EvidenceTally:
-    """Counts of verdicts that programs decided, and of verdicts that are the model's opinion."""
+    """Counts of verdicts that programs decided, of undecided verdicts, and what else may explain verdicts."""
 
-    decided: int = 0
-    opinions: int = 0
+    copied: CopiedPrograms = field(default_factory=CopiedPrograms)
+    undecided: int = 0
     """Verdicts that no program decided, ties in place of guesses included."""
+    tied: int = 0
+    """Undecided verdicts that are ties."""
     unknown: int = 0
     """Verdicts of which this is not known, such as those of an older run into the same file."""
-    decided_credits: Credits = field(default_factory=Credits)
-    opinion_credits: Credits = field(default_factory=Credits)
+    programs: int = 0
+    """Programs that rows ran."""
+    guesses: Credits = field(default_factory=Credits)
+    """The credits of undecided verdicts, of a tie in place of a guess that of the guess."""
+    _decided: int = 0
+    """Verdicts that programs decided, copied ones included."""
+    _credits: Credits = field(default_factory=Credits)
+    """The credits of the decided verdicts that `copied` does not keep."""
+    _first: Credits = field(default_factory=Credits)
+    """The share of each row's verdicts that name the response shown first."""
+    _named: int = 0
+    """Verdicts that name a response, of several that were shown."""
+    _named_first: int = 0
+    _by_chance: float = 0.0
+    """The sum of the shares that each row would have by chance."""
+    _in_both_orders: bool = False
 
-    def add(self, decided: bool | None, credit: float | None, prompt: Any) -> None:
-        """Count a verdict, and the credit of a labelled verdict; `decided` is None if that is not known."""
+    def add(self, row: Mapping[str, Any], credit: float | None, label: int | None, prompt: str) -> None:
+        """Count a row of a result file with its credit and label, which may be those of another file."""
+        kept = self.copied.add(row, credit, prompt)
+        self.programs += row["programs"]
+        self._add_places(row["views"], prompt)
+        decided = row.get("decided")
+        if row["stop"] != "verdict":
+            return
         if decided is None:
             self.unknown += 1
-            return
-        self.decided += decided
-        self.opinions += not decided
-        if credit is not None:
-            credits = self.decided_credits if decided else self.opinion_credits
-            credits.add(credit, prompt_cluster(prompt))
+        elif decided:
+            self._decided += 1
+            if credit is not None and not kept:
+                self._credits.add(credit, prompt)
+        else:
+            self.undecided += 1
+            self.tied += row["verdict"] == "tie"
+            guess = row.get("guess") or row["verdict"]
+            if credit is not None and guess != "tie":
+                replaced = label is not None and row.get("guess")
+                self.guesses.add(float(guess == letter(label or 0)) if replaced else credit, prompt)
+
+    def _add_places(self, views: Iterable[Mapping[str, Any]], prompt: str) -> None:
+        several = [view for view in views if len(view["order"]) > 1 and view["verdict"]]
+        named = [view for view in several if view["verdict"]["choice"] is not None]
+        self._in_both_orders |= len({tuple(view["order"]) for view in several}) > 1
+        if named:
+            first = sum(view["verdict"]["choice"] == view["order"][0] for view in named)
+            self._first.add(first / len(named), prompt)
+            self._named += len(named)
+            self._named_first += first
+            self._by_chance += sum(1 / len(view["order"]) for view in named) / len(named)
+
+    @property
+    def apart(self) -> set[str]:
+        """The ids of the rows that copied programs decided."""
+        return {id for one in self.copied.found() for id in one.decided}
+
+    @property
+    def decided(self) -> int:
+        """Verdicts that programs decided, without those of copied programs."""
+        return self._decided - len(self.apart)
+
+    @property
+    def decided_credits(self) -> Credits:
+        """The credits of these verdicts."""
+        found = deepcopy(self._credits)
+        for credit, prompt in self.copied.others():
+            if credit is not None:
+                found.add(credit, prompt)
+        return found
 
     @property
     def known(self) -> int:
         """Verdicts whose `decided` is known."""
-        return self.decided + self.opinions
+        return self._decided + self.undecided
 
     @property
-    def others(self) -> str:
-        """The number of verdicts of which nothing is known, in words; empty without any."""
-        return f"unknown of {counted(self.unknown, 'more row')}" if self.unknown else ""
+    def others(self) -> list[str]:
+        """The verdicts that are not decided or counted apart, in words."""
+        apart, ties = len(self.apart), str(self.tied) if self.tied < self.undecided else ""
+        counts = ", ".join(filter(None, (ties, "counted as ties"))) if self.tied else "counted as guessed"
+        found = {
+            f"{self.undecided} undecided, {counts}": self.undecided,
+            f"{apart} decided by a copied program": apart,
+            f"unknown of {counted(self.unknown, 'more row')}": self.unknown,
+        }
+        return [text for text, number in found.items() if number]
 
     def lines(self) -> Iterator[str]:
         """Yield how many verdicts programs decided, and the accuracy of both kinds; nothing if not known."""
         if not self.known:
             return
-        decided = f"decided by a program {self.decided} of {self.known} rows"
-        yield "; ".join(filter(None, [decided, f"{self.opinions} are the model's opinion", self.others]))
-        if self.decided_credits:
-            yield f"accuracy of decided rows {self.decided_credits.mean}"
-        if self.opinion_credits:
-            yield f"accuracy of opinions {self.opinion_credits.mean}"
+        yield "; ".join([f"decided by a program {self.decided} of {self.known} rows", *self.others])
+        if credits := self.decided_credits:
+            yield f"accuracy of decided rows {credits.mean}"
+        if self.guesses:
+            yield f"accuracy of guesses {self.guesses.mean}{', which count as ties' if self.tied else ''}"
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what else may explain the verdicts: a copied program, no program at all, the place."""
+        for one in self.copied.found():
+            decided = f"; it decided {counted(len(one.decided), 'row')}, counted apart" if one.decided else ""
+            ran = f"one program ran in {one.rows} of {self.copied.rows} rows"
+            yield f"{ran}, which hold no {one.missing}{decided}: {one}"
+        if self.known and not self.programs and not self._decided:
+            yield "no row ran a program: the judge only read the responses"
+        rows, most = len(self._first), self._named_first >= _MOST * self._named
+        if most and rows >= LEAST_PROMPTS and self._first.mean.interval[0] > self._by_chance / rows:
+            advice = "" if self._in_both_orders else " (--order both shows each row in both orders)"
+            yield f"{self._named_first} of {self._named} verdicts name the response shown first{advice}"
+
+    def entries(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines and the warnings with their headings."""
+        yield from (("evidence", line) for line in self.lines())
+        yield from (("warning", line) for line in self.warnings())
 
     def record(self) -> dict[str, Any] | None:
         """Return the same as JSON values; None if nothing is known."""
@@ -165,10 +255,13 @@ class EvidenceTally:
             return None
         return {
             "decided": self.decided,
-            "opinions": self.opinions,
+            "undecided": self.undecided,
+            "ties": self.tied,
+            "copied": len(self.apart),
             "unknown": self.unknown,
             "decided_accuracy": _accuracy(self.decided_credits),
-            "opinion_accuracy": _accuracy(self.opinion_credits),
+            "guess_accuracy": _accuracy(self.guesses),
+            "warnings": list(self.warnings()),
         }
 
 

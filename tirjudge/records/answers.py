@@ -84,7 +84,7 @@ class JudgeAnswer(BaseModel):
     choice: int | None
     """Index of the best response, from 0; null for a tie and without a verdict."""
     decided: bool | None = None
-    """True if programs decided the verdict, false if it is the model's opinion, null if that is not known."""
+    """True if programs decided the verdict, false if it is a guess, null if that is not known."""
     guess: str | None = None
     """The judge's own verdict, where the row is a tie because no program decided it."""
     scores: list[float | None] | None

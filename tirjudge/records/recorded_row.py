@@ -284,7 +284,7 @@ class RecordedRow(Recorded):
     jury: list[JurorVerdict] = Field(default_factory=list)
     """The verdict of each model that was asked; empty for a judge of one model."""
     decided: bool | None = None
-    """True if programs decided the verdict, False for an opinion of the model, None if unknown."""
+    """True if programs decided the verdict, False for a guess, None if unknown."""
     guess: Text = ""
     """The judge's own verdict, where the row is a tie because no program decided it."""
     views: list[RecordedView]

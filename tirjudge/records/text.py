@@ -80,7 +80,7 @@ def decided_text(row: RecordedRow) -> str:
         return "decided by a program"
     if row.guess:
         return f"a tie, since no program decided it; the judge's guess was {printable(row.guess)}"
-    return "the model's opinion: no program decided it"
+    return "undecided: a guess of the judge, since no program decided it"
 
 
 def deciding_lines(row: RecordedRow) -> tuple[str, str]:

@@ -83,12 +83,11 @@ def decided(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> dict[str, Any
     if not evidence.known:
         return found | {"value": "unknown", "notes": ["these rows were judged without evidence"]}
     _, *accuracies = evidence.lines()
-    opinions = f"{evidence.opinions} are the model's opinion" if evidence.opinions else ""
     won = who_won_decided(rows, evidence)
     wins = [f"of the decided rows, {line}" for line in (won.wins() if won else ())]
     return found | {
         "value": f"{evidence.decided} of {evidence.known} rows",
-        "notes": [*filter(None, [opinions, evidence.others]), *accuracies, *wins],
+        "notes": [*evidence.others, *accuracies, *wins],
     }
 
 

@@ -22,6 +22,7 @@ from tirjudge.evaluation.scoring import Comparison, Score, compare, with_holm
 from tirjudge.evaluation.stored_outputs.reading import Replay, open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
+from tirjudge.judging.copied_programs import CopiedPrograms
 from tirjudge.judging.tally import CheckerTally, EvidenceTally
 from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_row, read_result_rows
 from tirjudge.records.verdicts import verdict_credit
@@ -37,7 +38,9 @@ from tirjudge.report.breakdowns import (
 from tirjudge.report.headline import decided, headline, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct
+from tirjudge.statistics import prompt_cluster
 from tirjudge.storage.json_lines import read_lines
+from tirjudge.storage.kept_files import KeptFiles
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge_environments.orders import letter
 
@@ -70,18 +73,16 @@ def read_run(
     that is no result file.
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
-    evidence, checkers = EvidenceTally(), CheckerTally()
-    programs = False
+    evidence, checkers = EvidenceTally(CopiedPrograms(KeptFiles(path))), CheckerTally()
     for row, fields in read_result_rows(path) if stored is None else _stored_rows(stored):
         builder.add(row)
-        if row.stop == "verdict":
-            evidence.add(row.decided, row.correct, fields.get("prompt"))
+        if stored is None:
+            evidence.add(fields, row.correct, row.label, prompt_cluster(fields.get("prompt")))
         checkers.add(fields)
         facts.append(RowFacts.of(row))
         models.append(row.model)
         formats.append(row.format)
         notes.append(row.note)
-        programs = programs or row.programs > 0
     if not facts:
         raise ValueError(f"{path} has no complete row")
     run = open_results(path) if stored is None else stored
@@ -97,7 +98,7 @@ def read_run(
         "headline": headline(facts, scores, run.benchmark),
         "winner": winner(won),
         "trust": [
-            *([decided(rows, evidence)] if evidence.known or programs else []),
+            *([decided(rows, evidence)] if evidence.known or evidence.programs else []),
             *trust(rows, scores, won, order, labels_here=any(table.candidates)),
             *_checked(checkers),
         ],
@@ -106,6 +107,7 @@ def read_run(
         "formats": distinct([one for one in formats if one]),
         "notes": distinct([one for one in notes if one]),
         "settings": _settings(path),
+        "warnings": list(evidence.warnings()),
         "truncated": stored is None and is_truncated(path),
         "dropped": run.dropped,
         "who_won": [won.record() | {"lines": list(won.lines())}] if won is not None else [],

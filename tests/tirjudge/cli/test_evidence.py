@@ -24,7 +24,7 @@ from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
 
 CHECKS = "for name, one in ('A', response_a), ('B', response_b): print(name, int(len(one) < 10), 'of 1')"
-SUMMARY = "decided by a program 2 of 4 rows; 2 are the model's opinion"
+SUMMARY = "decided by a program 2 of 4 rows; 2 undecided, counted as guessed"
 
 
 def checking(body: dict[str, Any]) -> dict[str, Any]:
@@ -81,15 +81,15 @@ def test_the_summary_counts_decided_verdicts_and_who_won_them(
     assert f"evidence  {SUMMARY}" in printed
     # Wilson's 95 % interval of 1 of 2: the judge follows the program, and one label is against it.
     assert "accuracy of decided rows 50.0% [9.5%, 90.5%], n = 2" in printed
-    assert "accuracy of opinions 50.0% [9.5%, 90.5%], n = 2" in printed
+    assert "accuracy of guesses 50.0% [9.5%, 90.5%], n = 2" in printed
     # Of all rows the first column wins three, of the decided rows one.
     assert "left 75.0%" in printed
     assert "decided   left 50.0%" in printed
     record = json.loads(
         invoke("judge", "rows.csv", *COLUMNS, *through(judging), "--json", folder=tmp_path).stdout
     )
-    assert (record["evidence"]["decided"], record["evidence"]["opinions"]) == (2, 2)
-    assert record["evidence"]["opinion_accuracy"]["rate"] == 0.5
+    assert (record["evidence"]["decided"], record["evidence"]["undecided"]) == (2, 2)
+    assert record["evidence"]["guess_accuracy"]["rate"] == 0.5
     assert record["who_won_decided"]["sources"][0]["win_rate"]["n"] == 2
 
 
@@ -160,11 +160,11 @@ def test_rows_of_which_nothing_is_known_are_counted_as_such(tmp_path: Path, judg
     """A run that began before there was evidence: two of its four rows lack it."""
     judged(tmp_path, judging, "--limit", "2", "--no-evidence")
     printed = judged(tmp_path, judging, "--limit", "3", "--min-decided", "0.1", code=1)
-    line = "decided by a program 0 of 1 rows; 1 are the model's opinion; unknown of 2 more rows"
+    line = "decided by a program 0 of 1 rows; 1 undecided, counted as guessed; unknown of 2 more rows"
     assert f"evidence  {line}" in printed
     assert "programs decided 0 of 3 rows, 0.0%, below --min-decided 0.1" in printed
     (record, *_) = json.loads(invoke("score", "rows.verdicts.jsonl", "--json", folder=tmp_path).stdout)
-    assert [record["evidence"][name] for name in ("decided", "opinions", "unknown")] == [0, 1, 2]
+    assert [record["evidence"][name] for name in ("decided", "undecided", "unknown")] == [0, 1, 2]
     for command in ("score", "show"):
         assert f"evidence  {line}" in invoke(command, "rows.verdicts.jsonl", folder=tmp_path).stdout
 
@@ -197,7 +197,10 @@ def test_undecided_comparisons_are_ties_where_that_is_chosen(tmp_path: Path, jud
     assert [rows[id]["correct"] for id in "abcd"] == [1.0, 0.0, 0.5, 0.5]
     assert [rows[id].get("guess") for id in "abcd"] == [None, None, "A", "A"]
     assert rows["c"]["views"][0]["verdict"]["choice"] == 0
-    assert SUMMARY in printed
+    # One sentence about them, and no accuracy that measures ties: the labels are A and B, and both guesses A.
+    assert "decided by a program 2 of 4 rows; 2 undecided, counted as ties\n" in printed
+    assert "accuracy of guesses 50.0% [9.5%, 90.5%], n = 2, which count as ties" in printed
+    assert "\nties " not in printed
     # The file says so itself, and every command counts it in the same way.
     done = invoke("reproduce", "rows.verdicts.jsonl", "--json", *FAST, folder=tmp_path)
     assert json.loads(done.stdout)["verdicts_changed"] == 0
@@ -303,7 +306,7 @@ def test_rows_are_shown_and_selected_by_their_evidence(tmp_path: Path, judging: 
     assert ids("--undecided") == ["c", "d"]
     assert ids() == ["a", "b", "c", "d"]
     brief = invoke("show", file, folder=tmp_path).stdout
-    assert [line.split()[0] for line in brief.splitlines() if "undecided" in line] == ["c", "d"]
+    assert [line.split()[0] for line in brief.splitlines() if "  undecided" in line] == ["c", "d"]
     shown = invoke("show", file, "a", folder=tmp_path).stdout
     assert "decided by a program\n" in shown.replace(" \n", "\n")
     assert "evidence: the program prints something else for other responses" in shown
@@ -318,7 +321,7 @@ def test_the_report_counts_and_filters(tmp_path: Path, judging: EndpointServer) 
     assert invoke("report", "rows.verdicts.jsonl", folder=tmp_path).returncode == 0
     page = (tmp_path / "report.html").read_text()
     assert "<strong>2 of 4 rows</strong>" in page
-    assert ">2 are the model&#39;s opinion<" in page
+    assert ">2 undecided, counted as guessed<" in page
     assert "of the decided rows, left 50.0%" in page
     found = json.loads(page.partition('id="rows-data">')[2].partition("</script>")[0])
     run = found["runs"][0]
@@ -337,7 +340,7 @@ def test_filters_count_the_rows_that_the_summary_counts(tmp_path: Path, judging:
 
     judging.script = mumbling
     printed = judged(tmp_path, judging)
-    assert "decided by a program 2 of 2 rows; 0 are the model's opinion" in printed
+    assert "decided by a program 2 of 2 rows" in printed
     selected = invoke("show", "rows.verdicts.jsonl", "--undecided", "--json", folder=tmp_path)
     assert (selected.returncode, selected.stdout) == (0, "")
     assert "undecided" not in invoke("show", "rows.verdicts.jsonl", folder=tmp_path).stdout
@@ -360,7 +363,7 @@ def test_exports_have_the_evidence(tmp_path: Path, judging: EndpointServer) -> N
     assert [(line["figure"], line["value"], line["n"]) for line in table] == [
         ("decided by a program", "50.00", "4"),
         ("accuracy of decided rows", "50.00", "2"),
-        ("accuracy of opinions", "50.00", "2"),
+        ("accuracy of guesses", "50.00", "2"),
     ]
     # Wilson's 95 % interval of 1 of 2, as in the summary.
     assert [table[1][name] for name in ("run", "unit", "low", "high")] == [path.name, "%", "9.45", "90.55"]
@@ -378,12 +381,12 @@ def test_stored_verdicts_are_scored_and_compared_with_their_evidence(
     assert "decided   left 50.0%" in invoke("show", "rows.verdicts.jsonl", folder=tmp_path).stdout
     assert "accuracy of decided rows 50.0% [9.5%, 90.5%], n = 2" in done.stdout
     (record, *_) = json.loads(invoke("score", "rows.verdicts.jsonl", "--json", folder=tmp_path).stdout)
-    assert (record["evidence"]["decided"], record["evidence"]["opinions"]) == (2, 2)
+    assert (record["evidence"]["decided"], record["evidence"]["undecided"]) == (2, 2)
     (tmp_path / "other.jsonl").write_text((tmp_path / "rows.verdicts.jsonl").read_text())
     edit(tmp_path / "other.jsonl", lambda found: [row.update(decided=True) for row in found] and None)
     done = invoke("compare", "rows.verdicts.jsonl", "other.jsonl", folder=tmp_path)
     assert f"rows.verdicts.jsonl: {SUMMARY}" in done.stdout
-    assert "other.jsonl: decided by a program 4 of 4 rows; 0 are the model's opinion" in done.stdout
+    assert "other.jsonl: decided by a program 4 of 4 rows" in done.stdout
 
 
 def test_thresholds_of_evidence_are_calibrated(tmp_path: Path, judging: EndpointServer) -> None:
@@ -409,9 +412,9 @@ def test_best_of_n_counts_the_evidence_of_its_judgments(tmp_path: Path, judging:
     command = ("bon", "rows.jsonl", *through(judging), "--pairwise")
     done = invoke(*command, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "evidence  decided by a program 1 of 2 rows; 1 are the model's opinion" in done.stdout
+    assert "evidence  decided by a program 1 of 2 rows; 1 undecided, counted as guessed" in done.stdout
     record = json.loads(invoke(*command, "--json", folder=tmp_path).stdout)
-    assert (record["evidence"]["decided"], record["evidence"]["opinions"]) == (1, 1)
+    assert (record["evidence"]["decided"], record["evidence"]["undecided"]) == (1, 1)
 
 
 def test_python_has_the_evidence(judging: EndpointServer) -> None:
@@ -427,7 +430,7 @@ def test_python_has_the_evidence(judging: EndpointServer) -> None:
     assert (first.decided, guess.decided) == (True, False)
     assert first.to_dict()["decided"] is True
     assert [view.evidence for view in first.views] == ["separates"]
-    assert (both.tally.evidence.decided, both.tally.evidence.opinions) == (1, 1)
+    assert (both.tally.evidence.decided, both.tally.evidence.undecided) == (1, 1)
     with Judge("m", judging.url, undecided="tie", **options) as judge:
         tied = judge.compare("Be kind.", "yes", "no")
     assert (tied.verdict, tied.guess, tied.to_dict()["guess"]) == ("tie", (0,), "A")

@@ -119,8 +119,8 @@ def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
     *rows, number, decided, accuracy = show(judged).stdout.splitlines()
     lines = sorted(rows)
     assert len(lines) == 3
-    assert decided == "evidence  decided by a program 0 of 3 rows; 3 are the model's opinion"
-    assert accuracy.startswith("evidence  accuracy of opinions 50.0%")
+    assert decided == "evidence  decided by a program 0 of 3 rows; 3 undecided, counted as guessed"
+    assert accuracy.startswith("evidence  accuracy of guesses 50.0%")
     assert number.startswith("accuracy 50.00 %, protocol verdict, n = 2 in 1 cluster (no interval: fewer")
     assert lines[1].split()[:4] == ["right", "A", "2/2", "right"]
     assert lines[2].split()[:4] == ["wrong", "B", "2/2", "wrong"]
