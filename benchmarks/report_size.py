@@ -22,7 +22,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reproduction import WORDS
 from tests.command import TIRJUDGE
 from tests.tirjudge.judged_files import asking, judge_to
 from tests.tirjudge.report.conftest import CHROMIUM_OPTIONS
@@ -32,6 +31,7 @@ for name, response in zip("AB", (response_a, response_b)):
     words = re.findall(r"\\w+", response)
     print(name, len(words), "words,", len(set(words)), "distinct")
 print("longer:", "A" if len(response_a) > len(response_b) else "B")"""
+WORDS = ("judge", "runs", "programs", "before", "it", "gives", "a", "verdict", "that", "anyone", "checks")
 DOMAINS = ("instruction following", "mathematics", "code", "reasoning")
 
 

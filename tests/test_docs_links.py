@@ -41,6 +41,8 @@ COMPARISONS = [*SANDBOX.names, *TRAINING.names]
 
 _FENCE = re.compile(r"^ {0,3}```[\w-]*\n.*?^ {0,3}```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+_REMOVED = re.compile(r"`[^`\n]+` at commit [0-9a-f]{8}\b")
+"""A command that was removed after its measurement, with the last commit that has it."""
 _PATH = re.compile(rf"(?<![\w./~-])(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]+")
 _MODULE = re.compile(rf"(?<![\w./\"'-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
 _IMPORT = re.compile(
@@ -55,7 +57,8 @@ def links(text: str) -> Iterator[str]:
 
 
 def code(text: str) -> str:
-    """Return inline code and code blocks, one after the other."""
+    """Return inline code and code blocks, one after the other, without commands of earlier commits."""
+    text = _REMOVED.sub("", text)
     blocks = [match.group() for match in _FENCE.finditer(text)]
     return "\n".join([*blocks, *(match[2] for match in _INLINE.finditer(_FENCE.sub("", text)))])
 

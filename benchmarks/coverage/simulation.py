@@ -43,11 +43,6 @@ class Found:
     least: float = LEAST
     most: float = MOST
 
-    @property
-    def is_wide(self) -> bool:
-        """True if the intervals cover the truth more often than they should."""
-        return not self.is_test and self.printed > 0 and self.covered > MOST
-
     def holds(self, slack: float = 2) -> bool:
         """Return True for a share within the bounds, by so many of its standard errors, or for none."""
         if not self.printed:

@@ -1,8 +1,7 @@
 """Runs of the real judge over the sets: `tirjudge judge` in a process of its own, or under a condition.
 
 Conditions change what the judge reads of its programs: `withheld` empties every output, `swapped` reverses
-the counts, so that a judge who follows its programs chooses the other response. `filtered` leaves out the
-checks below a quotation that the prompt does not hold.
+the counts, so that a judge who follows its programs chooses the other response.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 KINDS: Mapping[str, Kind] = {"lists": "listwise", "pointwise": "pointwise"}
 """Sets that are not judged as pairs."""
-QUOTED = "        # "
-"""The start of a line with the words of a rule, above its check."""
 BOTH_ORDERS = ("both-orders",)
 """Sets whose pairs are judged in both orders."""
 
@@ -51,8 +48,6 @@ def _swap(text: str) -> str:
 
 CONDITIONS: Mapping[str, Callable[[str], str]] = {"withheld": _withhold, "swapped": _swap, "shown": str}
 """Changes of a program's output by name; `shown` changes nothing and is the control of the others."""
-FILTERED = "filtered"
-"""The condition under which checks below words that the prompt does not hold are left out."""
 
 
 class ChangedOutputs:
@@ -74,31 +69,6 @@ class ChangedOutputs:
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         done = await self._inner.run(program, limits)
         return replace(done, stdout=self._change(done.stdout)) if done.status is Status.OK else done
-
-
-class QuotedChecks(ChangedOutputs):
-    """A sandbox that leaves out of a program each check below words that the prompt does not hold."""
-
-    def __init__(self, inner: Sandbox) -> None:
-        super().__init__(inner, str)
-
-    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
-        prompt = program.bindings.get("prompt")
-        if isinstance(prompt, str):
-            program = replace(program, source=quoted_checks(program.source, prompt))
-        return await super().run(program, limits)
-
-
-def quoted_checks(source: str, prompt: str) -> str:
-    """Return a program without the checks below words that the prompt does not hold, unless none is left."""
-    held = " ".join(prompt.split())
-    lines = source.split("\n")
-    quoted = [at for at, line in enumerate(lines[:-1]) if line.startswith(QUOTED)]
-    invented = [at for at in quoted if " ".join(lines[at].removeprefix(QUOTED).split()) not in held]
-    if len(invented) == len(quoted):
-        return source
-    dropped = {place for at in invented for place in (at, at + 1)}
-    return "\n".join(line for at, line in enumerate(lines) if at not in dropped)
 
 
 class _Failures:
@@ -149,8 +119,7 @@ async def run_under(
     config = JudgeOptions(**{**options_of(name), **options})
     kind = KINDS.get(name, "pairwise")
     settings = {**config.model_dump(), "condition": condition, "format": kind}
-    inner = config.closed_sandbox()
-    sandbox = QuotedChecks(inner) if condition == FILTERED else ChangedOutputs(inner, CONDITIONS[condition])
+    sandbox = ChangedOutputs(config.closed_sandbox(), CONDITIONS[condition])
     plan = Plan(kind=kind, limit=rows, concurrency=config.concurrency)
     with ResultFile(output, settings) as results:
         async with JudgeEngine(config, sandbox=sandbox, generator=generator) as engine:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from research.smol.judging import CONDITIONS, FILTERED, judge_set, judged_rows
+from research.smol.judging import CONDITIONS, judge_set, judged_rows
 from research.smol.sets import NAMES
 from research.smol.sources import Fields
 from research.smol.splits import HELD_OUT_FAMILIES, SPLITS
@@ -202,9 +202,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="judge only the first rows of each set")
     parser.add_argument(
         "--condition",
-        choices=(*CONDITIONS, FILTERED),
+        choices=tuple(CONDITIONS),
         default="",
-        help="change what programs print, or (filtered) which checks they make",
+        help="change what programs print",
     )
     parser.add_argument(
         "--judge-option",

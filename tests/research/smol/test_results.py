@@ -83,43 +83,6 @@ async def test_withheld_and_swapped_outputs_reach_a_judge_who_follows_them(tmp_p
     assert all(one["calls_per_verdict"] == 1.0 and one["program_errors"] == 0.0 for one in numbers.values())
 
 
-INVENTED = """```python
-def check(r):
-    return [
-        # without a comma
-        "," not in r,
-        # in capital letters
-        "," in r,
-    ]
-for name, r in zip("AB", responses):
-    print(sum(check(r)), end=" ")
-```
-"""
-
-
-async def test_checks_below_words_that_the_prompt_does_not_hold_are_left_out(tmp_path: Path) -> None:
-    def quoting(context: Context) -> str:
-        # The invented check holds for the response with a comma alone, so that it makes a tie.
-        return follower(context) if context.segments else INVENTED
-
-    file = write_set(tmp_path)
-    options = {"backend_options": {"capacity": 1, "preload": ()}, "order": "given"}
-    accuracy = {}
-    for condition in ("shown", judging.FILTERED):
-        output = tmp_path / f"{condition}.jsonl"
-        await judging.run_under(
-            condition, "broken", file, output, options=options, generator=ScriptedGenerator(quoting)
-        )
-        accuracy[condition] = summary(judging.judged_rows(file, output, None))["accuracy"]
-    assert accuracy == {"shown": 0.5, judging.FILTERED: 1.0}
-
-
-def test_a_program_whose_quotations_are_all_invented_stays() -> None:
-    source = 'def check(r):\n    return [\n        # in Latin\n        "," in r,\n    ]'
-    assert judging.quoted_checks(source, "Write in Greek.") == source
-    assert judging.quoted_checks(source, "Write  in\nLatin.") == source
-
-
 async def test_both_orders_are_compared(tmp_path: Path):
     found = summary(await judged(tmp_path, "withheld", order="both"))
     # Without outputs the judge always says A, so its choice changes with the order.

@@ -1,1 +1,0 @@
-"""Verdicts on criteria compared with verifiers: IFEval's constraints as the criteria of a row."""

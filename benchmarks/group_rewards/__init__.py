@@ -1,1 +1,0 @@
-"""Measurements of group rewards: the order that each method finds, and policies trained on it."""
