@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -116,11 +116,8 @@ class JudgeSession:
         self._used_tokens = 0
         self._may_ask = ask_for_verdict
         self._asked = False
-        self._stops = True
-        """False once the model is asked to write its turns whole, without stop strings."""
-        self._set_aside: Segment | None = None
-        """The turn that stopped at a fence, kept in case the model writes nothing when asked again."""
-        self._failed_answers = self._pauses = self._added = 0
+        self._answers = _EndpointAnswers()
+        self._pauses = self._added = 0
         self._usage = Usage()
         self._started = time.monotonic()
         self._trajectory: Trajectory | None = None
@@ -143,7 +140,7 @@ class JudgeSession:
         ids = self._prompt_ids
         for segment in self._segments:
             ids = ids + segment.ids if ids is not None and segment.ids is not None else None
-        prompt = self.prompt if self._stops else replace(self.prompt, stop=())
+        prompt = self.prompt if self._answers.stops else replace(self.prompt, stop=())
         return Context(prompt, tuple(self._segments), ids)
 
     @property
@@ -165,35 +162,23 @@ class JudgeSession:
         """
         if self.done:
             raise RuntimeError("the dialogue has ended")
-        if not (completion.text or completion.token_ids or completion.tool_calls):
-            cut = completion.finish is Finish.LENGTH
-            if self._set_aside is not None:
-                completion = replace(completion, text=self._set_aside.text)
-            elif not (self._segments and self._segments[-1].by is By.MODEL):
-                if completion.finish is Finish.UNKNOWN:
-                    self._usage += completion.usage
-                    self._fail_answer(completion)
-                    return ()
-                wrote = "only hidden thinking" if completion.reasoning.strip() else "nothing"
-                # Its tokens were spent all the same.
-                self._usage += completion.usage
-                reason = StopReason.TOKEN_BUDGET if cut else StopReason.MALFORMED
-                self.fail(reason, f"the model wrote {wrote}")
-                return ()
-            # The model had nothing to add after a pause, so that its turn ends here.
-            completion = replace(completion, finish=Finish.LENGTH if cut else Finish.END)
-        if completion.finish is Finish.STOP and not self._stops:
-            completion = replace(completion, finish=Finish.END)
         before = tuple(self._segments), self._turns, self._used_tokens
-        turn = self._take(completion)
-        readings = self._readings(turn)
-        if self._sets_aside(turn, readings):
+        begins = not (self._segments and self._segments[-1].by is By.MODEL)
+        completion = self._answers.completed(completion, begins)
+        if begins and _is_empty(completion):
+            # Its tokens were spent all the same.
+            self._usage += completion.usage
+            turn, readings, text_only = completion, [], True
+        else:
+            turn = self._take(completion)
+            readings, text_only = self._readings(turn), self._segments[-1].ids is None
+        if self._answers.asks_again(completion, readings, text_only and self.remaining_tokens > 0):
             segments, self._turns, self._used_tokens = before
             self._segments = list(segments)
             return ()
-        if self.done:
+        if failure := self._answers.failure(completion, readings):
+            self.fail(*failure)
             return ()
-        self._failed_answers, self._set_aside = 0, None
         appended: list[Segment] = []
         for reading in readings:
             segment = await self._act(reading, turn)
@@ -225,28 +210,6 @@ class JudgeSession:
         self._used_tokens += _size(completion)
         *earlier, turn = model_turns(self.prompt, self._segments)
         return replace(completion, text=turn, earlier=tuple(earlier))
-
-    def _sets_aside(self, turn: Completion, readings: list[Reading]) -> bool:
-        """Return True if the turn that was just taken is dropped, so that the model is asked for it again."""
-        whole = all(isinstance(reading, RunCode | Verdict) for reading in readings)
-        if turn.finish is Finish.UNKNOWN and not whole:
-            self._fail_answer(turn)
-            return not self.done
-        stopped = self._stops and turn.finish is Finish.STOP and self._segments[-1].ids is None
-        if not (stopped and self.remaining_tokens and any(isinstance(one, Continue) for one in readings)):
-            return False
-        self._stops, self._set_aside = False, self._segments[-1]
-        return True
-
-    def _fail_answer(self, completion: Completion) -> None:
-        self._failed_answers += 1
-        if self._failed_answers == _FAILED_ANSWERS:
-            word = completion.finish_word or "nothing"
-            self.fail(
-                StopReason.GENERATOR_DOWN,
-                f"the answer ended for an unknown reason ({word}), and holds neither a whole program nor a "
-                "verdict",
-            )
 
     def _readings(self, turn: Completion) -> list[Reading]:
         """Return one reading, or one per native call if there are several, since each needs an answer."""
@@ -393,6 +356,65 @@ class JudgeSession:
             usage=self._usage,
             seconds=time.monotonic() - self._started,
         )
+
+
+@dataclass(slots=True)
+class _EndpointAnswers:
+    """The reading of answers that endpoints end for an unknown reason or at an odd place, or leave empty."""
+
+    stops: bool = True
+    """False once the model is asked to write its turns whole, without stop strings."""
+    _set_aside: str | None = None
+    """A text that stopped at a fence, kept in case the model writes nothing when it is asked again."""
+    _failed: int = 0
+    """Answers in a row without anything whole and with an unknown end."""
+
+    def completed(self, completion: Completion, begins: bool) -> Completion:
+        """Return a completion with the text that was set aside, and with the end that it has for the session.
+
+        `begins` is False if the completion goes on with an open turn.
+        """
+        if _is_empty(completion) and (self._set_aside is not None or not begins):
+            # The model had nothing to add, so that its turn ends here.
+            finish = Finish.LENGTH if completion.finish is Finish.LENGTH else Finish.END
+            return replace(completion, text=self._set_aside or "", finish=finish)
+        if completion.finish is Finish.STOP and not self.stops:
+            return replace(completion, finish=Finish.END)
+        return completion
+
+    def asks_again(self, completion: Completion, readings: Sequence[Reading], may_stop: bool) -> bool:
+        """Return True if a completion is dropped, so that the model is asked for it again.
+
+        A completion that stopped at another fence than a program's is dropped if `may_stop` is true.
+        """
+        whole = readings and all(isinstance(reading, RunCode | Verdict) for reading in readings)
+        if completion.finish is Finish.UNKNOWN and not whole:
+            self._failed += 1
+            return self._failed < _FAILED_ANSWERS
+        stopped = self.stops and may_stop and completion.finish is Finish.STOP
+        if stopped and any(isinstance(reading, Continue) for reading in readings):
+            self.stops, self._set_aside = False, completion.text
+            return True
+        self._failed, self._set_aside = 0, None
+        return False
+
+    def failure(self, completion: Completion, readings: Sequence[Reading]) -> tuple[StopReason, str] | None:
+        """Return why a completion that is not asked for again ends the dialogue unread, or None."""
+        if self._failed:
+            word = completion.finish_word or "nothing"
+            reason = f"the answer ended for an unknown reason ({word})"
+            return StopReason.GENERATOR_DOWN, f"{reason}, and holds neither a whole program nor a verdict"
+        if readings:
+            return None
+        stop = StopReason.TOKEN_BUDGET if completion.finish is Finish.LENGTH else StopReason.MALFORMED
+        return (
+            stop,
+            f"the model wrote {'only hidden thinking' if completion.reasoning.strip() else 'nothing'}",
+        )
+
+
+def _is_empty(completion: Completion) -> bool:
+    return not (completion.text or completion.token_ids or completion.tool_calls)
 
 
 def is_question(segment: Segment) -> bool:

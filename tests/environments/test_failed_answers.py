@@ -114,6 +114,15 @@ async def test_a_text_only_dialogue_cannot_pause_for_ever(
     assert detail in session.trajectory.detail
 
 
+async def test_a_text_that_was_set_aside_joins_its_turn_once(start: Start) -> None:
+    session = start(Patient(order="given"))
+    await session.step(ended("First. "))
+    await session.step(Completion(text="```json\n{}\n```\n", finish=Finish.STOP))
+    assert [segment.text for segment in session.context.segments] == ["First. "]
+    await session.step(ended(""))
+    assert [segment.text for segment in session.context.segments] == ["First. ```json\n{}\n```\n"]
+
+
 async def test_a_judge_with_token_ids_may_write_a_fence_more_often(start: Start) -> None:
     session = start()
     asked = 0
