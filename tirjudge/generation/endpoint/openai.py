@@ -22,7 +22,7 @@ from tirjudge.generation.endpoint.finish import restored
 from tirjudge.generation.endpoint.http import DENIALS, RETRIES, TIMEOUT, JsonEndpoint, Retry
 from tirjudge.generation.endpoint.prompt_counts import PromptCounts
 from tirjudge.generation.endpoint.refusals import Refused
-from tirjudge.generation.endpoint.request_fields import DISPENSABLE, EXACT, HARMLESS, NEUTRAL, check_fields
+from tirjudge.generation.endpoint.request_fields import DISPENSABLE, HARMLESS, SERVER_FIELDS, check_fields
 from tirjudge.generation.model_files import load_encoder
 from tirjudge_environments import Completion, Context, Finish, Prompt, Usage
 from tirjudge_environments.tokenization import ChatEncoder
@@ -157,8 +157,8 @@ class OpenAIGenerator:
                 "tier completions needs the context's token ids: pass this generator's encoder to the session"
             )
         body = {
-            **EXACT,
-            **self._request(context.prompt, sampling),
+            # Only vLLM returns token ids.
+            **self._request(context.prompt, sampling, "vllm"),
             **sampling.parameters,
             "prompt": list(context.ids),
             # The server's own end-of-turn tokens may be those of another model.
@@ -209,7 +209,7 @@ class OpenAIGenerator:
     async def _chat(self, context: Context, sampling: Sampling) -> Completion:
         prompt = context.prompt
         server = str((await self.card()).get("owned_by"))
-        body = NEUTRAL.get(server, {}) | self._request(prompt, sampling)
+        body = self._request(prompt, sampling, server)
         if prompt.tools:
             body["tools"] = list(offered(prompt.tools))
         # After all others: a user may replace the neutral sampling.
@@ -239,8 +239,9 @@ class OpenAIGenerator:
             error.usage = usage
             raise
 
-    def _request(self, prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
+    def _request(self, prompt: Prompt, sampling: Sampling, server: str) -> dict[str, Any]:
         body: dict[str, Any] = {
+            **SERVER_FIELDS.get(server, {}),
             "model": self.model,
             "temperature": sampling.temperature,
             "max_tokens": sampling.max_tokens,

@@ -7,11 +7,14 @@ from typing import Any
 
 from tirjudge.generation.base import SamplingOptions
 
-EXACT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Sent to servers of open models, which otherwise apply the sampling that the model's makers recommend."""
+SERVER_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "vllm": {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+    "sglang": {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
+    "llamacpp": {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0},
+}
+"""Fields of every request to a server of open models, by the `owned_by` of the server's list of models.
 
-NEUTRAL = {"vllm": EXACT, "sglang": EXACT, "llamacpp": {"top_k": 0, "min_p": 0.0, "repeat_penalty": 1.0}}
-"""Fields of chat requests that turn off a server's own sampling, by the `owned_by` of its list of models."""
+They turn off the sampling that the model's makers recommend, which the server applies otherwise."""
 
 OWN_FIELDS = {
     "model": "--model",
