@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-SHOWN = ("model", "base_url", "format", "order", "tools", "max_cost", "limit", "overwrite")
-"""The generated options that `--help` shows; `--help-all` shows every option."""
-
 ColumnOption = Annotated[
     list[str] | None,
     option(
@@ -64,35 +61,39 @@ class RunOptions(JudgeOptions):
     The kind of the rows is recorded as their format, so that its options need not be compared as well.
     """
 
-    limit: Annotated[int | None, Field(ge=1), Option("Rows", metavar="N"), MOVABLE] = None
+    limit: Annotated[int | None, Field(ge=1), Option("Rows", "--limit", common=True), MOVABLE] = None
     """Judge only the first N rows."""
-    pointwise: Annotated[bool, Option("Judging"), MOVABLE] = False
+    pointwise: Annotated[bool, Option("Judging", "--pointwise/--no-pointwise"), MOVABLE] = False
     """Score every response alone."""
-    pairwise: Annotated[bool, Option("Judging"), MOVABLE] = False
+    pairwise: Annotated[bool, Option("Judging", "--pairwise/--no-pairwise"), MOVABLE] = False
     """Choose the better of two responses."""
-    listwise: Annotated[bool, Option("Judging"), MOVABLE] = False
+    listwise: Annotated[bool, Option("Judging", "--listwise/--no-listwise"), MOVABLE] = False
     """Choose the best of three or more responses."""
-    give_up_after: Annotated[int, Field(ge=0), Option("Cost", metavar="N"), MOVABLE] = 50
+    give_up_after: Annotated[int, Field(ge=0), Option("Cost", "--give-up-after"), MOVABLE] = 50
     """Abort after N consecutive model or sandbox failures; 0 never aborts."""
-    overwrite: Annotated[bool, Option("Output"), MOVABLE] = False
+    overwrite: Annotated[bool, Option("Output", "--overwrite/--no-overwrite", common=True), MOVABLE] = False
     """Discard existing results and judge every row again."""
-    texts: Annotated[bool, Option("Output"), MOVABLE] = True
+    texts: Annotated[bool, Option("Output", "--texts/--no-texts"), MOVABLE] = True
     """Record prompts and responses in the result file, so that it can be read and reproduced alone."""
 
-    runner: Annotated[Literal["local", "ray"], Option("Cluster"), MOVABLE] = "local"
+    runner: Annotated[Literal["local", "ray"], Option("Cluster", "--runner"), MOVABLE] = "local"
     """The place where rows are judged: this process, or the nodes of a Ray cluster."""
     address: Annotated[
         str | None,
-        Option("Cluster", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster"),
+        Option(
+            "Cluster", "--address", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster"
+        ),
         MOVABLE,
     ] = None
     """The Ray cluster, to which this machine belongs."""
-    endpoint: Annotated[list[str], Option("Cluster", metavar="URL"), MOVABLE] = Field(default_factory=list)
+    endpoint: Annotated[list[str], Option("Cluster", "--endpoint", metavar="URL"), MOVABLE] = Field(
+        default_factory=list
+    )
     """Endpoint of a node, in place of --base-url; the nodes use those given in turn. Repeatable."""
     worker_gpus: Annotated[
         int | None,
         Field(ge=0),
-        Option("Cluster", metavar="N", default="1 for a model in the worker's process, else 0"),
+        Option("Cluster", "--worker-gpus", default="1 for a model in the worker's process, else 0"),
         MOVABLE,
     ] = None
     """GPUs that each worker reserves; a node runs as many workers as it has GPUs for."""
@@ -214,20 +215,22 @@ def takes_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         model: type[BaseModel] = get_type_hints(command)["options"]
-        # Further values of a repeatable option are given with its first one.
-        left_out = {*without, *(_option(field).further for field in model.model_fields.values())}
-        fields = {field: info for field, info in model.model_fields.items() if field not in left_out}
+        declared = {field: _option(info) for field, info in model.model_fields.items()}
+        options = {field: one for field, one in declared.items() if one and field not in without}
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
-        generated = [_CONFIG, *(_parameter(field_name, field) for field_name, field in fields.items())]
+        generated = [
+            _CONFIG,
+            *(_parameter(field, model.model_fields[field], one) for field, one in options.items()),
+        ]
 
         @wraps(command)
         def adapted(*, config: Path | None = None, help_all: bool = False, **values: Any) -> None:
             with one_line_errors(name):
-                given = {field: values.pop(field) for field in fields}
-                for field, info in fields.items():
-                    if (further := _option(info).further) and given[field] is not None:
-                        given[field], *given[further] = given[field]
+                given = {field: values.pop(field) for field in options}
+                for field, one in options.items():
+                    if one.further and given[field] is not None:
+                        given[field], *given[one.further] = given[field]
                 refused = {} if config is None else read_config_file(model, config).keys() & {*without}
                 if refused:
                     raise ValueError(f"{config}: tirjudge {name} has no option {', '.join(sorted(refused))}")
@@ -255,7 +258,8 @@ def read_options(model: type[ModelT], file: Path | None, given: Mapping[str, Any
             continue
         if _is_table(model.model_fields[name]):
             # One assignment on the command line must not discard the file's other keys.
-            value = {**options.get(name, {}), **assigned(_flag(name, model.model_fields[name]), value)}
+            flag = (_option(model.model_fields[name]) or Option("", f"--{name}")).flag
+            value = {**options.get(name, {}), **assigned(flag, value)}
         options[name] = value
     return model(**options)
 
@@ -280,19 +284,15 @@ def read_config_file(model: type[BaseModel], file: Path) -> dict[str, Any]:
     return options
 
 
-def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+def _parameter(name: str, field: FieldInfo, declared: Option) -> inspect.Parameter:
     """Return the parameter from which typer makes a field's option.
 
     Its default is None, so that an option that is not given leaves the value of a config file alone.
     """
-    declared = _option(field)
-    flag = _flag(name, field)
     default = declared.default or _shown(field)
     note = "[required]" if field.is_required() else f"[default: {default}]" if default else ""
     about = (field.description or "").partition("\n\n")[0]
     annotation: Any = field.annotation
-    if annotation in (bool, bool | None):
-        flag = f"{flag}/--no-{flag.removeprefix('--')}"
     if declared.further:
         note += " Repeatable: all vote."
     if _is_table(field) or declared.further:
@@ -300,21 +300,17 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     shown = option(
         declared.panel,
         f"{about}  {note}".rstrip(),
-        flag,
-        metavar=declared.metavar,
-        hidden=name not in SHOWN,
+        declared.flag,
+        metavar=declared.metavar or ("N" if annotation in (int, int | None) else None),
+        hidden=not declared.common,
     )
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[annotation | None, shown]
     )
 
 
-def _option(field: FieldInfo) -> Option:
-    return next(one for one in field.metadata if isinstance(one, Option))
-
-
-def _flag(name: str, field: FieldInfo) -> str:
-    return f"--{_option(field).name or name.replace('_', '-')}"
+def _option(field: FieldInfo) -> Option | None:
+    return next((one for one in field.metadata if isinstance(one, Option)), None)
 
 
 def _is_table(field: FieldInfo) -> bool:

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,14 +76,22 @@ class _Command(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}
+        hidden = []
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
                 panel = "Arguments" if parameter.param_type_name == "argument" else "Options"
                 panel = getattr(parameter, "rich_help_panel", None) or panel
                 panels.setdefault(panel, []).append(record)
+            else:
+                hidden.append(parameter.opts[0])
         for panel, records in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(records)
+        if hidden:
+            with formatter.section("Further options, which --help-all explains"):
+                indent = {"initial_indent": "  ", "subsequent_indent": "  "}
+                named = textwrap.fill(", ".join(hidden), formatter.width, break_on_hyphens=False, **indent)
+                formatter.write(f"{named}\n")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         # The shell completes the options that only --help-all shows, too.

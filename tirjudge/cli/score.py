@@ -76,13 +76,13 @@ class ScoreOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    seed: Annotated[int, Field(ge=0), Option("Output", metavar="N")] = 0
+    seed: Annotated[int, Field(ge=0), Option("Output", "--seed")] = 0
     """Seed of the bootstrap."""
-    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False), Option("Meta judge", metavar="SECONDS")] = (
-        TIMEOUT
-    )
+    timeout: Annotated[
+        float, Field(gt=0, allow_inf_nan=False), Option("Meta judge", "--timeout", metavar="SECONDS")
+    ] = TIMEOUT
     """Time that the meta judge's endpoint may take for one answer before the request is repeated."""
-    retries: Annotated[int, Field(ge=0), Option("Meta judge", metavar="N")] = RETRIES
+    retries: Annotated[int, Field(ge=0), Option("Meta judge", "--retries")] = RETRIES
     """Further attempts of a request to the meta judge."""
 
 

@@ -57,13 +57,13 @@ class SamplingOptions(BaseModel):
     temperature: Annotated[
         float,
         Field(ge=0.0),
-        Option("Sampling", default="0, which is greedy; 1 for several samples"),
+        Option("Sampling", "--temperature", default="0, which is greedy; 1 for several samples"),
     ] = 0.0
     """0 is greedy; the higher, the more random."""
     top_p: Annotated[
         float,
         Field(gt=0.0, le=1.0),
-        Option("Sampling", default="1; 0.95 for several samples"),
+        Option("Sampling", "--top-p", default="1; 0.95 for several samples"),
         Later(1.0, hashed=True),
     ] = 1.0
     """Nucleus sampling: the probability mass that is kept."""

@@ -23,18 +23,18 @@ from tirjudge.generation.endpoint.refusals import Refused
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging.options import endpoint_key
 from tirjudge.storage.json_lines import JsonLines, read_lines
-from tirjudge.storage.run_settings import MOVABLE, Option
+from tirjudge.storage.run_settings import MOVABLE
 from tirjudge_environments import Completion, Context, Encoder, Finish, Question, derive_seed
 
 
 class AskedModel(EndpointOptions):
     """A model and how to reach it. The key of an endpoint comes from the environment."""
 
-    model: Annotated[str, Field(min_length=1), Option("Model")]
+    model: Annotated[str, Field(min_length=1)]
     """Folder, hub id, or an endpoint's name of the model."""
-    max_tokens: Annotated[int, Field(gt=0), Option("Model", metavar="N")] = 8192
+    max_tokens: Annotated[int, Field(gt=0)] = 8192
     """Tokens of one answer, its reasoning included."""
-    patience: Annotated[float, Field(ge=0), Option("Model", metavar="SECONDS"), MOVABLE] = 600.0
+    patience: Annotated[float, Field(ge=0), MOVABLE] = 600.0
     """Seconds to wait for an endpoint that is down before the run stops."""
 
     def generator(self) -> Generator:
@@ -56,7 +56,7 @@ class MetaJudgeConfig(AskedModel, SamplingOptions):
     Qwen3-235B-A22B-Instruct-2507 and DeepSeek-R1 (sections 3.1, 4.2 and 4.5).
     """
 
-    temperature: Annotated[float, Field(ge=0), Option("Model")] = 0.0
+    temperature: Annotated[float, Field(ge=0)] = 0.0
     """Temperature of the first attempt (our choice); an unreadable answer is retried at 0.7 or more."""
 
     def open(

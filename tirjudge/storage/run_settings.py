@@ -38,13 +38,16 @@ class Option:
 
     panel: str
     """The group of options in `--help`."""
-    name: str = ""
-    """Without dashes; the field's own name by default."""
+    flag: str
+    """The option as a user types it, such as `--samples` or `--tools/--no-tools`."""
     metavar: str | None = None
+    """The value in `--help`; N for a whole number, by default."""
     default: str | None = None
     """Shown as the default where it is not the field's plain value."""
     further: str = ""
     """The field that takes the second and all further values; the option is then repeatable."""
+    common: bool = False
+    """True for an option that `--help` explains; `--help-all` explains every option."""
 
 
 def parameters(model: type[BaseModel]) -> list[Parameter]:

@@ -46,10 +46,10 @@ def test_every_option_of_the_model_is_an_option_of_every_judging_command(command
         assert options[name].rich_help_panel == option.panel
         assert field.description
         assert options[name].help.startswith(field.description.partition("\n\n")[0])
-        flag = f"--{option.name or name.replace('_', '-')}"
-        assert flag in options[name].opts
-        if field.annotation is bool:
-            assert options[name].secondary_opts == [flag.replace("--", "--no-", 1)]
+        flag, _, off = option.flag.partition("/")
+        assert options[name].opts == [flag]
+        assert options[name].secondary_opts == ([off] if field.annotation in (bool, bool | None) else [])
+        assert not off or off == flag.replace("--", "--no-", 1)
 
 
 def test_a_config_file_is_overridden_by_the_command_line(tmp_path: Path) -> None:
