@@ -43,8 +43,8 @@ from tirjudge.console_text import printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
 from tirjudge.judging.reproduction import (
-    Outcome,
     Reproduction,
+    RerunStatus,
     has_programs,
     recorded_programs,
     reproductions,
@@ -420,7 +420,7 @@ class _Result:
 
     file: str
     verdicts: Rereading
-    counts: Counter[Outcome] = field(default_factory=Counter)
+    counts: Counter[RerunStatus] = field(default_factory=Counter)
     others: list[Reproduction] = field(default_factory=list)
 
     @property
@@ -433,14 +433,14 @@ class _Result:
 
     def add(self, one: Reproduction) -> None:
         self.counts[one.outcome] += 1
-        if one.outcome not in (Outcome.SAME, Outcome.NOT_REPEATED):
+        if one.outcome not in (RerunStatus.SAME, RerunStatus.NOT_REPEATED):
             self.others.append(one)
 
     def record(self) -> dict[str, Any]:
         return {
             "file": self.file,
             "programs": self.programs,
-            **{outcome.value: self.counts[outcome] for outcome in Outcome},
+            **{outcome.value: self.counts[outcome] for outcome in RerunStatus},
             "verdicts": self.verdicts.read,
             "verdicts_changed": len(self.verdicts.changed),
             "verdicts_not_read": self.verdicts.unreadable,
@@ -449,7 +449,7 @@ class _Result:
 
     def print(self) -> None:
         rows = [("programs", str(self.programs))]
-        usual = [one for one in Outcome if one is not Outcome.NOT_REPEATED or self.counts[one]]
+        usual = [one for one in RerunStatus if one is not RerunStatus.NOT_REPEATED or self.counts[one]]
         rows += [(outcome.value, str(self.counts[outcome])) for outcome in usual]
         rows.append(("verdicts read again", str(self.verdicts.read)))
         rows.append(("verdict changed", str(len(self.verdicts.changed))))

@@ -23,7 +23,14 @@ from tirjudge_environments import (
     View,
     derive_seed,
 )
-from tirjudge_environments.checkers import Case, Checker, CheckerFile, CheckerRunner, CheckersDown, Outcome
+from tirjudge_environments.checkers import (
+    Case,
+    Checker,
+    CheckerFile,
+    CheckerRunner,
+    CheckersDown,
+    CheckOutcome,
+)
 from tirjudge_environments.checkers.runner import program_of
 from tirjudge_environments.messages import conversation_data
 from tirjudge_environments.tools.python import RUN_PYTHON
@@ -164,7 +171,7 @@ class CriteriaCheckers:
 
 
 def _trajectory(
-    index: int, criterion: Criterion, checker: Checker, case: Case, outcome: Outcome
+    index: int, criterion: Criterion, checker: Checker, case: Case, outcome: CheckOutcome
 ) -> Trajectory:
     """Return the decision on one response as a dialogue of one program, which others can run again."""
     program, printed = program_of(checker, case), f"{outcome.passed}\n"

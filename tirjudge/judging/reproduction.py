@@ -51,7 +51,7 @@ _WHOLE = 1 << 60
 _LONGEST_SHOWN = 80
 
 
-class Outcome(StrEnum):
+class RerunStatus(StrEnum):
     """The result of running a recorded program again."""
 
     SAME = "same"
@@ -83,7 +83,7 @@ class Reproduction:
     """The comparison of one program."""
 
     recorded: RecordedProgram
-    outcome: Outcome
+    outcome: RerunStatus
     reason: str = ""
     """The difference or the failure in one line; untrusted text."""
 
@@ -162,23 +162,25 @@ async def _reproduction(
 ) -> Reproduction:
     program, seed = recorded.program, recorded.program.seed
     if program.tool not in ("", RUN_TESTS.name):
-        return Reproduction(recorded, Outcome.NOT_REPEATED, f"it is a call of the tool {program.tool}")
+        return Reproduction(recorded, RerunStatus.NOT_REPEATED, f"it is a call of the tool {program.tool}")
     if seed is None:
-        return Reproduction(recorded, Outcome.FAILED, "its seed is not in the file")
+        return Reproduction(recorded, RerunStatus.FAILED, "its seed is not in the file")
     try:
         first = await _again(recorded, seed, sandbox, limits, weak)
         if first.status is Status.SANDBOX_FAILED:
-            return Reproduction(recorded, Outcome.FAILED, first.detail)
+            return Reproduction(recorded, RerunStatus.FAILED, first.detail)
         difference = _difference(program, first) or _shown_difference(recorded, first)
         if not difference:
-            return Reproduction(recorded, Outcome.SAME)
+            return Reproduction(recorded, RerunStatus.SAME)
         second = await _again(recorded, seed, sandbox, limits, weak)
     except (RecursionError, TypeError, ValueError) as error:
-        return Reproduction(recorded, Outcome.FAILED, str(error))
+        return Reproduction(recorded, RerunStatus.FAILED, str(error))
     if second.status is Status.SANDBOX_FAILED:
-        return Reproduction(recorded, Outcome.FAILED, second.detail)
+        return Reproduction(recorded, RerunStatus.FAILED, second.detail)
     stable = _observed(first) == _observed(second)
-    return Reproduction(recorded, Outcome.DIFFERENT if stable else Outcome.NONDETERMINISTIC, difference)
+    return Reproduction(
+        recorded, RerunStatus.DIFFERENT if stable else RerunStatus.NONDETERMINISTIC, difference
+    )
 
 
 async def _again(

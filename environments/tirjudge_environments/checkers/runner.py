@@ -8,7 +8,7 @@ from typing import Any
 
 from tirjudge_environments.checkers.file import Checker
 from tirjudge_environments.checkers.rules import Value
-from tirjudge_environments.programs.checks import Check, Outcome, outcomes
+from tirjudge_environments.programs.checks import Check, CheckOutcome, outcomes
 from tirjudge_sandbox import Program, Sandbox
 
 
@@ -40,7 +40,7 @@ class CheckerRunner:
     def __init__(self, sandbox: Sandbox, *, seed: int = 0) -> None:
         self._sandbox, self._seed = sandbox, seed
 
-    async def run(self, checker: Checker, cases: Sequence[Case]) -> list[Outcome]:
+    async def run(self, checker: Checker, cases: Sequence[Case]) -> list[CheckOutcome]:
         """Return the outcome of each case; raises CheckersDown if the sandbox fails."""
         checks = [Check(checker.source, (case.response, case.prompt), case.values) for case in cases]
         found = await outcomes(self._sandbox, checks, seed=self._seed)

@@ -44,7 +44,7 @@ decide(**globals().pop("call"))
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """The finding of a check."""
 
     passed: bool | None
@@ -67,7 +67,7 @@ class Check:
     """Arguments by their names."""
     name: str = "check"
 
-    async def outcome(self, sandbox: Sandbox, limits: Limits = LIMITS) -> Outcome:
+    async def outcome(self, sandbox: Sandbox, limits: Limits = LIMITS) -> CheckOutcome:
         """Run the check by itself; a failed sandbox is asked once more."""
         key = secrets.token_hex(16)
         call = {"key": key, "name": self.name, "arguments": list(self.arguments), "values": dict(self.values)}
@@ -77,12 +77,12 @@ class Check:
             execution = await run_with_isolated(sandbox, program, limits)
             if execution.status is not Status.SANDBOX_FAILED:
                 return _outcome(execution, key)
-        return Outcome(None, down=execution.detail or "the sandbox failed")
+        return CheckOutcome(None, down=execution.detail or "the sandbox failed")
 
 
 async def outcomes(
     sandbox: Sandbox, checks: Sequence[Check], *, limits: Limits = LIMITS, seed: int = 0
-) -> list[Outcome]:
+) -> list[CheckOutcome]:
     """Run checks, which start in an order that the seed draws; return the outcome of each."""
     order = list(range(len(checks)))
     random.Random(derive_seed(seed, *map(repr, checks))).shuffle(order)
@@ -90,14 +90,14 @@ async def outcomes(
     return [outcome for _, outcome in sorted(zip(order, found, strict=True), key=lambda one: one[0])]
 
 
-def _outcome(execution: Execution, key: str) -> Outcome:
+def _outcome(execution: Execution, key: str) -> CheckOutcome:
     """Return the outcome behind the key; the program may have found the key, and then printed anything."""
     if execution.status is not Status.OK:
-        return Outcome(None, f"it ended with {execution.status.value}")
+        return CheckOutcome(None, f"it ended with {execution.status.value}")
     try:
         passed, fault = json.loads(execution.stdout.partition(f"\n{key}")[2])
     except (TypeError, ValueError, RecursionError):
-        return Outcome(None, "it ended without a result")
+        return CheckOutcome(None, "it ended without a result")
     if not isinstance(passed, bool | None) or not isinstance(fault, str):
-        return Outcome(None, "it ended without a result")
-    return Outcome(passed, " ".join(fault.split())[:_LONGEST_FAULT])
+        return CheckOutcome(None, "it ended without a result")
+    return CheckOutcome(passed, " ".join(fault.split())[:_LONGEST_FAULT])

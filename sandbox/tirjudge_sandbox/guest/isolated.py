@@ -34,7 +34,7 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _asked = 0
 
 
-class Outcome(NamedTuple):
+class IsolatedRun(NamedTuple):
     """The end of an isolated program. All of it may be the program's own invention, except the status."""
 
     status: str
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
 def run(
     source: str, *, stdin: str = "", bindings: Mapping[str, Any] | None = None, seconds: float = 2.0
-) -> Outcome:
+) -> IsolatedRun:
     """Run Python source as a program of its own and return how it ended; never raises for what it does.
 
     `bindings`: its global names, JSON values. `seconds`: its CPU time; it has four times as much wall time.
@@ -74,7 +74,7 @@ def run(
     _asked += 1
     if digest != digest_of(request):
         raise RuntimeError("this program asks for another isolated program than when it was started before")
-    return Outcome(*outcome)
+    return IsolatedRun(*outcome)
 
 
 def digest_of(request: str) -> str:

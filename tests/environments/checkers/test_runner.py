@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tirjudge_environments.checkers import Case, Checker, CheckerRunner, CheckersDown, Outcome
+from tirjudge_environments.checkers import Case, Checker, CheckerRunner, CheckersDown, CheckOutcome
 from tirjudge_environments.checkers.runner import program_of
 from tirjudge_environments.programs.recording import RecordingSandbox
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
@@ -100,7 +100,7 @@ async def test_no_state_is_left_between_calls_of_one_checker(sandbox: RecordingS
     found = await CheckerRunner(sandbox).run(
         Checker(name="c", rule="a rule", source=STATE), cases("a", "a", "a", "b")
     )
-    assert found == [Outcome(True)] * 4
+    assert found == [CheckOutcome(True)] * 4
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -108,7 +108,7 @@ async def test_a_response_that_its_checker_executes_changes_no_other_row(target:
     """Seven rows of three callers, beside two responses that take over their programs, in every placement."""
     body = "try: exec(response)\n    except Exception: pass\n    return len(response) < 6"
     runner, honest = CheckerRunner(target, seed=3), ["short", "much longer", "tiny"]
-    expected = [Outcome(True), Outcome(False), Outcome(True)]
+    expected = [CheckOutcome(True), CheckOutcome(False), CheckOutcome(True)]
     found = await asyncio.gather(
         runner.run(checker(body), cases(ATTACK, *honest)),
         runner.run(checker(body), cases(*honest[:2], ATTACK, honest[2])),
@@ -116,7 +116,7 @@ async def test_a_response_that_its_checker_executes_changes_no_other_row(target:
     )
     rest = [one for several in found for one in several]
     del rest[6], rest[0]
-    assert rest == [*expected, *expected, Outcome(True)]
+    assert rest == [*expected, *expected, CheckOutcome(True)]
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -133,7 +133,7 @@ async def test_a_response_cannot_print_its_own_outcome(
     assert "it ended with" in found.fault
     printed = f"import os\nos.write(1, {forged.encode()!r})"
     (found,) = await CheckerRunner(sandbox).run(checker("exec(response)\n    return False"), cases(printed))
-    assert found == Outcome(False)
+    assert found == CheckOutcome(False)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -147,7 +147,7 @@ async def test_a_checker_that_executes_a_response_by_isolated_is_not_deceived(
     )
     good, bad = "def double(n): return 2 * n", "import os\nos.write(1, b'[true, \"\"]')\nos._exit(0)"
     found = await CheckerRunner(sandbox).run(checker(body), cases(good, bad, "def double(n): return n"))
-    assert found == [Outcome(True), Outcome(False), Outcome(False)]
+    assert found == [CheckOutcome(True), CheckOutcome(False), CheckOutcome(False)]
 
 
 @pytest.mark.asyncio(loop_scope="module")

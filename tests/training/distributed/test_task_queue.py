@@ -13,7 +13,7 @@ import pytest
 
 from tests.training.forked import in_two_processes
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.distributed.task_queue import Outcome, take_turns
+from tirjudge_training.distributed.task_queue import Round, take_turns
 
 PIECES, LONG, SHORT = 8, 0.6, 0.02
 FIXED = PIECES / 2 * (LONG - SHORT) / 2
@@ -35,7 +35,7 @@ def launched(file: Path) -> None:
     """Write the outcome of a round, and what the main thread exchanged."""
     processes = Processes.launched()
     apart = processes.apart()
-    found: list[Outcome[int]] = []
+    found: list[Round[int]] = []
 
     async def rounds() -> None:
         found.append(await take_turns(PIECES, work, at_once=1, processes=apart))

@@ -37,7 +37,7 @@ class SharedQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class Round(Generic[T]):
     """The results of a round of work, the same in every process."""
 
     results: dict[int, T]
@@ -58,7 +58,7 @@ async def take_turns(
     at_once: int | None = None,
     processes: Processes = ALONE,
     progress: Callable[[int], None] = lambda done: None,
-) -> Outcome[T]:
+) -> Round[T]:
     """Do numbered pieces of work in all processes together, and return the results of all.
 
     `work` gets a number, and a function to call at the end of each of `parts` parts. A process takes the next
@@ -116,7 +116,7 @@ async def take_turns(
     seconds = max(share.seconds for share in every)
     finished = [end for one in every for end in one.ends]
     together = {number: result for one in every for number, result in one.results.items()}
-    return Outcome(
+    return Round(
         {number: together[number] for number in sorted(together)},
         seconds=seconds,
         waited=sum(seconds - end for end in finished) / max(1, len(finished)),
