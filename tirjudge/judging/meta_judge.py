@@ -19,7 +19,7 @@ from tirjudge.generation.base import (
     Withheld,
 )
 from tirjudge.generation.endpoint.options import EndpointOptions
-from tirjudge.generation.endpoint.refusals import Refused
+from tirjudge.generation.endpoint.refusals import EndpointRefused
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging.options import endpoint_key
 from tirjudge.storage.json_lines import JsonLines, read_lines
@@ -249,7 +249,7 @@ class RewardQuestions:
         now = asyncio.get_running_loop().time()
         name = self._generator.model
         # A wrong key or address does not become right by waiting.
-        if isinstance(error, Refused):
+        if isinstance(error, EndpointRefused):
             raise NotAnswered(f"{name} refuses all questions: {error}") from None
         if self._down_since is None:
             self._down_since = now
@@ -262,6 +262,6 @@ class RewardQuestions:
 
 def rejects_the_question(error: GeneratorFailed) -> bool:
     """Return True for an error of this question alone; another question may be answered."""
-    if isinstance(error, Refused):
+    if isinstance(error, EndpointRefused):
         return error.status in _BAD_QUESTION
     return isinstance(error, ContextTooLong | Withheld)

@@ -43,7 +43,7 @@ _GUESSES, _GUESS_SECONDS = 20, 1.0
 """Number of wrong tokens, of all callers together, within so many seconds; further ones wait as long."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not served, with the HTTP status and the reason."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None):
@@ -123,7 +123,7 @@ class Guard:
             return
         try:
             caller = self._check(scope)
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status == HTTPStatus.UNAUTHORIZED and self._is_guessing():
                 await asyncio.sleep(_GUESS_SECONDS)
             await refused.send(send)
@@ -137,7 +137,7 @@ class Guard:
         return full and time.monotonic() - self._wrong_tokens[0] < _GUESS_SECONDS
 
     def _check(self, scope: Scope) -> str:
-        """Return the caller's name. Raises Refused."""
+        """Return the caller's name. Raises RequestRefused."""
         hosts, origins = header_values(scope, "host"), header_values(scope, "origin")
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
             raise _refused(
@@ -174,9 +174,9 @@ def is_loopback(host: str) -> bool:
     return _is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback
 
 
-def _refused(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Refused:
+def _refused(status: int, detail: str, headers: Mapping[str, str] | None = None) -> RequestRefused:
     # Closed, so that nothing more is read from a caller without access.
-    return Refused(status, detail, {"connection": "close", **(headers or {})})
+    return RequestRefused(status, detail, {"connection": "close", **(headers or {})})
 
 
 def _is_address(host: str) -> bool:

@@ -17,7 +17,7 @@ from tirjudge_sandbox.server.guard import (
     Event,
     HungUp,
     Receive,
-    Refused,
+    RequestRefused,
     Scope,
     Send,
     body_parts,
@@ -97,7 +97,7 @@ class Intake:
                 values = await self._values(body) + len(body) // _BYTES
                 # Only now: a caller that declares a body and does not send it keeps nobody out.
                 place.take()
-            except Refused as refused:
+            except RequestRefused as refused:
                 await refused.send(send)
                 return
             writing: Writing | None = scope.get("extensions", {}).get(WRITING)
@@ -116,17 +116,17 @@ class Intake:
                     await writing.drain()
 
     async def _length(self, scope: Scope, receive: Receive) -> None:
-        """Raise Refused for a body whose declared size is too large, or that has none."""
+        """Raise RequestRefused for a body whose declared size is too large, or that has none."""
         if header_values(scope, "transfer-encoding"):
             # Without a declared size, nothing bounds what has to be held.
-            raise Refused(411, "a body must come with its Content-Length", _CLOSE)
+            raise RequestRefused(411, "a body must come with its Content-Length", _CLOSE)
         length = max(map(int, header_values(scope, "content-length")), default=0)
         most = self._limits.body_bytes
         if length > most:
             # A caller that expects `100 Continue` has not sent the body yet.
             if not header_values(scope, "expect"):
                 await self._drain(receive)
-            raise Refused(413, f"a body may have {most} bytes, this one has {length}", _CLOSE)
+            raise RequestRefused(413, f"a body may have {most} bytes, this one has {length}", _CLOSE)
 
     async def _body(self, receive: Receive, place: _Place) -> bytes:
         seconds = self._limits.body_seconds
@@ -137,15 +137,15 @@ class Intake:
                     place.hold(len(part))
                     parts.append(part)
         except TimeoutError:
-            raise Refused(408, f"the body did not arrive within {seconds:g} s", _CLOSE) from None
+            raise RequestRefused(408, f"the body did not arrive within {seconds:g} s", _CLOSE) from None
         return b"".join(parts)
 
     async def _values(self, body: bytes) -> int:
-        """Return about how many values a body has, without parsing it. Raises Refused for too many."""
+        """Return about how many values a body has, without parsing it. Raises RequestRefused for too many."""
         # No JSON holds this byte, except in encodings of two or four bytes for a character, whose escaped
         # quotes would pass for ends of texts below.
         if b"\0" in body:
-            raise Refused(400, "the body must be JSON in UTF-8")
+            raise RequestRefused(400, "the body must be JSON in UTF-8")
         most = self._limits.body_values
         # At first, separators inside texts count too; only bodies with very many of them are counted again.
         values, long = await _counted(body)
@@ -158,9 +158,9 @@ class Intake:
         if texts <= 2 * most:
             values, long = await _counted(b"".join(body.split(b'"')[::2]))
         if long:
-            raise Refused(413, f"a number may have {_MOST_DIGITS} digits", _CLOSE)
+            raise RequestRefused(413, f"a number may have {_MOST_DIGITS} digits", _CLOSE)
         if values > most:
-            raise Refused(413, f"a body may have {most} values", _CLOSE)
+            raise RequestRefused(413, f"a body may have {most} values", _CLOSE)
         return values
 
     async def _turn(self, values: int) -> None:
@@ -210,7 +210,7 @@ class _Held:
         self._bytes: Counter[str] = Counter()
 
     def check(self, caller: str, requests: int, size: int) -> None:
-        """Raise Refused if so many more requests and bytes would exceed a limit."""
+        """Raise RequestRefused if so many more requests and bytes would exceed a limit."""
         for counts, (most, callers), more in (
             (self._requests, self._most_requests, requests),
             (self._bytes, self._most_bytes, size),
@@ -220,7 +220,7 @@ class _Held:
                 held = self._requests[caller] if own else self._requests.total()
                 whose = " of yours" if own else ""
                 text = f"{held} requests{whose} are being served or waiting: try again later"
-                raise Refused(429, text, _RETRY)
+                raise RequestRefused(429, text, _RETRY)
 
     def add(self, caller: str, requests: int, size: int) -> None:
         for counts, more in ((self._requests, requests), (self._bytes, size)):
@@ -249,15 +249,15 @@ class _Place:
         self.free()
 
     def check(self) -> None:
-        """Raise Refused if there is no room for a further request."""
+        """Raise RequestRefused if there is no room for a further request."""
         self._held.check(self._caller, 1, 1)
 
     def hold(self, size: int) -> None:
-        """Count bytes that have arrived. Raises Refused."""
+        """Count bytes that have arrived. Raises RequestRefused."""
         self._add(0, size)
 
     def take(self) -> None:
-        """Count the request. Raises Refused."""
+        """Count the request. Raises RequestRefused."""
         self._add(1, 0)
 
     def free(self) -> None:

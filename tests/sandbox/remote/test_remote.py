@@ -12,7 +12,7 @@ import pytest_asyncio
 from tests.sandbox.serving import Served, serving
 from tirjudge_sandbox import Isolation, Limits, Program, SandboxUnavailable, Status, open_sandbox
 from tirjudge_sandbox.remote import RemoteSandbox
-from tirjudge_sandbox.server.guard import Access, App, Receive, Refused, Scope, Send
+from tirjudge_sandbox.server.guard import Access, App, Receive, RequestRefused, Scope, Send
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.settings import ServerSettings
 from tirjudge_sandbox.testing import CHECKS
@@ -40,12 +40,12 @@ class Front:
 
         return fronted
 
-    def _refused(self, scope: Scope) -> Refused | None:
+    def _refused(self, scope: Scope) -> RequestRefused | None:
         if scope["method"] == "POST":
             self.asked += 1
             if self.statuses:
-                return Refused(self.statuses.pop(0), "not now", {"retry-after": "0"})
-        return Refused(404, "Not Found") if scope["path"] == "/v1/info" and not self.ours else None
+                return RequestRefused(self.statuses.pop(0), "not now", {"retry-after": "0"})
+        return RequestRefused(404, "Not Found") if scope["path"] == "/v1/info" and not self.ours else None
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tirjudge.generation.endpoint.adaptation import Learnt
-from tirjudge.generation.endpoint.refusals import Refused, complaint
+from tirjudge.generation.endpoint.refusals import EndpointRefused, complaint
 
 SENT = {
     "temperature": 0.0,
@@ -23,11 +23,11 @@ EXTRA = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra input
 BURIED = json.dumps({"error": {"message": "`temperature` is deprecated for this model."}})
 
 
-def refused(body: Any, status: int = 400) -> Refused:
+def refused(body: Any, status: int = 400) -> EndpointRefused:
     text = json.dumps(body if isinstance(body, list | dict) else {"error": {"message": body}})
     response = httpx.Response(status, text=text)
     said = complaint(response)
-    return Refused("refused", status=status, message=said.message, code=said.code, complaint=said)
+    return EndpointRefused("refused", status=status, message=said.message, code=said.code, complaint=said)
 
 
 @pytest.mark.parametrize(

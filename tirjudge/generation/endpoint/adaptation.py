@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tirjudge.generation.endpoint.answers import THINKING
-from tirjudge.generation.endpoint.refusals import Refused
+from tirjudge.generation.endpoint.refusals import EndpointRefused
 from tirjudge.generation.endpoint.request_fields import DISPENSABLE
 
 _STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
@@ -50,7 +50,7 @@ class Learnt:
             if name not in self.left_out
         }
 
-    def adapted(self, refusal: Refused, sent: Mapping[str, Any]) -> Learnt | None:
+    def adapted(self, refusal: EndpointRefused, sent: Mapping[str, Any]) -> Learnt | None:
         """Return the updated knowledge after a refusal; None if a further request cannot be accepted."""
         return next(self._changes(refusal, sent), None)
 
@@ -67,7 +67,7 @@ class Learnt:
             empty_texts=self.empty_texts or other.empty_texts,
         )
 
-    def _changes(self, refusal: Refused, sent: Mapping[str, Any]) -> Iterator[Learnt]:
+    def _changes(self, refusal: EndpointRefused, sent: Mapping[str, Any]) -> Iterator[Learnt]:
         if not refusal.of_fields:
             return
         if refusal.stream_only and not sent.get("stream") and "prompt" not in sent:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint.event_stream import StreamBroken, is_stream, joined, says_failed
-from tirjudge.generation.endpoint.refusals import Refused, complaint, json_of
+from tirjudge.generation.endpoint.refusals import EndpointRefused, complaint, json_of
 from tirjudge_environments.registry import first_fault
 
 if TYPE_CHECKING:  # both cost a tenth of a second, which every command would pay for its help
@@ -162,7 +162,7 @@ class JsonEndpoint:
     async def post(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
         """Post a JSON body and return the parsed answer.
 
-        Raises Refused for a 4xx status that is not retried, and GeneratorFailed if all attempts failed.
+        Raises EndpointRefused for a 4xx status that is not retried, and GeneratorFailed if all attempts failed.
         """
         from tenacity import AsyncRetrying, retry_if_exception_type
 
@@ -245,10 +245,10 @@ class JsonEndpoint:
         message = self._line(said.message)
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
         address = response.url.copy_with(query=None)
-        refused = Refused("", status=status, message=message, code=said.code, complaint=said)
+        refused = EndpointRefused("", status=status, message=message, code=said.code, complaint=said)
         if response.is_success and status == UNTOLD:
             # A 200 whose error has no status may be a refusal, which only its words say.
-            alike = Refused("", status=400, message=message, code=said.code, complaint=said)
+            alike = EndpointRefused("", status=400, message=message, code=said.code, complaint=said)
             if alike.about_row or alike.bad_key or alike.context_full or alike.about_model:
                 status, refused, line = 400, alike, message
         # OpenAI answers 429 for a spent quota too, and no pause restores a quota. Anthropic answers 400, as
@@ -266,7 +266,7 @@ class JsonEndpoint:
         about_all = told and not self.accepted
         self.denied |= ended or refused.bad_key or about_all
         advice = _ADVICE[401] if refused.bad_key else _ADVICE.get(status, "")
-        return Refused(
+        return EndpointRefused(
             f"{address}: {line}",
             status=status,
             message=message,

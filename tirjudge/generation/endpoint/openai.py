@@ -21,7 +21,7 @@ from tirjudge.generation.endpoint.chat_turns import ChatTurn, alternating, offer
 from tirjudge.generation.endpoint.finish import restored
 from tirjudge.generation.endpoint.http import DENIALS, RETRIES, TIMEOUT, JsonEndpoint, Retry
 from tirjudge.generation.endpoint.prompt_counts import PromptCounts
-from tirjudge.generation.endpoint.refusals import Refused
+from tirjudge.generation.endpoint.refusals import EndpointRefused
 from tirjudge.generation.endpoint.request_fields import DISPENSABLE, HARMLESS, SERVER_FIELDS, check_fields
 from tirjudge.generation.model_files import load_encoder
 from tirjudge_environments import Completion, Context, Finish, Prompt, Usage
@@ -118,7 +118,7 @@ class OpenAIGenerator:
             if tier == "completions":
                 return await self._complete(context, sampling)
             return await self._chat(context, sampling)
-        except Refused as refusal:
+        except EndpointRefused as refusal:
             if refusal.context_full:
                 raise ContextTooLong(
                     f"{refusal}; shorten the row, or use a model with a longer context"
@@ -198,7 +198,7 @@ class OpenAIGenerator:
             if self._context_length is not None:
                 body["max_tokens"] = max(1, min(wanted, self._context_length - prompt_length))
             return (await self._ask("completions", body, TokenAnswer))[0]
-        except Refused as refusal:
+        except EndpointRefused as refusal:
             length = re.search(r"context length (?:is|of) (\d+)", refusal.complaint.message)
             if length is None or int(length[1]) <= prompt_length:
                 raise
@@ -219,7 +219,7 @@ class OpenAIGenerator:
             body["chat_template_kwargs"] = {"enable_thinking": self._enable_thinking, **template}
         try:
             answer, sent = await self._ask("chat/completions", body, ChatAnswer, context)
-        except Refused as refusal:
+        except EndpointRefused as refusal:
             if refusal.answer_cut:
                 # OpenAI answers so in place of an empty text with the finish reason `length`.
                 spent = Usage(_estimated_prompt(self._turns(context), body), sampling.max_tokens)
@@ -264,7 +264,7 @@ class OpenAIGenerator:
                 sent["messages"] = self._turns(context, learnt)
             try:
                 found = await self._endpoint.post(path, sent, answer)
-            except Refused as refusal:
+            except EndpointRefused as refusal:
                 adapted = learnt.adapted(refusal, sent)
                 if adapted is None:
                     raise await self._refusal(refusal, path, answer) from None
@@ -290,7 +290,7 @@ class OpenAIGenerator:
             turn["content"] = turn["content"] or ""
         return turns
 
-    async def _refusal(self, refusal: Refused, path: str, answer: type[BaseModel]) -> GeneratorFailed:
+    async def _refusal(self, refusal: EndpointRefused, path: str, answer: type[BaseModel]) -> GeneratorFailed:
         """Return the error to raise for a refusal: of this request alone, or of every request."""
         if refusal.context_full or refusal.answer_cut or self.denied:
             return refusal
@@ -312,7 +312,7 @@ class OpenAIGenerator:
         body |= {"prompt": HARMLESS} if path == "completions" else {}
         try:
             await self._endpoint.post(path, self._learnt.applied(body), answer)
-        except Refused as again:
+        except EndpointRefused as again:
             # A complaint about the request's form comes from a model that the key may use.
             refused = again.status in DENIALS or again.about_model
             self._endpoint.denied |= refused

@@ -109,7 +109,7 @@ class Complaint:
     """All texts of the body, without repeated parts of the request."""
 
 
-class Refused(GeneratorFailed):
+class EndpointRefused(GeneratorFailed):
     """The endpoint rejects this request (a 4xx status); the same request would fail again."""
 
     def __init__(
