@@ -12,7 +12,7 @@ from tirjudge_sandbox.base import Execution, Limits, PackageMissing, Program
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.notebook import kernel
-from tirjudge_sandbox.notebook.base import NotebookLimits
+from tirjudge_sandbox.notebook.cells import NotebookLimits
 from tirjudge_sandbox.notebook.notebook import Notebook
 from tirjudge_sandbox.workers.pool import PoolStats
 

@@ -7,7 +7,7 @@ import math
 from typing import Self
 
 from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
-from tirjudge_sandbox.notebook.base import CellRun, CellStatus, NotebookLimits
+from tirjudge_sandbox.notebook.cells import CellRun, CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.running_kernel import (
     GRACE_SECONDS,
     KernelDied,

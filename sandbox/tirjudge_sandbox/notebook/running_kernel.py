@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 from tirjudge_sandbox.base import Execution, Limits, Program, Status
-from tirjudge_sandbox.notebook.base import CellError, CellRun, CellStatus
+from tirjudge_sandbox.notebook.cells import CellError, CellRun, CellStatus
 from tirjudge_sandbox.notebook.kernel import LENGTH
 from tirjudge_sandbox.workers import worker
 

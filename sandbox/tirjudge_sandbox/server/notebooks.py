@@ -15,7 +15,7 @@ from tirjudge_sandbox.http.fusion_messages import (
     RunJupyterResponse,
     RunStatus,
 )
-from tirjudge_sandbox.notebook.base import CellRun, CellStatus, NotebookLimits
+from tirjudge_sandbox.notebook.cells import CellRun, CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.notebook import Notebook
 from tirjudge_sandbox.server.settings import FieldRefused, ServerSettings, check_program
 

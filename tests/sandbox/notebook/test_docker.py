@@ -11,7 +11,7 @@ import pytest
 from tirjudge_sandbox import ImportPolicy, Program, Status, open_sandbox
 from tirjudge_sandbox.containers import client
 from tirjudge_sandbox.containers.image import TAG
-from tirjudge_sandbox.notebook.base import CellStatus
+from tirjudge_sandbox.notebook.cells import CellStatus
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

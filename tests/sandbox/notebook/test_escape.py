@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tirjudge_sandbox import Program, Status, open_sandbox
-from tirjudge_sandbox.notebook.base import CellStatus, NotebookLimits
+from tirjudge_sandbox.notebook.cells import CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
 from tirjudge_sandbox.notebook.kernel import LENGTH
 from tirjudge_sandbox.notebook.running_kernel import Channel, ChannelBroken, Outputs

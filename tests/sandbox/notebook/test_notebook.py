@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tirjudge_sandbox import Program, SandboxUnavailable, open_sandbox
-from tirjudge_sandbox.notebook.base import CellStatus, NotebookLimits
+from tirjudge_sandbox.notebook.cells import CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
 from tirjudge_sandbox.notebook.notebook import Notebook
 
