@@ -2,9 +2,9 @@
 
 from tirjudge_environments.tasks.cells import RowError
 from tirjudge_environments.tasks.columns import DEFAULT_COLUMNS, ColumnPlaces, Columns
+from tirjudge_environments.tasks.conversion import read_task
 from tirjudge_environments.tasks.criteria import LARGEST_WEIGHT, read_criteria
 from tirjudge_environments.tasks.labels import read_label
-from tirjudge_environments.tasks.rows import read_task
 
 __all__ = [
     "DEFAULT_COLUMNS",
