@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tirjudge.attacks.attacked_rows import CLEAN, Marks
 from tirjudge.attacks.families import Family
-from tirjudge.attacks.rows import CLEAN, Marks
 from tirjudge.records.recorded_row import read_result_rows
 from tirjudge.statistics import (
     Credits,

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from tirjudge.attacks import Attack, Family, open_families
+from tirjudge.attacks.attacked_rows import AttackedRows
 from tirjudge.attacks.flips import FlipTally, by_family, count_flips
-from tirjudge.attacks.rows import AttackedRows
 from tirjudge.cli.judge import BatchRun
 from tirjudge.cli.options import (
     ColumnOption,

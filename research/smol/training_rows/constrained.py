@@ -16,8 +16,8 @@ from research.smol.training_rows.prompts import joined, run_on, takes_fragments,
 from research.smol.training_rows.requests import Request
 from research.smol.training_rows.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, Shape, program
 from research.smol.training_rows.writing import Pen, compose, insert_sentence
+from tirjudge.attacks.attacked_rows import winning_answer
 from tirjudge.attacks.families import Attack, Target
-from tirjudge.attacks.rows import winning_answer
 from tirjudge_environments.orders import letter
 
 _PUBLIC = 0.25

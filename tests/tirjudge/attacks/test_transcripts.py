@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from tests.transcripts import RIGHT, ROW, WRONG
 from tirjudge.attacks import Attack, Target, open_families
+from tirjudge.attacks.attacked_rows import AttackedRows
 from tirjudge.attacks.families import appended
-from tirjudge.attacks.rows import AttackedRows
 from tirjudge.data.rows import Row
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.endpoint.chat_turns import alternating
