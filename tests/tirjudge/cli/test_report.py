@@ -26,7 +26,7 @@ from tirjudge.records.recorded_row import RecordedFile, read_result_rows
 from tirjudge.report.judgments import joined, read_run
 from tirjudge.report.labelling import question
 from tirjudge.report.page import training_page
-from tirjudge.report.rows import FLAGS
+from tirjudge.report.row_table import FLAGS
 from tirjudge.report.training import read_training_run
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments.tasks import RowError, read_task
