@@ -20,7 +20,7 @@ from tirjudge_environments import ChatEncoder
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.tasks import read_task
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.model_folder import load_tokenizer
 
 SOURCE = """

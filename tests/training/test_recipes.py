@@ -20,7 +20,7 @@ from tirjudge.models.resolve import read_note
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, open_environment
 from tirjudge_training.corpora.config import SamplingConfig
 from tirjudge_training.data.base import WITHOUT_TOOLS, open_judges
-from tirjudge_training.data.rows import JUDGES
+from tirjudge_training.data.own_rows import JUDGES
 from tirjudge_training.distillation.config import TeacherConfig
 from tirjudge_training.model_folder import _write_note, base_of
 from tirjudge_training.recipe import Recipe

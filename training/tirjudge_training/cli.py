@@ -20,7 +20,7 @@ from tirjudge.storage.json_lines import BadLine, Locked
 from tirjudge.storage.run_settings import OtherSettings
 from tirjudge.storage.settings_text import Damaged
 from tirjudge_sandbox import PackageMissing, SandboxUnavailable
-from tirjudge_training.data.rows import MissingRows
+from tirjudge_training.data.own_rows import MissingRows
 from tirjudge_training.distributed.processes import FirstFailed, Processes
 from tirjudge_training.recipe_file import BadRecipe, load, load_arms, quoted, shipped
 
@@ -265,7 +265,7 @@ def _rows(recipe: Recipe) -> Data:
     Raises MissingRows if there are training rows, and rows of another kind are missing.
     """
     from tirjudge_training.data.base import data_path
-    from tirjudge_training.data.rows import ExpectedRows
+    from tirjudge_training.data.own_rows import ExpectedRows
     from tirjudge_training.run.context import data_of
     from tirjudge_training.run.plan import NoRows
 

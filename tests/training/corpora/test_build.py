@@ -30,7 +30,7 @@ from tirjudge_training.corpora.answers import Generators
 from tirjudge_training.corpora.base import KINDS, open_source
 from tirjudge_training.corpora.config import CorpusConfig, SamplingConfig
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.recipe_file import MIXTURES, load
 
 SCALE = 0.008

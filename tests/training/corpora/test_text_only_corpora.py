@@ -16,7 +16,7 @@ from tests.training.hub import Hub
 from tirjudge.cli import app
 from tirjudge_training.corpora.sources.sampled_answers import NOISE
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 
 SKYWORK = {
     "magpie_ultra": 3,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig, prompt_seed
-from tirjudge_training.data.rows import ExpectedRows, RowData
+from tirjudge_training.data.own_rows import ExpectedRows, RowData
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe, load
 from tirjudge_training.rl.dynamic_sampling import FormattedTask

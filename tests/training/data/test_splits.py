@@ -15,7 +15,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_environments import Context
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig, prompt_seed
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 PAIRS = {

@@ -17,7 +17,7 @@ from tirjudge_environments.adapters.dialogues import score_alone
 from tirjudge_environments.registry import open_environment
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.rl.packing import without_left_padding, written_tokens
 from tirjudge_training.rl.trl_rollout import filler, rollout_tokens
 from tirjudge_training.sft import IGNORED, Sample

@@ -17,7 +17,7 @@ from tests.training.train_command import train as run_command
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.run_settings import OtherSettings
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import IncompatibleCheckpoint
 from tirjudge_training.methods import pipeline_of

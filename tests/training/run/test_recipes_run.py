@@ -19,7 +19,7 @@ from tirjudge.models.resolve import ModelNote, embedded_model, read_note
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import Message, Prompt
 from tirjudge_environments.tools.base import ToolSettings
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load
 from tirjudge_training.run.context import context

@@ -12,7 +12,7 @@ from tests.training.stages.test_demonstrations import JUDGES, written
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import DataConfig
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.rollout_engine import RolloutConfig

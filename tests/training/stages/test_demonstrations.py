@@ -17,7 +17,7 @@ from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.sft import IGNORED

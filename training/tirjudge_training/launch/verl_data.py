@@ -11,7 +11,7 @@ from tirjudge_environments.adapters.dialogues import TASK_COLUMN, VIEW_COLUMN, w
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.tokenization import without_surrogates
 from tirjudge_training.data.base import WITHOUT_TOOLS, Data
-from tirjudge_training.data.rows import JUDGES
+from tirjudge_training.data.own_rows import JUDGES
 from tirjudge_training.launch.verl_config import Rows
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask

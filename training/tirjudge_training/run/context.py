@@ -13,7 +13,7 @@ from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.registry import reward_options
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import TRAIN, WITHOUT_TOOLS, Data, demonstrated
-from tirjudge_training.data.rows import JUDGES, RowData, require_rows
+from tirjudge_training.data.own_rows import JUDGES, RowData, require_rows
 from tirjudge_training.distributed.device import Kernels, current_device, weights_dtype
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe

@@ -8,7 +8,7 @@ from pathlib import Path
 from tirjudge.console_text import span, table
 from tirjudge_environments import Environment
 from tirjudge_training.data.base import Data
-from tirjudge_training.data.rows import ExpectedRows, RowData
+from tirjudge_training.data.own_rows import ExpectedRows, RowData
 from tirjudge_training.methods import Pipeline
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import BadRecipe

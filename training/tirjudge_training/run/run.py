@@ -12,7 +12,7 @@ from tirjudge.storage.run_folder import RunFolder, disk_full_errors
 from tirjudge.storage.settings_text import recorded_table
 from tirjudge_environments.types import THINK
 from tirjudge_training.data.base import Data
-from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.distributed.processes import ALONE, Processes

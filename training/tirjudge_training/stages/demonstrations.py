@@ -51,7 +51,7 @@ from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
 from tirjudge_sandbox import Execution, Sandbox, open_sandbox
 from tirjudge_training.data.base import Data, demonstrated, trajectories
-from tirjudge_training.data.rows import DEMONSTRATION
+from tirjudge_training.data.own_rows import DEMONSTRATION
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, full
