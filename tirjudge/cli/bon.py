@@ -39,7 +39,7 @@ from tirjudge.cli.output import (
     stop,
 )
 from tirjudge.cli.paper_tables import TableFormat, print_table, selection_rows
-from tirjudge.cli.progress import Display, introduction
+from tirjudge.cli.run_display import Display, introduction
 from tirjudge.cli.score import TableOption, one_output
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows

@@ -38,7 +38,7 @@ from tirjudge.cli.output import (
     say,
     stop,
 )
-from tirjudge.cli.progress import Display, Summary, introduction
+from tirjudge.cli.run_display import Display, Summary, introduction
 from tirjudge.cluster.dispatch import ClusterRows
 from tirjudge.cluster.worker import Assignment
 from tirjudge.console_text import markdown_table, printable
