@@ -39,8 +39,6 @@ from tirjudge.cli.output import (
     stop,
 )
 from tirjudge.cli.run_display import Display, Summary, introduction
-from tirjudge.cluster.dispatch import ClusterRows
-from tirjudge.cluster.worker import Assignment
 from tirjudge.console_text import markdown_table, printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
@@ -59,6 +57,8 @@ from tirjudge.judging.judge_model import local_note, local_weights, most_tokens,
 from tirjudge.judging.options import endpoint_key
 from tirjudge.judging.relabelling import relabelled
 from tirjudge.judging.tally import Tally
+from tirjudge.ray_cluster.dispatch import ClusterRows
+from tirjudge.ray_cluster.worker import Assignment
 from tirjudge.records.recorded_row import read_result_row
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.kept_files import KeptFiles, keep_prepared

@@ -76,24 +76,27 @@ class RunOptions(JudgeOptions):
     texts: Annotated[bool, Option("Output", "--texts/--no-texts"), MOVABLE] = True
     """Record prompts and responses in the result file, so that it can be read and reproduced alone."""
 
-    runner: Annotated[Literal["local", "ray"], Option("Cluster", "--runner"), MOVABLE] = "local"
+    runner: Annotated[Literal["local", "ray"], Option("Ray cluster", "--runner"), MOVABLE] = "local"
     """The place where rows are judged: this process, or the nodes of a Ray cluster."""
     address: Annotated[
         str | None,
         Option(
-            "Cluster", "--address", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster"
+            "Ray cluster",
+            "--address",
+            metavar="HOST:PORT",
+            default="RAY_ADDRESS, else this machine's cluster",
         ),
         MOVABLE,
     ] = None
     """The Ray cluster, to which this machine belongs."""
-    endpoint: Annotated[list[str], Option("Cluster", "--endpoint", metavar="URL"), MOVABLE] = Field(
+    endpoint: Annotated[list[str], Option("Ray cluster", "--endpoint", metavar="URL"), MOVABLE] = Field(
         default_factory=list
     )
     """Endpoint of a node, in place of --base-url; the nodes use those given in turn. Repeatable."""
     worker_gpus: Annotated[
         int | None,
         Field(ge=0),
-        Option("Cluster", "--worker-gpus", default="1 for a model in the worker's process, else 0"),
+        Option("Ray cluster", "--worker-gpus", default="1 for a model in the worker's process, else 0"),
         MOVABLE,
     ] = None
     """GPUs that each worker reserves; a node runs as many workers as it has GPUs for."""

@@ -21,7 +21,7 @@ from tirjudge.storage.run_settings import Option
 
 COMMANDS = ["bon", "eval", "formats", "judge", "mcp", "reproduce", "serve", "show"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
-PANELS = ("Output", "Rows", "Model", "Sandbox", "Sampling", "Judging", "Cost", "Cluster")
+PANELS = ("Output", "Rows", "Model", "Sandbox", "Sampling", "Judging", "Cost", "Ray cluster")
 MODELS_COMMANDS = ["list", "fetch", "remove"]
 
 

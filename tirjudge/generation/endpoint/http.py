@@ -162,7 +162,7 @@ class JsonEndpoint:
     async def post(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
         """Post a JSON body and return the parsed answer.
 
-        Raises EndpointRefused for a 4xx status that is not retried, and GeneratorFailed after the last attempt.
+        Raises EndpointRefused for a 4xx status that is not retried, and GeneratorFailed after the last try.
         """
         from tenacity import AsyncRetrying, retry_if_exception_type
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tirjudge.cluster.connection import connect, nodes
+from tirjudge.ray_cluster.connection import connect, nodes
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_folder import RunFolder, write_atomically
 from tirjudge.storage.run_settings import OtherSettings

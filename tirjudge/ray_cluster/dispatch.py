@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from tirjudge.cluster.connection import Node, connect, nodes
-from tirjudge.cluster.worker import Answer, Assignment, ClusterWorker, Ready, Refusal
 from tirjudge.console_text import first_line
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import TooManyFailures, Unjudged, Work
 from tirjudge.judging.judgment import Judgment
+from tirjudge.ray_cluster.connection import Node, connect, nodes
+from tirjudge.ray_cluster.worker import Answer, Assignment, ClusterWorker, Ready, Refusal
 from tirjudge_environments import Score
 
 _DOWN_IN_ROW = 3
