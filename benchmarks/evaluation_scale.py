@@ -3,9 +3,10 @@
     OMP_NUM_THREADS=1 python -m benchmarks.evaluation_scale --rows 10000 100000 1000000
 
 Every measurement is one `tirjudge eval` in a process of its own, over two generated runs: JudgeBench files
-(`net-vote`, `every-order`, `tir`), PandaLM files with ties (`three-class`), and alpaca_eval files with
-fractional preferences (`win-rate`). Half of the rows get an independent second verdict, so that the two runs
-differ. Seconds are of the wall clock and of the CPU; memory is the largest resident set.
+(`net-vote`, `every-order`, `tir`), PandaLM files with ties (`three-class`), alpaca_eval files with fractional
+preferences (`win-rate`), and result files of `tirjudge judge` with a program in each order (`verdict`). Half
+of the rows get an independent second verdict, so that the two runs differ. Seconds are of the wall clock and
+of the CPU; memory is the largest resident set.
 """
 
 from __future__ import annotations
@@ -55,12 +56,53 @@ def alpaca_eval_row(number: int, draw: random.Random) -> Row:
     }
 
 
+def result_row(number: int, draw: random.Random) -> Row:
+    return {
+        "id": f"row-{number}",
+        "format": "pairwise",
+        "verdict": (best := draw.choice("AB")),
+        "choice": "AB".index(best),
+        "label": number % 2,
+        "correct": float("AB".index(best) == number % 2),
+        "stop": "verdict",
+        "domain": ("following", "math", "code")[number % 3],
+        "tags": [],
+        "prompt": [{"role": "user", "content": f"Name {number} things in at most twenty words."}],
+        "responses": ["One thing, and another.", f"There are {number} of these things."],
+        "decided": draw.random() < 0.5,
+        "views": [result_view(order, "AB".index(best)) for order in ([0, 1], [1, 0])],
+        "programs": 2,
+        "prompt_tokens": 800,
+        "completion_tokens": draw.randrange(100, 200),
+        "seconds": round(draw.uniform(0.5, 2), 3),
+        "model": "judge",
+    }
+
+
+def result_view(order: list[int], best: int) -> Row:
+    program = {"kind": "program", "text": "print(len(response_a.split()) <= 20)", "seed": 7, "exit_code": 0}
+    return {
+        "view": "".join("AB"[index] for index in order),
+        "order": order,
+        "verdict": {"choice": best, "tie": False, "scores": {}},
+        "stop": "verdict",
+        "segments": [
+            {"kind": "reasoning", "text": "I count the words."},
+            program | {"status": "ok", "stdout": "True\n", "bindings": {"response_a": order[0]}},
+            {"kind": "output", "text": "True\n"},
+            {"kind": "reasoning", "text": f"<preference>{'AB'[order.index(best)]}</preference>"},
+        ],
+        "evidence": "separates",
+    }
+
+
 WORKLOADS: dict[str, Callable[[int, random.Random], Row]] = {
     "net-vote": judgebench_row,
     "every-order": judgebench_row,
     "tir": judgebench_row,
     "three-class": pandalm_row,
     "win-rate": alpaca_eval_row,
+    "verdict": result_row,
 }
 
 

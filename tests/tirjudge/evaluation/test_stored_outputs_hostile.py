@@ -21,7 +21,7 @@ VIEW = {
     "stop": "verdict",
     "detail": "",
     "verdict": {"choice": 0, "tie": False, "scores": {"0": 3.0, "1": 1.0}},
-    "segments": [{"kind": "program", "status": "error", "stderr": "SyntaxError: x"}],
+    "segments": [{"kind": "program", "text": "(", "status": "error", "stderr": "SyntaxError: x"}],
     "programs": [{"status": "error", "stderr": "SyntaxError: x"}],
     "prompt_tokens": 1,
     "completion_tokens": 1,
@@ -33,6 +33,7 @@ OURS = {
     "strength": None,
     "domain": "d",
     "tags": ["group=a"],
+    "verdict": "A",
     "stop": "verdict",
     "views": [VIEW],
     "programs": 1,
@@ -169,7 +170,7 @@ def test_a_nested_value_is_shown_with_what_it_should_be(tmp_path: Path) -> None:
     for view, said in (
         (VIEW | {"order": 5}, "views.0.order is 5: it should be a valid list"),
         (VIEW | {"verdict": {"choice": "A", "tie": False, "scores": {}}}, 'views.0.verdict.choice is "A": '),
-        (VIEW | {"segments": [{"kind": "program"}]}, "no column 'views.0.segments.0.status'"),
+        (VIEW | {"segments": [{"kind": "program", "text": "("}]}, "no column 'views.0.segments.0.status'"),
         (
             VIEW | {"verdict": {"choice": 7, "tie": False, "scores": {}}},
             "verdict.choice is 7, which is not in",

@@ -18,8 +18,6 @@ from tirjudge_environments.orders import letter, letters
 
 Record = Mapping[str, Any]
 
-SHAPE_TAGS = ("a program", "another passage")
-"""Tags of unions in the shape of a NestedFormat, which are no columns."""
 OTHER = 2.0
 """The key of all numbers but 0 and 1 in the counts of a Scale."""
 _PROMPTS = ("prompt", "instruction", "question", "conversation_input", "conversation")
@@ -115,7 +113,7 @@ def wrong_column(shape: TypeAdapter[Any], row: Record) -> str:
         shape.validate_python(row)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        path = ".".join(str(part) for part in first["loc"] if part not in SHAPE_TAGS)
+        path = ".".join(map(str, first["loc"]))
         if first["type"] == "missing":
             return f"no column {path!r}"
         reason = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from tirjudge.evaluation.base import (
     CLASSES,
@@ -29,7 +29,6 @@ from tirjudge.evaluation.base import (
     votes_decision,
 )
 from tirjudge.evaluation.stored_outputs.base import (
-    SHAPE_TAGS,
     Record,
     Unreadable,
     need,
@@ -39,10 +38,11 @@ from tirjudge.evaluation.stored_outputs.base import (
 )
 from tirjudge.evaluation.stored_outputs.files import NoLabel
 from tirjudge.judging.votes import aggregate, highest, of_samples
-from tirjudge.records.verdicts import JudgedCriterion
+from tirjudge.records.recorded_row import RecordedRow, RecordedView
+from tirjudge.records.verdicts import JudgedCriterion, Recorded, RecordedVerdict
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.registry import score_scale
-from tirjudge_environments.tasks import LARGEST_WEIGHT, RowError, read_label
+from tirjudge_environments.tasks import RowError, read_label
 from tirjudge_sandbox import Status
 
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")
@@ -50,54 +50,35 @@ _MOST_RESPONSES = 1000
 _LIMITS = {Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT}
 
 T = TypeVar("T")
-Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
+class _Verdict(RecordedVerdict):
+    scores: dict[Annotated[str, Field(pattern="^[0-9]{1,15}$")], Number]
 
 
-class _Verdict(_Shape):
-    choice: Index | None
-    tie: bool
-    scores: Mapping[Annotated[str, Field(pattern="^[0-9]{1,15}$")], Number]
-
-
-class ViewShape(_Shape):
-    """The columns of a view that votes are made from."""
-
+class _View(RecordedView):
     order: Annotated[list[Index], Field(min_length=1)]
-    sample: Index = 0
-    stop: str
     verdict: _Verdict | None
 
     @model_validator(mode="after")
-    def _shown(self) -> ViewShape:
+    def _shown(self) -> _View:
         if self.verdict is not None and self.verdict.choice not in (None, *self.order):
             raise ValueError(f"verdict.choice is {self.verdict.choice}, which is not in order")
         return self
 
 
-class CriterionShape(_Shape):
-    """The columns of a criterion that an aggregate is made from."""
+class _Result(RecordedRow):
+    """The columns of a row, as votes can be made from them."""
 
-    weight: Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
-    polarity: Literal["positive", "negative"]
-    must_have: bool
-    satisfied_from: Annotated[float, Field(allow_inf_nan=False)] | None
-    checker: str = ""
-
-
-class ProgramShape(_Shape):
-    """The columns of a program that say how it ended."""
-
-    status: str
-    stderr: str
+    views: Annotated[list[_View], Field(min_length=1)]
 
 
 def candidates_shown(views: Sequence[Record]) -> int:
-    """Count the candidates; each candidate is shown in some view."""
-    return 1 + max(int(index) for view in views for index in view["order"])
+    """Count the candidates, each shown in some view. Raises ValueError for more than a row can have."""
+    count = 1 + max(int(index) for view in views for index in view["order"])
+    if count > _MOST_RESPONSES:
+        raise ValueError(f"views show {count} responses")
+    return count
 
 
 def recorded_votes(views: Sequence[Record]) -> tuple[Vote, ...]:
@@ -111,11 +92,9 @@ def criteria_votes(views: Sequence[Record], criteria: Sequence[Record]) -> tuple
 
     The views of all criteria are the same, so there is one vote per order or, if views show one response
     each, per sample. What a checker decided is part of every vote. Raises ValueError if views of a criterion
-    are missing, and for a response beyond all that a row can have.
+    are missing.
     """
     count = candidates_shown(views)
-    if count > _MOST_RESPONSES:
-        raise ValueError(f"views show {count} responses")
     found = [
         recorded_votes([view for view in views if view.get("criterion") == number])
         for number in range(len(criteria))
@@ -209,60 +188,8 @@ def _end(program: Record) -> str:
         return "ok"
     if status in _LIMITS:
         return "limit"
-    last = program["stderr"].rstrip().rpartition("\n")[2]
+    last = program.get("stderr", "").rstrip().rpartition("\n")[2]
     return "syntax" if last.startswith(_SYNTAX) else "runtime"
-
-
-class _Program(ProgramShape):
-    kind: str
-
-
-class _Passage(BaseModel):
-    kind: str
-
-
-def _passage_tag(passage: Any) -> str:
-    kind = passage.get("kind") if isinstance(passage, Mapping) else None
-    return SHAPE_TAGS[0] if kind == "program" else SHAPE_TAGS[1]
-
-
-class _View(ViewShape):
-    criterion: Index | None = None
-    segments: list[
-        Annotated[
-            Annotated[_Program, Tag(SHAPE_TAGS[0])] | Annotated[_Passage, Tag(SHAPE_TAGS[1])],
-            Discriminator(_passage_tag),
-        ]
-    ]
-
-
-class _Juror(_Shape):
-    model: str
-    weight: Number = 1.0
-    verdict: str | None
-    samples: list[Index]
-
-
-class _Result(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-    id: Any
-    label: Index | None
-    strength: Any = None
-    domain: str
-    tags: list[str]
-    format: str = ""
-    scores: list[Number | None] | None = None
-    rating: bool | Number | None = None
-    satisfied_from: Number | None = None
-    views: Annotated[list[_View], Field(min_length=1)]
-    sources: list[str] = Field(default_factory=list)
-    criteria: list[CriterionShape] = Field(default_factory=list)
-    jury: list[_Juror] = Field(default_factory=list)
-    programs: Count
-    prompt_tokens: Count
-    completion_tokens: Count
-    seconds: Count
 
 
 class TirjudgeResults:
@@ -281,7 +208,7 @@ class TirjudgeResults:
         """Convert a row. It has no label if a file of labels lacks it: people label some of the rows."""
         views: Sequence[Mapping[str, Any]] = row["views"]
         candidates = candidates_shown(views)
-        best, tied = row["label"], row.get("strength") == 0
+        best, tied = row.get("label"), row.get("strength") == 0
         votes = criteria_votes(views, row["criteria"]) if row.get("criteria") else recorded_votes(views)
         if candidates == 1 and row.get("satisfied_from") is not None:
             rating = row.get("rating") if label is None else _known(_rating, label, None)
@@ -298,14 +225,14 @@ class TirjudgeResults:
             candidates=candidates,
             label=best,
             tied=tied,
-            domain=row["domain"],
-            tags=tuple(row["tags"]),
+            domain=row.get("domain", ""),
+            tags=tuple(row.get("tags", ())),
             programs=recorded_programs(_programs(views)),
             cost=Cost(
-                prompt_tokens=row["prompt_tokens"],
-                completion_tokens=row["completion_tokens"],
-                seconds=row["seconds"],
-                calls=row["programs"],
+                prompt_tokens=row.get("prompt_tokens", 0),
+                completion_tokens=row.get("completion_tokens", 0),
+                seconds=row.get("seconds", 0.0),
+                calls=row.get("programs", 0),
             ),
             extras=extras | _evidence(row),
             cluster=prompt_of(row),
@@ -434,21 +361,26 @@ def _length(response: Any) -> int:
     return len(response if isinstance(response, str) else json.dumps(response))
 
 
-def _programs(views: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for view in views:
-        yield from (passage for passage in view["segments"] if passage["kind"] == "program")
+def _programs(views: Iterable[Record]) -> Iterator[Record]:
+    for number, view in enumerate(views):
+        for place, passage in enumerate(view["segments"]):
+            if passage["kind"] == "program":
+                if "status" not in passage:
+                    raise Unreadable(f"no column 'views.{number}.segments.{place}.status'")
+                yield passage
 
 
-class _Trajectory(ViewShape):
-    programs: list[ProgramShape]
-    prompt_tokens: Count
-    completion_tokens: Count
-    seconds: Count
+class _Program(Recorded):
+    status: str
+    stderr: str
 
 
-class _Episode(BaseModel):
-    model_config = ConfigDict(strict=True)
+class _Trajectory(_View):
+    segments: Any = None
+    programs: list[_Program]
 
+
+class _Episode(Recorded):
     label: Index | None
     domain: str
     trajectories: Annotated[list[_Trajectory], Field(min_length=1)]
@@ -480,9 +412,9 @@ class Episodes:
             cluster=str(row.get("id") or ""),
             programs=recorded_programs(programs),
             cost=Cost(
-                prompt_tokens=sum(view["prompt_tokens"] for view in views),
-                completion_tokens=sum(view["completion_tokens"] for view in views),
-                seconds=sum(view["seconds"] for view in views),
+                prompt_tokens=sum(view.get("prompt_tokens", 0) for view in views),
+                completion_tokens=sum(view.get("completion_tokens", 0) for view in views),
+                seconds=sum(view.get("seconds", 0) for view in views),
                 calls=len(programs),
             ),
         )
