@@ -19,7 +19,7 @@ from tirjudge.cli.paper_tables import TableFormat, comparison_rows, evidence_row
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol, decision
-from tirjudge.evaluation.benchmarks.rationale_rm import Extras, KeptAnswers, matched
+from tirjudge.evaluation.benchmarks.rationale_rm import KeptAnswers, Matched, matched
 from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement, jury_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
 from tirjudge.evaluation.protocols.length_controlled import LENGTH_CONTROLLED
@@ -126,15 +126,15 @@ def with_matchings(
     if meta_judge:
         folder.mkdir(exist_ok=True)
         config = MetaJudgeConfig(model=meta_judge, base_url=base_url, timeout=timeout, retries=retries)
-        return run.with_extras(asyncio.run(_ask(run, config, folder)))
+        return run.with_reasons(asyncio.run(_ask(run, config, folder)))
     kept = folder / "asked.jsonl"
     if not kept.exists():
         return run
     answers = _only_model(list(read_lines(kept)), kept)
-    return run.with_extras(asyncio.run(matched(_fields(run), KeptAnswers(answers))))
+    return run.with_reasons(asyncio.run(matched(_fields(run), KeptAnswers(answers))))
 
 
-async def _ask(run: Replay, config: MetaJudgeConfig, folder: Path) -> Extras:
+async def _ask(run: Replay, config: MetaJudgeConfig, folder: Path) -> Matched:
     reward_questions = config.open(kept=AnswerStore(folder), say=say)
     try:
         return await matched(_fields(run), reward_questions)

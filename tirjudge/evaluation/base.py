@@ -6,7 +6,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,32 +22,10 @@ Index = Annotated[int, Field(ge=0, lt=_LARGEST)]
 Number = Annotated[float, Field(gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
 
 
-DECISION = "decision"
-"""Key of a row's extras: the candidates in first place of a recorded verdict; empty for none."""
-SOURCES, LENGTHS = "sources", "lengths"
-"""Keys of a row's extras: the name of each response's source, and the number of its characters."""
-PREFERENCE, BASELINE, DIFFICULTY = "preference", "baseline", "difficulty"
-"""Keys of the extras of alpaca_eval's rows: a number from 1 (the baseline's output is preferred) to 2 (the
-model's), the baseline's name, and the difficulty of the instruction, a number, if that is known."""
 MODEL = "model"
 """Name of the tag that says whose outputs are compared with the baseline's."""
-DECIDED = "decided"
-"""Key of a row's extras: True if programs decided its verdict, False if not; absent if not known."""
-JURY = "jury"
-"""Key of a row's extras: for each model of a jury that voted, the candidates that it put in first place."""
-JUDGE = "judge"
-"""Key of a row's extras: the name of the model that judged it; empty for a jury."""
-RATINGS = "ratings"
-"""Key of a row's extras: each person's rating of a single response, a list of numbers and of None."""
-SCALE = "scale"
-"""Key of a row's extras: the lowest and the highest score of the judge's scale, if it is not that of the
-ratings."""
 CLASSES = ("fail", "pass")
 """Names of the candidates of a row about a single response that passes or fails."""
-PASSES = "passes"
-"""Key of a row's extras: True for a row whose candidates are `CLASSES`."""
-LEFT_OPEN = "left open"
-"""Key of a row's extras: True if its verdict was left open for a low confidence."""
 
 
 class SummaryId(str):
@@ -103,6 +81,29 @@ class Cost:
     """Programs that the judge asked to run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """An annotator's preference between a baseline and the model of the tag `model`."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    value: Number | None
+    """From 1, the baseline's output is preferred, to 2, the model's; None if the annotation failed."""
+    baseline: str = ""
+    difficulty: Number | None = None
+    """Of the instruction, if it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedReasons:
+    """The match of a judge's reasons with those of people; None if the matching model gave no answer."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    recall: Number | None
+    average_precision: Number | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRow:
     """A row with a judge's votes: everything that scoring needs, without the texts."""
@@ -125,10 +126,36 @@ class JudgedRow:
     """How each program ended: `ok`, `syntax`, `runtime`, `limit` (time, memory, output) or `refused`."""
     cost: Cost | None = None
     """None if the file does not record it."""
-    extras: Mapping[str, Any] = field(default_factory=dict)
-    """Values that only some protocols read, by name: three annotators' classes, a preference from 1 to 2."""
     cluster: str = ""
     """What the row has in common with other rows that depend on it, such as its prompt; empty for nothing."""
+    verdict: tuple[Index, ...] | None = None
+    """Candidates in first place of the recorded verdict, none without one; None if the votes decide."""
+    left_open: bool = False
+    """True if the verdict was left open for a low confidence."""
+    decided: bool | None = None
+    """True if programs decided the verdict, False if not; None if that is not known."""
+    judge: str = ""
+    """Name of the model that judged the row; empty if it is not known, and for a jury."""
+    jury: Mapping[str, tuple[Index, ...]] = field(default_factory=dict)
+    """For each model of a jury that voted, the candidates that it put in first place."""
+    sources: tuple[str, ...] = ()
+    """Name of the source of each response; empty if nobody named them."""
+    lengths: tuple[Number, ...] = ()
+    """Characters of each response; empty without the texts."""
+    passes: bool = False
+    """True for a single response that passes or fails: the candidates are `CLASSES`."""
+    ratings: tuple[Number | None, ...] | None = None
+    """Each person's rating of a single response; None for a row that is not rated."""
+    scale: tuple[Number, Number] | None = None
+    """The lowest and the highest score of the judge's scale; None if it is that of the ratings."""
+    annotations: tuple[Index, ...] = ()
+    """The class that each annotator gave."""
+    preference: Preference | None = None
+    """For rows of alpaca_eval."""
+    reasons: MatchedReasons | None = None
+    """For rows whose reasons were matched with those of people."""
+    rate: Number | None = None
+    """The share that a line of a published summary states."""
 
     def tag(self, name: str) -> str | None:
         """Return the value of the tag `name=value`, or None without one.
@@ -159,7 +186,7 @@ def decision(row: JudgedRow) -> tuple[int, ...]:
     Within a sample, orders that name several candidates make a tie; the candidate that most samples choose is
     the best. A recorded verdict is taken as it is. Empty without a verdict.
     """
-    return tuple(row.extras[DECISION]) if DECISION in row.extras else votes_decision(row.votes)
+    return votes_decision(row.votes) if row.verdict is None else row.verdict
 
 
 def votes_decision(votes: Sequence[Vote]) -> tuple[int, ...]:
@@ -241,8 +268,14 @@ class Units:
     """The cluster of each unit, numbered from 0; None if no two units belong together."""
     names: tuple[str, ...] = ()
     """Names of the first measures where the rows name them: the sources of responses."""
+    measures: tuple[str, ...] = ()
+    """Names of the last measures, for protocols that read them by name."""
     paired: bool = True
     """False if ids do not identify rows across runs, because some rows were rebuilt from a summary."""
+
+    def measure(self, name: str) -> NDArray[np.float64]:
+        """Return one of the named `measures`, a number for each unit."""
+        return self.values[:, self.measures.index(name) - len(self.measures)]
 
 
 Figure = Estimator | Proportion | Statistic | float

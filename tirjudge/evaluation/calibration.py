@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import DECIDED, DECISION, JudgedRow, Vote, decision, sample_decision
+from tirjudge.evaluation.base import JudgedRow, Vote, decision, sample_decision
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
 from tirjudge.evaluation.protocols.agreement import kappa
 from tirjudge.evaluation.raters import alpha
@@ -117,8 +117,7 @@ def with_reruns(
             start = 1 + max((vote.sample for vote in votes), default=-1)
             votes += [replace(vote, sample=start + vote.sample) for vote in other.votes]
         # The recorded verdict is that of the first run alone.
-        extras = {name: value for name, value in row.extras.items() if name != DECISION}
-        yield replace(row, votes=tuple(votes), extras=extras), own
+        yield replace(row, votes=tuple(votes), verdict=None), own
 
 
 def class_of(best: Sequence[int]) -> int:
@@ -148,8 +147,7 @@ def clusters_of(rows: Sequence[CalibratedRow]) -> NDArray[np.intp] | None:
 
 def _confidence(row: JudgedRow, best: Sequence[int], name: Confidence) -> float | None:
     if name == "evidence":
-        decided = row.extras.get(DECIDED)
-        return None if decided is None else float(decided)
+        return None if row.decided is None else float(row.decided)
     if name == "vote-share":
         return vote_share([vote.best for vote in row.votes], best)
     return margin([vote.scores for vote in row.votes])

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from tirjudge.evaluation.base import DECISION, JURY, JudgedRow, decision
+from tirjudge.evaluation.base import JudgedRow, decision
 from tirjudge.evaluation.calibration import class_of
 from tirjudge.evaluation.people import NO_VERDICT
 from tirjudge.evaluation.protocols.agreement import kappa
@@ -35,8 +35,8 @@ def jury_agreement(rows: Iterable[JudgedRow]) -> tuple[list[str], JudgesAgreemen
     """Compare the verdicts of the models of a jury, after their names; None without rows that all decided."""
     found: dict[str, list[JudgedRow]] = {}
     for row in rows:
-        for model, best in row.extras.get(JURY, {}).items():
-            found.setdefault(model, []).append(replace(row, votes=(), extras={DECISION: best}))
+        for model, best in row.jury.items():
+            found.setdefault(model, []).append(replace(row, votes=(), verdict=best))
     agreement = judges_agreement(list(found.values())) if len(found) > 1 else None
     return None if agreement is None else (list(found), agreement)
 

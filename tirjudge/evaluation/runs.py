@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tirjudge.evaluation.base import PASSES, JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
+from tirjudge.evaluation.base import JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
@@ -45,8 +45,7 @@ def default_protocols(run: Replay) -> tuple[str, ...]:
         scored = any(vote.scores for vote in votes)
         return (*run.format.protocols, *(_SAMPLED[: 1 + scored] if sampled else ()))
     if run.benchmark not in benchmark_names():
-        alone = first is not None and PASSES in first.extras
-        return _ALONE if alone else tuple(run.format.protocols)
+        return _ALONE if first is not None and first.passes else tuple(run.format.protocols)
     return (*open_benchmark(run.benchmark).protocols, *(_SAMPLED if sampled else ()), "errors", "cost")
 
 

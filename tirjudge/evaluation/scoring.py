@@ -45,9 +45,13 @@ _DRAW = "evaluation order"
 
 
 class UnitsBuilder:
-    """Collects the units of a protocol, and counts the rows that its rules applied to."""
+    """Collects the units of a protocol, and counts the rows that its rules applied to.
 
-    def __init__(self) -> None:
+    A protocol may name the `measures` of a unit, which `Units.measure` then finds.
+    """
+
+    def __init__(self, *measures: str) -> None:
+        self._measures = measures
         self.counts: Counter[str] = Counter()
         self._ids = Ids()
         # Arrays of machine numbers: a list of tuples takes ten times as much memory for a million rows.
@@ -91,6 +95,7 @@ class UnitsBuilder:
             values=np.frombuffer(self._values).reshape(len(self._ids), -1),
             counts=self.counts,
             clusters=cluster_codes(self._clusters),
+            measures=self._measures,
             paired=self._paired,
         )
 
@@ -486,6 +491,7 @@ def _taken(units: Units, taken: NDArray[np.intp]) -> Units:
         sections={name: positions for name, positions in sections.items() if len(positions)},
         values=units.values[taken],
         names=units.names,
+        measures=units.measures,
         clusters=_some(units.clusters, taken),
     )
 

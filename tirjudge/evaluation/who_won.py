@@ -8,17 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tirjudge.console_text import counted
-from tirjudge.evaluation.base import DECIDED, JudgedRow, Unscorable
+from tirjudge.evaluation.base import JudgedRow, Unscorable
 from tirjudge.evaluation.protocols.win_rate import (
+    CHANCE,
     FIRST_SHOWN,
     LONGER,
+    LOSER_LENGTH,
     ONE_PLACE,
     OWN_FAMILY,
     STRENGTH_OF,
+    VOTES,
     WIN_RATE,
     WIN_RATE_OF,
+    WINNER_LENGTH,
 )
 from tirjudge.evaluation.scoring import Estimate, Score, cluster_count, score
 from tirjudge.judging.tally import EvidenceTally
@@ -67,10 +72,9 @@ class WhoWon:
         names, found = scored.units.names, scored.estimates
         if not names or scored.card.name != WIN_RATE.card.name:
             return None
-        credits, lengths = scored.units.values[:, : len(names)], scored.units.values[:, -2:]
-        votes, chances = scored.units.values[:, len(names) + 1 : len(names) + 3].T
-        decided = lengths[~np.isnan(lengths[:, 0])]
-        winner, loser = decided.mean(axis=0) if len(decided) else (math.nan, math.nan)
+        credits, measure = scored.units.values[:, : len(names)], scored.units.measure
+        votes, chances = measure(VOTES), measure(CHANCE)
+        decided = ~np.isnan(measure(WINNER_LENGTH))
         place = {name: number for number, name in enumerate(names)}
         # Figures are in the order of the win rates.
         order = [one.removeprefix(WIN_RATE_OF) for one in found if one.startswith(WIN_RATE_OF)]
@@ -91,8 +95,8 @@ class WhoWon:
             one_place=scored.units.counts[ONE_PLACE] > 0,
             own_family=found.get(OWN_FAMILY),
             longer=found.get(LONGER),
-            winner_length=float(winner),
-            loser_length=float(loser),
+            winner_length=_mean(measure(WINNER_LENGTH)[decided]),
+            loser_length=_mean(measure(LOSER_LENGTH)[decided]),
             clusters=cluster_count(scored.units),
         )
 
@@ -222,7 +226,11 @@ def who_won_decided(rows: Iterable[JudgedRow], evidence: EvidenceTally) -> WhoWo
     if not evidence.decided or evidence.decided == evidence.known + evidence.unknown:
         return None
     apart = evidence.apart
-    return who_won(row for row in rows if row.extras.get(DECIDED) and row.id not in apart)
+    return who_won(row for row in rows if row.decided and row.id not in apart)
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _share(found: Estimate) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tirjudge.evaluation.base import DECISION, JudgedRow
+from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.protocols.accuracy import VERDICT
 from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
@@ -72,7 +72,7 @@ def trust(
     if won is not None or labels is None:
         unknown = {"value": "unknown", "notes": ["no row has a label"], "asks_for_labels": labels_here}
         found.append({"name": "labels", **(labels or unknown)})
-    if any(row.candidates > 1 and DECISION in row.extras for row in rows):
+    if any(row.candidates > 1 and row.verdict is not None for row in rows):
         found.append({"name": "order of the responses", **_order(rows, won, order)})
     return [{"asks_for_labels": False} | one for one in found]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.evaluation.base import LEFT_OPEN, PREFERENCE, SOURCES, JudgedRow, Vote, decision
+from tirjudge.evaluation.base import JudgedRow, Vote, decision
 from tirjudge.evaluation.runs import (
     LabelCheck,
     comparison_record,
@@ -91,7 +91,7 @@ def read_run(
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
     won = next(filter(None, map(WhoWon.of, scores)), None)
     order = positions(rows)
-    table = builder.build({row.id: decision(row) for row in rows if LEFT_OPEN not in row.extras})
+    table = builder.build({row.id: decision(row) for row in rows if not row.left_open})
     summary = {
         "name": path.name,
         "rows": len(facts),
@@ -251,7 +251,7 @@ def _stored_rows(run: Replay) -> Iterator[tuple[RecordedRow, Mapping[str, Any]]]
 def _fields(row: JudgedRow, format: str, where: str) -> dict[str, Any]:
     best, tied = decision(row), len(decision(row)) > 1
     labelled = row.label is not None and row.candidates > 1
-    decided = bool(best) or row.extras.get(PREFERENCE) is not None
+    decided = bool(best) or (row.preference is not None and row.preference.value is not None)
     unread = next((vote.stop for vote in row.votes if vote.stop != "verdict"), "malformed")
     cost = row.cost
     return {
@@ -264,7 +264,7 @@ def _fields(row: JudgedRow, format: str, where: str) -> dict[str, Any]:
         "stop": "verdict" if decided else unread,
         "domain": row.domain,
         "tags": list(row.tags),
-        "sources": list(row.extras.get(SOURCES, ())),
+        "sources": list(row.sources),
         "views": [_view(vote, row.candidates) for vote in row.votes],
         "prompt_tokens": int(cost.prompt_tokens) if cost else 0,
         "completion_tokens": int(cost.completion_tokens) if cost else 0,

@@ -21,7 +21,7 @@ from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval_inputs import result
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
-from tirjudge.evaluation.base import JUDGE, LENGTHS, SOURCES, JudgedRow, Unscorable, Vote
+from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs.reading import open_results
@@ -178,7 +178,7 @@ def test_a_source_that_is_always_first_tells_nothing_about_the_position(
 def test_a_baseline_that_is_always_first_tells_nothing_about_the_position() -> None:
     def row(id: str, *sources: str, order: tuple[int, int]) -> JudgedRow:
         votes = (Vote(best=(0,), order=order),)
-        return JudgedRow(id=id, votes=votes, extras={SOURCES: sources})
+        return JudgedRow(id=id, votes=votes, sources=sources)
 
     rows = [row("1", "base", "new", order=(0, 1)), row("2", "base", "newer", order=(0, 1))]
     # Wins of the response shown first would be the wins of the baseline.
@@ -206,7 +206,7 @@ def test_a_judge_that_prefers_a_place_is_told_so_in_the_same_line(first: int, sa
         JudgedRow(
             id=str(n),
             votes=(Vote(best=(order[n >= first],), order=order),),
-            extras={SOURCES: ("one", "other")},
+            sources=("one", "other"),
         )
         for n in range(100)
         for order in [(0, 1) if n % 2 else (1, 0)]
@@ -290,7 +290,7 @@ def rows_of(wins: list[tuple[tuple[str, ...], int]]) -> list[JudgedRow]:
             id=str(n),
             votes=(Vote(best=(best,), order=tuple(range(len(sources)))),),
             candidates=len(sources),
-            extras={SOURCES: sources},
+            sources=sources,
         )
         for n, (sources, best) in enumerate(wins)
     ]
@@ -309,7 +309,7 @@ def test_the_ranking_of_pandalms_models_has_the_strengths_and_errors_of_statsmod
         JudgedRow(
             id=str(one["idx"]),
             votes=(Vote(best=best[one["annotator1"]], order=(0, 1)),),
-            extras={SOURCES: tuple(one["cmp_key"].split("_"))},
+            sources=tuple(one["cmp_key"].split("_")),
             cluster=prompt,
         )
         for one, prompt in zip(pairs, prompts, strict=True)
@@ -376,8 +376,7 @@ def test_the_preference_for_the_own_family_is_a_fitted_constant(judge: str, file
         row = JudgedRow(
             id=str(one["idx"]), votes=(Vote(best=said, order=(0, 1)),), label=label, cluster=prompt
         )
-        extras = {SOURCES: sources, JUDGE: f"owner/{judge.upper()}"}
-        rows.append(replace(row, tied=label is None, extras=extras))
+        rows.append(replace(row, tied=label is None, sources=sources, judge=f"owner/{judge.upper()}"))
         if judge in sources:
             place = sources.index(judge)
             differences.append(sum((place in c) / len(c) * sign for c, sign in ((said, 1), (people, -1))))
@@ -413,7 +412,7 @@ def test_names_of_rows_are_refused_and_empty_responses_have_no_ratio_of_lengths(
     rows = rows_of([((f"a{n}", f"b{n}"), 0) for n in range(6000)])
     with pytest.raises(Unscorable, match="12000 sources"):
         score(WIN_RATE, rows)
-    won = [replace(one, extras={SOURCES: ("a", "b"), LENGTHS: (3, 0)}) for one in rows[:20]]
+    won = [replace(one, sources=("a", "b"), lengths=(3, 0)) for one in rows[:20]]
     found = score(WIN_RATE, won).estimates
     assert found["longer wins"].value == 1
     assert "length of winners to losers" not in found

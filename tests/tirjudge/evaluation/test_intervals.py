@@ -15,7 +15,7 @@ from scipy.stats import binomtest, t
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command
 from tests.tirjudge.judged_pairs import pair, random_pairs, sampled
-from tirjudge.evaluation.base import Cost, JudgedRow, ScoringProtocol, Vote
+from tirjudge.evaluation.base import Cost, JudgedRow, MatchedReasons, Preference, ScoringProtocol, Vote
 from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.scoring import Estimate, score
 from tirjudge.judging.tally import Tally
@@ -139,7 +139,7 @@ def test_rows_with_different_numbers_of_votes_are_resampled_whole() -> None:
             "win-rate",
             "discrete win rate",
             [
-                JudgedRow(id=str(number), votes=(), extras={"preference": (2.0, 1.5)[number % 4 > 0]})
+                JudgedRow(id=str(number), votes=(), preference=Preference((2.0, 1.5)[number % 4 > 0]))
                 for number in range(400)
             ],
             [1.0 if number % 4 == 0 else 0.5 for number in range(400)],
@@ -273,14 +273,14 @@ ROWS: dict[str, list[JudgedRow]] = {
         for group, domain in (("a", "chat"), ("b", "math"), ("c", "math"))
         for cell in ("00", "01", "02", "10", "11", "12", "20", "21", "22")
     ],
-    "win-rate": [JudgedRow(id=str(number), votes=(), extras={"preference": 1.7}) for number in range(3)],
+    "win-rate": [JudgedRow(id=str(number), votes=(), preference=Preference(1.7)) for number in range(3)],
     "mean-score": [sampled("a", RIGHT, RIGHT, scores=({0: 2, 1: 1}, {0: 2, 1: 1}))],
     "rationale-consistency": [
         JudgedRow(
             id=str(number),
             votes=(),
             domain="xy"[number % 2],
-            extras={"recall": 0.5, "average precision": 0.5},
+            reasons=MatchedReasons(0.5, 0.5),
         )
         for number in range(3)
     ],
@@ -289,7 +289,7 @@ ROWS: dict[str, list[JudgedRow]] = {
             id=str(number),
             votes=(Vote(best=(0,), scores={0: number}),),
             candidates=1,
-            extras={"ratings": [number % 3, 1.0]},
+            ratings=(number % 3, 1.0),
         )
         for number in range(5)
     ],
@@ -308,14 +308,13 @@ ROWS["rewardbench2-overall"] = [
     *(replace(row, domain="Ties") for row in ROWS["rewardbench2-ties"]),
     pair("1", RIGHT, domain="Math"),
 ]
-ROWS["arena-hard"] = [
-    JudgedRow(id="1", votes=(Vote(best=RIGHT, order=(0, 1)),), extras={"sources": ("x", "y")})
-]
+ROWS["arena-hard"] = [JudgedRow(id="1", votes=(Vote(best=RIGHT, order=(0, 1)),), sources=("x", "y"))]
 ROWS["length-controlled"] = [
     JudgedRow(
         id=str(n),
         votes=(),
-        extras={"preference": 1 + n % 2, "baseline": "b", "lengths": (9, 7 * n % 19)},
+        preference=Preference(1 + n % 2, "b"),
+        lengths=(9, 7 * n % 19),
     )
     for n in range(40)
 ]

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval_inputs import array, figures, lines, records
-from tirjudge.evaluation.base import JudgedRow, Units, Unscorable
+from tirjudge.evaluation.base import JudgedRow, Preference, Units, Unscorable
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.statistics import Fitted
 
@@ -158,7 +158,8 @@ def fitted(wins: Values, lengths: Values) -> float:
         JudgedRow(
             id=str(number),
             votes=(),
-            extras={"preference": 1 + win, "lengths": (100, 100 + int(more)), "baseline": "b"},
+            preference=Preference(1 + win, "b"),
+            lengths=(100, 100 + int(more)),
             tags=("model=m",),
         )
         for number, (win, more) in enumerate(zip(wins, lengths, strict=True))
@@ -187,16 +188,14 @@ def test_figures_name_their_sources_whichever_row_comes_last() -> None:
         JudgedRow(
             id=str(number),
             votes=(),
-            extras={
-                "sources": ("one", "two"),
-                "decision": (int(draw.integers(2)),),
-                "lengths": (100, 100 + int(draw.integers(-40, 40))),
-            },
+            sources=("one", "two"),
+            verdict=(int(draw.integers(2)),),
+            lengths=(100, 100 + int(draw.integers(-40, 40))),
         )
         for number in range(60)
     ]
     protocol = open_protocol(LENGTH)
-    left_out = JudgedRow(id="last", votes=(), extras={})
+    left_out = JudgedRow(id="last", votes=())
     for order in ([*rows, left_out], [left_out, *rows]):
         assert set(protocol.figures(protocol.units(order))) == {
             "length-controlled win rate of one",

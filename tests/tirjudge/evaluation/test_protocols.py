@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tirjudge.judged_pairs import AB, figures, pair, random_pairs, sampled
-from tirjudge.evaluation.base import Cost, JudgedRow, Unscorable, Vote
+from tirjudge.evaluation.base import Cost, JudgedRow, Preference, Unscorable, Vote
 from tirjudge.evaluation.protocols import PROTOCOLS, all_protocols, open_protocol, protocol_names
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
 from tirjudge.evaluation.scoring import compare, score
@@ -232,7 +232,7 @@ def test_win_rate_and_its_standard_error(seed: int) -> None:
     draw = random.Random(seed)
     preferences = [draw.choice((1.0, 2.0, 1.5, draw.uniform(1, 2))) for _ in range(50)]
     rows = [
-        JudgedRow(id=str(number), votes=(), extras={"preference": one})
+        JudgedRow(id=str(number), votes=(), preference=Preference(one))
         for number, one in enumerate(preferences)
     ]
     wins = [one - 1 for one in preferences]
@@ -262,7 +262,7 @@ def test_comparison_pairs_rows_by_id() -> None:
 def test_a_bootstrap_interval_is_that_of_the_normal_approximation() -> None:
     draw = random.Random(3)
     rows = [
-        JudgedRow(id=str(number), votes=(), extras={"preference": draw.uniform(1, 2)})
+        JudgedRow(id=str(number), votes=(), preference=Preference(draw.uniform(1, 2)))
         for number in range(400)
     ]
     estimate = score(open_protocol("win-rate"), rows).estimates["win rate"]
@@ -299,7 +299,7 @@ def test_gold_ties_and_unlabelled_rows_are_left_out_and_counted() -> None:
         ("tir", [JudgedRow(id="a", votes=(), label=0)], "row 'a' was not judged"),
         (
             "kappa",
-            [pair("a", (0,), extras={"annotators": (0, 1)}), pair("b", (0,))],
+            [pair("a", (0,), annotations=(0, 1)), pair("b", (0,))],
             "2 raters, the rows before it 4",
         ),
         ("cost", [pair("a", (0,))], "has no record of its cost"),

@@ -122,7 +122,7 @@ def test_a_perfect_correlation_has_no_interval_and_says_so(levels: int) -> None:
                 id=str(n),
                 votes=(Vote(best=(0,), scores={0: float(one)}),),
                 candidates=1,
-                extras={"ratings": [int(one), int(one)]},
+                ratings=(int(one), int(one)),
             )
             for n, one in enumerate(ratings)
         ]

@@ -132,7 +132,7 @@ class PandaLm:
             votes=tuple(_vote(str(row[name])) for name in _VERDICTS if name in row),
             label=gold[0] if len(gold) == 1 else None,
             tied=len(gold) > 1,
-            extras={"annotators": annotations},
+            annotations=tuple(annotations),
         )
 
 
@@ -165,7 +165,7 @@ class JudgeLrm:
             votes=(_scored(need_text(row, "output")),),
             label=gold[0] if len(gold) == 1 else None,
             tied=len(gold) > 1,
-            extras={"annotators": annotations},
+            annotations=tuple(annotations),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, MatchedReasons, ProtocolCard, Units
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_list, need_object, shown
@@ -76,10 +76,6 @@ CW_ATOMIC = Benchmark(
 )
 
 
-RECALL, PRECISION = "recall", "average precision"
-"""Keys of a row's extras, from its matching; None if the MetaJudge's answer is missing or unreadable."""
-
-
 class RationaleConsistency:
     """Mean soft recall of the matchings, and the accuracy of the verdicts."""
 
@@ -94,15 +90,15 @@ class RationaleConsistency:
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
         for row in rows:
-            if RECALL not in row.extras:
+            if row.reasons is None:
                 builder.counts["left out: not matched (give --meta-judge)"] += 1
                 continue
-            if row.extras[RECALL] is None:
+            if row.reasons.recall is None or row.reasons.average_precision is None:
                 builder.counts["left out: no answer from the MetaJudge"] += 1
                 continue
             labelled = bool(row.votes) and (row.tied or row.label is not None)
             right = labelled and self._right(row, builder)
-            builder.add_row(row, row.extras[RECALL], row.extras[PRECISION], labelled, right)
+            builder.add_row(row, row.reasons.recall, row.reasons.average_precision, labelled, right)
         return builder.build()
 
     def _right(self, row: JudgedRow, builder: UnitsBuilder) -> bool:
@@ -123,7 +119,7 @@ class RationaleConsistency:
 RATIONALE_CONSISTENCY_PROTOCOL = RationaleConsistency()
 
 
-Extras = dict[str, dict[str, Any]]
+Matched = dict[str, MatchedReasons]
 
 
 class Answering(Protocol):
@@ -153,8 +149,8 @@ class _Reasons:
     """None without reasons."""
 
 
-async def matched(rows: Iterable[Mapping[str, Any]], answering: Answering) -> Extras:
-    """Return the extras for the protocol rationale-consistency, by row id, for rows with a checklist.
+async def matched(rows: Iterable[Mapping[str, Any]], answering: Answering) -> Matched:
+    """Return the matched reasons of rows with a checklist, by row id.
 
     The first view of a row counts, and its first five reasons (section 2.3). `answering` raises NotAnswered
     if its model is not available.
@@ -172,16 +168,20 @@ def _reasons(row: Mapping[str, Any]) -> _Reasons:
     return _Reasons(str(row["id"]), checklist, reasons, reasons_ask(checklist, reasons, view["order"]))
 
 
-def _measured(one: _Reasons, answers: Mapping[str, str]) -> dict[str, Any]:
+def _measured(one: _Reasons, answers: Mapping[str, str]) -> MatchedReasons:
     if one.ask is None:  # A judge without reasons expresses none of people's, and needs no model.
         matching: Matching | Malformed = Matching((), len(one.checklist), 0)
     elif one.ask.key in answers:
         matching = read_matching(answers[one.ask.key], humans=len(one.checklist), reasons=len(one.reasons))
     else:
         matching = Malformed("no answer")
+    return _reasons_of(matching)
+
+
+def _reasons_of(matching: Matching | Malformed) -> MatchedReasons:
     if isinstance(matching, Malformed):
-        return {RECALL: None, PRECISION: None}
-    return {RECALL: matching.recall, PRECISION: matching.average_precision}
+        return MatchedReasons(None, None)
+    return MatchedReasons(matching.recall, matching.average_precision)
 
 
 _PEOPLE = "human-checklist"
@@ -217,20 +217,17 @@ class MetaJudgeOutputs:
             id=default_id,
             votes=(),
             domain=str(metadata.get("domain") or ""),
-            extras={
-                "recall": None if matching is None else matching.recall,
-                "average precision": None if matching is None else matching.average_precision,
-            },
+            reasons=_reasons_of(matching),
         )
 
 
 METAJUDGE_OUTPUTS = MetaJudgeOutputs()
 
 
-def _matching(answer: str, *, humans: int, reasons: int) -> Matching | None:
-    """Match the judge's first five reasons; None for an answer that cannot be read."""
+def _matching(answer: str, *, humans: int, reasons: int) -> Matching | Malformed:
+    """Match the judge's first five reasons."""
     scores = read_scores(answer, humans=humans, reasons=reasons)
     if isinstance(scores, Malformed):
-        return None
+        return scores
     counted = min(reasons, EVALUATED)
     return match([row[:counted] for row in scores], counted)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import LEFT_OPEN, Figures, JudgedRow, ProtocolCard, Units, Vote, decision
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Vote, decision
 from tirjudge.evaluation.scoring import (
     UnitsBuilder,
     credit,
@@ -86,7 +86,7 @@ class VerdictAccuracy:
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
         for row, label in builder.labelled(rows):
-            if row.extras.get(LEFT_OPEN):
+            if row.left_open:
                 builder.counts["left out: left open"] += 1
                 continue
             best = decision(row)

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import CLASSES, PASSES, Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.base import CLASSES, Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.raters import alpha, chance_of_pi, scott_pi
 from tirjudge.evaluation.scoring import (
     UnitsBuilder,
@@ -54,7 +54,7 @@ class Classes:
             verdict = _TIE if vote.choice is None else vote.choice
             if verdict == _TIE and not self.gold_ties:
                 verdict = 0
-            builder.add_row(row, gold == verdict, gold, verdict, bool(row.extras.get(PASSES)))
+            builder.add_row(row, gold == verdict, gold, verdict, row.passes)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
@@ -203,8 +203,6 @@ TWO_CLASS = Classes(
 )
 
 
-ANNOTATORS = "annotators"
-"""Key of a row's extras: each annotator's class, a list of integers."""
 _NO_CANDIDATE = -1
 """The class of a tie for rows with any number of candidates."""
 
@@ -230,7 +228,7 @@ class Kappa:
         builder = UnitsBuilder()
         raters = 0
         for row in rows:
-            ratings = [float(rating) for rating in row.extras.get(ANNOTATORS, ())]
+            ratings = list(map(float, row.annotations))
             judged = bool(row.votes) and (row.tied or row.label is not None)
             if judged:
                 vote = drawn_vote(row)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.scoring import UnitsBuilder, own_order, reversed_order
 from tirjudge.statistics import Mean, Statistic
@@ -79,7 +82,7 @@ class Errors:
     )
 
     def units(self, rows: Iterable[JudgedRow]) -> Units:
-        builder = UnitsBuilder()
+        builder = UnitsBuilder("all read", "votes", "unread", "programs", *_KINDS)
         for row in rows:
             ended = [row.programs.count(kind) for kind in _KINDS]
             unread = [vote.stop for vote in row.votes if vote.stop != "verdict"]
@@ -88,20 +91,26 @@ class Errors:
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        _, votes, unread, programs, syntax, runtime, limit, refused = units.values.T
+        votes, programs, refused = map(units.measure, ("votes", "programs", "refused"))
         if not votes.any():
             raise Unscorable("no row was judged")
-        ran = programs - refused
+
+        def share(name: str, among: NDArray[np.float64]) -> Mean:
+            return Mean(units.measure(name), among, counts_trials=True)
+
         return {
-            "syntax errors": Mean(syntax, ran, counts_trials=True),
-            "runtime errors": Mean(runtime, ran, counts_trials=True),
-            "stopped at a limit": Mean(limit, ran, counts_trials=True),
-            "refused programs": Mean(refused, programs, counts_trials=True),
-            "format errors": Mean(unread, votes, counts_trials=True),
+            "syntax errors": share("syntax", programs - refused),
+            "runtime errors": share("runtime", programs - refused),
+            "stopped at a limit": share("limit", programs - refused),
+            "refused programs": share("refused", programs),
+            "format errors": share("unread", votes),
         }
 
 
 ERRORS = Errors()
+
+
+_COSTS = ("completion tokens", "prompt tokens", "seconds", "programs")
 
 
 class CostOfVerdict:
@@ -117,29 +126,19 @@ class CostOfVerdict:
     )
 
     def units(self, rows: Iterable[JudgedRow]) -> Units:
-        builder = UnitsBuilder()
+        builder = UnitsBuilder("credit", "verdicts", *_COSTS)
         for row in rows:
             if row.cost is None:
                 raise Unscorable(f"row {row.id!r} has no record of its cost")
             verdicts = sum(bool(vote.best or vote.scores) for vote in row.votes)
-            cost = row.cost
-            builder.add_row(
-                row,
-                math.nan,
-                verdicts,
-                cost.prompt_tokens,
-                cost.completion_tokens,
-                cost.seconds,
-                cost.calls,
-            )
+            costs = (row.cost.completion_tokens, row.cost.prompt_tokens, row.cost.seconds, row.cost.calls)
+            builder.add_row(row, math.nan, verdicts, *costs)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        verdicts, prompt, completion, seconds, calls = units.values[:, 1:].T
-        names = ("completion tokens", "prompt tokens", "seconds", "programs")
+        verdicts = units.measure("verdicts")
         return {
-            name: Mean(sums, verdicts, counts_trials=True, is_share=False)
-            for name, sums in zip(names, (completion, prompt, seconds, calls), strict=True)
+            name: Mean(units.measure(name), verdicts, counts_trials=True, is_share=False) for name in _COSTS
         }
 
 

@@ -10,13 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import (
-    BASELINE,
-    DIFFICULTY,
-    LEFT_OPEN,
-    LENGTHS,
     MODEL,
-    PREFERENCE,
-    SOURCES,
     Figures,
     JudgedRow,
     ProtocolCard,
@@ -60,10 +54,10 @@ class LengthControlled:
         numbers: dict[str, int] = {}
         pairs, named = array("q"), False
         for row in rows:
-            sources, named = _sources(row), named or SOURCES in row.extras
-            win, lengths = _win(row), row.extras.get(LENGTHS, ())
-            paired = len(sources) == len(set(sources)) == len(lengths) == 2
-            if not paired or np.isnan(win) or row.extras.get(LEFT_OPEN):
+            sources, named = _sources(row), named or bool(row.sources)
+            win, difficulty = _win(row), None if row.preference is None else row.preference.difficulty
+            paired = len(sources) == len(set(sources)) == len(row.lengths) == 2
+            if not paired or np.isnan(win) or row.left_open:
                 reason = "no verdict" if paired else "no two sources, or no lengths of their responses"
                 builder.counts[f"left out: {reason}"] += 1
                 continue
@@ -71,7 +65,8 @@ class LengthControlled:
             pairs.extend(numbers.setdefault(name, len(numbers)) for name in sources)
             # Models may have answered the same instructions.
             id = row.id if named or pairs[-1] == pairs[1] else f"{row.id} by {sources[1]}"
-            builder.add(id, "", win, *lengths, row.extras.get(DIFFICULTY, np.nan), 0, cluster=row.cluster)
+            hardness = np.nan if difficulty is None else difficulty
+            builder.add(id, "", win, *row.lengths, hardness, 0, cluster=row.cluster)
         units = builder.build()
         names, values = _against_baseline(list(numbers), np.array(pairs).reshape(-1, 2), units.values)
         return replace(units, values=values, names=tuple(names) if named or len(names) > 2 else ())
@@ -97,16 +92,15 @@ LENGTH_CONTROLLED_PROTOCOL = LengthControlled()
 
 def _sources(row: JudgedRow) -> tuple[str, ...]:
     """Return the baseline and the model of alpaca_eval, or else the sources of the responses."""
-    if PREFERENCE in row.extras:
-        return str(row.extras.get(BASELINE, "")), row.tag(MODEL) or "model"
-    return tuple(row.extras.get(SOURCES, ()))
+    if row.preference is not None:
+        return row.preference.baseline, row.tag(MODEL) or "model"
+    return row.sources
 
 
 def _win(row: JudgedRow) -> float:
     """Return the win of the second source; nan without a verdict."""
-    if PREFERENCE in row.extras:
-        preference = row.extras[PREFERENCE]
-        return np.nan if preference is None else float(preference) - 1
+    if row.preference is not None:
+        return np.nan if row.preference.value is None else row.preference.value - 1
     best = decision(row)
     return (1 in best) / len(best) if best else np.nan
 

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import (
-    RATINGS,
-    SCALE,
     Figure,
     Figures,
     JudgedRow,
@@ -55,12 +53,12 @@ class Ratings:
         builder = UnitsBuilder()
         raters: int | None = None
         for row in rows:
-            if row.candidates != 1 and RATINGS not in row.extras:
+            if row.candidates != 1 and row.ratings is None:
                 raise Unscorable(
                     f"row {row.id!r} has {row.candidates} responses: this protocol scores ratings"
                 )
             given = [vote.scores[0] for vote in row.votes if 0 in vote.scores]
-            people = [math.nan if one is None else float(one) for one in row.extras.get(RATINGS, ())]
+            people = [math.nan if one is None else float(one) for one in row.ratings or ()]
             raters = len(people) if raters is None else raters
             if len(people) != raters:
                 raise Unscorable(f"row {row.id!r} has {len(people)} raters, the rows before it {raters}")
@@ -68,7 +66,7 @@ class Ratings:
                 builder.counts["left out: no rating"] += 1
                 continue
             spread = math.nan if len(given) < 2 else float(len({*given}) > 1)
-            scale = row.extras.get(SCALE, (math.nan, math.nan))
+            scale = row.scale or (math.nan, math.nan)
             builder.add_row(row, math.nan, sum(given) / len(given), spread, *scale, *people)
         return builder.build()
 

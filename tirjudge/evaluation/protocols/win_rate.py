@@ -13,12 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import (
-    JUDGE,
-    LEFT_OPEN,
-    LENGTHS,
     MODEL,
-    PREFERENCE,
-    SOURCES,
     Figures,
     Ids,
     JudgedRow,
@@ -64,22 +59,21 @@ class WinRate:
         arriving = iter(rows)
         first = next(arriving, None)
         rows = arriving if first is None else chain([first], arriving)
-        return _sourced(rows) if first is not None and SOURCES in first.extras else self._preferred(rows)
+        return _sourced(rows) if first is not None and first.sources else self._preferred(rows)
 
     def _preferred(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
         models: list[str] = []
         for row in rows:
-            if PREFERENCE not in row.extras:
+            if row.preference is None:
                 raise Unscorable(
                     f"row {row.id!r} names no sources of its responses (judge it with --column "
                     "responses=COLUMN,COLUMN), and has no preference of alpaca_eval"
                 )
-            preference = row.extras[PREFERENCE]
-            if preference is None:
+            if row.preference.value is None:
                 builder.counts["left out: no preference"] += 1
                 continue
-            win = float(preference) - 1
+            win = row.preference.value - 1
             if win == 0.5:
                 builder.counts["tie"] += 1
             model = row.tag(MODEL) or ""
@@ -136,7 +130,7 @@ class ArenaHard:
         numbers: dict[str, int] = {}
         places, credits, unit = array("q"), array("d"), 0
         for row in rows:
-            sources = tuple(row.extras.get(SOURCES, ()))
+            sources = row.sources
             best = votes[0].best if (votes := row.votes) and all(vote.best for vote in votes) else ()
             if (fault := _fault(row, sources, best)) or len(sources) != 2:
                 builder.counts[f"left out: {fault or 'no pair'}"] += 1
@@ -171,21 +165,28 @@ _GAMES = (1, 3)
 """Games that a verdict counts as: a tie or a better response, and a much better one."""
 
 
+FIRST, VOTES, CHANCE = "for the first shown", "decided verdicts", "for the first shown by chance"
+"""Decided verdicts of a row: for the response shown first, all, and how many would name it by chance."""
+OWN, LONGEST = "own family", "longest wins"
+"""What the judge adds to the wins of its own family, nan if that is not known, and 1 if the longest response
+wins or 0, nan if there is none."""
+WINNER_LENGTH, LOSER_LENGTH = "characters of the winner", "mean characters of others"
+_MEASURES = (FIRST, VOTES, CHANCE, OWN, LONGEST, WINNER_LENGTH, LOSER_LENGTH)
+
+
 def _sourced(rows: Iterable[JudgedRow]) -> Units:
     """Return a credit for each source, followed by the position and the lengths of winners and losers.
 
     Credits are 1 for the winner, 1 / k for a tie of k and nan for a source that the row does not have.
-    Further measures: decided verdicts for the response shown first, decided verdicts, how many of these would
-    name it by chance, what the judge adds to the wins of its own family (nan if that is not known), 1 if the
-    longest response wins or 0 (nan if there is none), characters of the winner, mean characters of others.
+    `_MEASURES` follow.
     """
-    builder = UnitsBuilder()
+    builder = UnitsBuilder(*_MEASURES)
     numbers: dict[str, int] = {}
     places, credits = array("q"), array("d")
     """Unit and source of each credit, one after the other."""
     shown, unit = set[tuple[tuple[str, ...], tuple[int, ...]]](), 0
     for row in rows:
-        best, sources = decision(row), tuple(row.extras.get(SOURCES, ()))
+        best, sources = decision(row), row.sources
         if fault := _fault(row, sources, best):
             builder.counts[f"left out: {fault}"] += 1
             continue
@@ -203,9 +204,10 @@ def _sourced(rows: Iterable[JudgedRow]) -> Units:
     order, won = by_source(unit, numbers, places, credits)
     places_of = {(names[index], place) for names, order in shown for place, index in enumerate(order)}
     if len(places_of) == len({source for source, _ in places_of}):
-        units.counts[ONE_PLACE] = int((units.values[:, 1] > 0).sum())
-        # Here the place of a response is its source, so the three measures of places say nothing.
-        units = replace(units, values=units.values * [0, 0, 0, 1, 1, 1, 1])
+        units.counts[ONE_PLACE] = int((units.measure(VOTES) > 0).sum())
+        # Here the place of a response is its source, so the measures of places say nothing.
+        known = [name not in (FIRST, VOTES, CHANCE) for name in _MEASURES]
+        units = replace(units, values=units.values * known)
     return replace(units, values=np.hstack([won, units.values]), names=tuple(order))
 
 
@@ -230,7 +232,7 @@ def _fault(row: JudgedRow, sources: tuple[str, ...], best: tuple[int, ...]) -> s
         return "no sources"
     if len(set(sources)) < len(sources):
         return "a source against itself"
-    if row.extras.get(LEFT_OPEN):
+    if row.left_open:
         return "left open"
     return "" if best else "no verdict"
 
@@ -240,7 +242,7 @@ def _own(row: JudgedRow, sources: tuple[str, ...], best: tuple[int, ...]) -> flo
 
     The result is nan without a label, and unless responses of this and of another family meet.
     """
-    family = family_of(str(row.extras.get(JUDGE, "")))
+    family = family_of(row.judge)
     own = {index for index, source in enumerate(sources) if family and family_of(source) == family}
     right = (row.label,) if row.label is not None else (0, 1) if row.tied and len(sources) == 2 else ()
     if not right or not 0 < len(own) < len(sources):
@@ -257,7 +259,7 @@ def family_of(model: str) -> str:
 
 def _lengths(row: JudgedRow, best: tuple[int, ...]) -> tuple[float, float, float]:
     """Return if the longest response wins, and the lengths of the winner and of the others; nan for a tie."""
-    lengths = row.extras.get(LENGTHS)
+    lengths = row.lengths
     if not lengths or len(best) != 1:
         return np.nan, np.nan, np.nan
     winner, others = lengths[best[0]], [one for index, one in enumerate(lengths) if index != best[0]]
@@ -267,7 +269,8 @@ def _lengths(row: JudgedRow, best: tuple[int, ...]) -> tuple[float, float, float
 
 def _source_figures(units: Units) -> Figures:
     count = len(units.names)
-    won, (first, votes, _, own, longest, winner, others) = units.values[:, :count], units.values[:, count:].T
+    won, votes, own = units.values[:, :count], units.measure(VOTES), units.measure(OWN)
+    longest, winner, others = map(units.measure, (LONGEST, WINNER_LENGTH, LOSER_LENGTH))
     rates = {}
     for name, credits in zip(units.names, won.T, strict=True):
         places = np.flatnonzero(~np.isnan(credits))
@@ -276,7 +279,7 @@ def _source_figures(units: Units) -> Figures:
     if count > 2:
         found |= dict(sorted(bradley_terry(units.names, won).items(), key=lambda pair: -pair[1].value))
     if votes.any():
-        found[FIRST_SHOWN] = Mean(first, votes)
+        found[FIRST_SHOWN] = Mean(units.measure(FIRST), votes)
     if (known := np.flatnonzero(~np.isnan(own))).size:
         found[OWN_FAMILY] = Mean(own[known], places=known, is_share=False)
     if (known := np.flatnonzero(~np.isnan(longest))).size:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from tirjudge.evaluation.base import BASELINE, DIFFICULTY, LENGTHS, MODEL, PREFERENCE, JudgedRow
+from tirjudge.evaluation.base import MODEL, JudgedRow, Preference
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     Record,
@@ -46,19 +46,24 @@ class AlpacaEval:
     about = "tatsu-lab/alpaca_eval: annotations.json"
     benchmark = ""
     protocols = ("win-rate", "length-controlled")
-    scales = (Scale(PREFERENCE, lambda row: [row.get(PREFERENCE)], _fault),)
+    scales = (Scale("preference", lambda row: [row.get("preference")], _fault),)
 
     def recognises(self, row: Record) -> bool:
         return "preference" in row and "output_2" in row
 
     def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
+        lengths = [len(one) for one in map(row.get, _OUTPUTS) if isinstance(one, str)]
         yield JudgedRow(
             id=_id(row),
             votes=(),
             domain=str(row.get("dataset") or ""),
             tags=(f"{MODEL}={row['generator_2']}",) if row.get("generator_2") else (),
-            extras={PREFERENCE: _preference(row), BASELINE: str(row.get("generator_1") or "")}
-            | _lengths(row),
+            preference=Preference(
+                _preference(row),
+                str(row.get("generator_1") or ""),
+                None if row.get(_DIFFICULTY) is None else need_number(row, _DIFFICULTY),
+            ),
+            lengths=tuple(lengths) if len(lengths) == len(_OUTPUTS) else (),
             cluster=prompt_of(row),
         )
 
@@ -73,17 +78,9 @@ def _id(row: Record) -> str:
     return f"{' '.join(need_text(row, 'instruction')[:_SHOWN].split())} #{digest}"
 
 
-def _lengths(row: Record) -> dict[str, object]:
-    """Return the lengths of both outputs and the difficulty of the instruction, if the row has them."""
-    outputs = [row.get(name) for name in _OUTPUTS]
-    texts = [len(one) for one in outputs if isinstance(one, str)]
-    found: dict[str, object] = {LENGTHS: tuple(texts)} if len(texts) == len(outputs) else {}
-    return found if row.get(_DIFFICULTY) is None else found | {DIFFICULTY: need_number(row, _DIFFICULTY)}
-
-
 def _preference(row: Record) -> float | None:
     """Return a preference from 1 to 2; None for an annotation that failed. Raises Unreadable for others."""
-    value = row[PREFERENCE]
+    value = row["preference"]
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if not isinstance(value, bool) and isinstance(value, int | float):
@@ -92,6 +89,6 @@ def _preference(row: Record) -> float | None:
         if 1 <= value <= 2:
             return float(value)
     raise Unreadable(
-        f"{PREFERENCE} is {shown(value)}, not a number from 1 (the baseline) to 2 (the model), and no draw "
+        f"preference is {shown(value)}, not a number from 1 (the baseline) to 2 (the model), and no draw "
         "(0 or 1.5)"
     )

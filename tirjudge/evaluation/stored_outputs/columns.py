@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from tirjudge.evaluation.base import LENGTHS, SOURCES, JudgedRow, Vote
+from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     Record,
@@ -129,23 +129,21 @@ class VerdictColumns(ColumnPlaces):
             raise Unreadable(f"{self.correct} is {shown(found)}, and there are {candidates} responses", row)
         return int(found)
 
-    def behind(self, row: Record, candidates: int) -> dict[str, tuple[Any, ...]]:
-        """Return the extras about the sources of the responses, if any are named. Raises Unreadable."""
-        found: dict[str, tuple[Any, ...]] = {}
+    def sources_of(self, row: Record, candidates: int) -> tuple[tuple[str, ...], tuple[float, ...]]:
+        """Return the sources and the lengths of the responses, if any are named. Raises Unreadable."""
+        found: dict[str, list[Any]] = {}
         for part in ("sources", "responses"):
             value = self.value(row, part) if self.has(part) else None
             if value is None:
                 continue
             if not isinstance(value, list) or len(value) != candidates:
                 raise Unreadable(f"{getattr(self, part)} is {shown(value)}, not a list of {candidates}", row)
-            if part == "sources":
-                found[SOURCES] = tuple(map(str, value))
-            else:
-                found[LENGTHS] = tuple(_length(one, self.responses, row) for one in value)
+            found[part] = value
         columns = self.responses.split(",")
-        if LENGTHS in found and SOURCES not in found and len(columns) == candidates:
-            found[SOURCES] = tuple(one.strip() for one in columns)
-        return found
+        if "responses" in found and len(columns) == candidates:
+            found.setdefault("sources", [one.strip() for one in columns])
+        lengths = tuple(_length(one, self.responses, row) for one in found.get("responses", ()))
+        return tuple(map(str, found.get("sources", ()))), lengths
 
     def swap(self, row: Record, other: Record) -> Record:
         """Return a row with the verdict of `other`, the same row judged with the responses swapped.
@@ -242,6 +240,7 @@ class VerdictFile:
             )
         correct = self._columns.correct_ones(row, candidates)
         best = self._label(row, label, candidates) if correct is None else tuple(range(correct))
+        sources, lengths = self._columns.sources_of(row, candidates)
         return JudgedRow(
             id=id,
             votes=tuple(self._samples(row)) if scores is None else (_best_of(scores),),
@@ -250,7 +249,8 @@ class VerdictFile:
             tied=len(best) > 1 and correct is None,
             domain=domain,
             tags=() if correct is None else (f"correct={correct}",),
-            extras=self._columns.behind(row, candidates),
+            sources=sources,
+            lengths=lengths,
         )
 
     def _samples(self, row: Record) -> Iterator[Vote]:
@@ -389,7 +389,7 @@ class RatingFile:
             ),
             candidates=1,
             domain=domain,
-            extras={"ratings": people},
+            ratings=tuple(people),
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow, SummaryId
+from tirjudge.evaluation.base import JudgedRow, MatchedReasons, SummaryId
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     NestedFormat,
@@ -76,13 +76,13 @@ class Replay:
         *,
         labels: LabelFile | None = None,
         duplicates: Duplicates = "refuse",
-        extras: Mapping[str, Mapping[str, Any]] | None = None,
+        reasons: Mapping[str, MatchedReasons] | None = None,
         cluster: str = "",
         join: JoinedBy = BY_KEYS,
     ) -> None:
         """Rows with the same value in the column `cluster`, by default the prompt, belong together.
 
-        `extras`, by row id, are merged into the extras of the judged row.
+        `reasons`, by row id, were matched with those of people.
 
         With `duplicates="first"`, only the first of several rows with the same id counts.
         """
@@ -94,7 +94,7 @@ class Replay:
         """Rows for which the last iteration found none in the file of labels, if there is one."""
         self._labels = labels
         self._duplicates: Duplicates = duplicates
-        self._extras = extras or {}
+        self._reasons = reasons or {}
         self.join = join
         """How rows are joined with labels."""
         self.cluster = cluster
@@ -142,7 +142,7 @@ class Replay:
                 # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
                 if known.add(hash((judged.domain, judged.id, judged.tag("model")))):
                     own = row if len(judged_rows) == 1 else replace(row, fields={"id": judged.id})
-                    yield self._with_extras(judged), own
+                    yield self._with_reasons(judged), own
                 elif self._duplicates == "first":
                     self.dropped += 1
                 else:
@@ -173,14 +173,14 @@ class Replay:
             return "--duplicates first counts only the first"
         return f"tirjudge compare {shlex.join(map(str, self.files.paths))} compares the files of two judges"
 
-    def with_extras(self, extras: Mapping[str, Mapping[str, Any]]) -> Replay:
-        """Return the same rows with these extras, by row id, merged into theirs."""
+    def with_reasons(self, reasons: Mapping[str, MatchedReasons]) -> Replay:
+        """Return the same rows with these matched reasons, by row id."""
         return Replay(
             self.files,
             self.format,
             labels=self._labels,
             duplicates=self._duplicates,
-            extras={**self._extras, **extras},
+            reasons={**self._reasons, **reasons},
             cluster=self.cluster,
             join=self.join,
         )
@@ -222,9 +222,9 @@ class Replay:
         prompt = prompt_of(fields)
         return replace(judged, cluster=prompt) if prompt else judged
 
-    def _with_extras(self, judged: JudgedRow) -> JudgedRow:
-        found = self._extras.get(judged.id)
-        return judged if found is None else replace(judged, extras={**judged.extras, **found})
+    def _with_reasons(self, judged: JudgedRow) -> JudgedRow:
+        found = self._reasons.get(judged.id)
+        return judged if found is None else replace(judged, reasons=found)
 
 
 def open_replay(

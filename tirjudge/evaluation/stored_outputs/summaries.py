@@ -10,9 +10,6 @@ from tirjudge.evaluation.scoring import UnitsBuilder, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_share, shown
 from tirjudge.statistics import Statistic
 
-RATE = "rate"
-"""Key of a row's extras: a share from 0 to 1."""
-
 
 class Summary:
     """Each rate and the mean of each group. Without rows there are no intervals."""
@@ -28,9 +25,9 @@ class Summary:
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
         for row in rows:
-            if RATE not in row.extras:
+            if row.rate is None:
                 raise Unscorable(f"row {row.id!r} is not a line of a summary")
-            builder.add_row(row, float(row.extras[RATE]))
+            builder.add_row(row, row.rate)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
@@ -89,7 +86,7 @@ class Summaries:
                     id=name.removesuffix("_acc"),
                     votes=(),
                     domain=group,
-                    extras={"rate": need_share(row, name)},
+                    rate=need_share(row, name),
                 )
             means[group] = sum(float(row[name]) for name in names) / len(names)
         for total, groups in _TOTALS.items():

@@ -11,16 +11,6 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from tirjudge.evaluation.base import (
     CLASSES,
-    DECIDED,
-    DECISION,
-    JUDGE,
-    JURY,
-    LEFT_OPEN,
-    LENGTHS,
-    PASSES,
-    RATINGS,
-    SCALE,
-    SOURCES,
     Cost,
     Index,
     JudgedRow,
@@ -70,7 +60,7 @@ class _View(RecordedView):
 class _Result(RecordedRow):
     """The columns of a row, as votes can be made from them."""
 
-    views: Annotated[list[_View], Field(min_length=1)]
+    views: Annotated[list[_View], Field(min_length=1)]  # type: ignore[assignment]
 
 
 def candidates_shown(views: Sequence[Record]) -> int:
@@ -210,15 +200,18 @@ class TirjudgeResults:
         candidates = candidates_shown(views)
         best, tied = row.get("label"), row.get("strength") == 0
         votes = criteria_votes(views, row["criteria"]) if row.get("criteria") else recorded_votes(views)
-        if candidates == 1 and row.get("satisfied_from") is not None:
+        verdict: tuple[int, ...] | None
+        passes, rating = candidates == 1 and row.get("satisfied_from") is not None, None
+        if passes:
             rating = row.get("rating") if label is None else _known(_rating, label, None)
-            votes, extras = _classes(row, votes, rating)
+            votes, verdict = _classes(row, votes)
             candidates, best = len(CLASSES), int(rating) if isinstance(rating, bool) else None
         else:
             if label is not None:
                 nothing: tuple[int | None, bool] = None, False
                 best, tied = _known(lambda one: _labelled(one, candidates), label, nothing)
-            extras = _decision(row, votes, candidates) | _sources(row, candidates) | _jury(row, candidates)
+            verdict = _verdict(row, votes, candidates)
+        sources, decided = _sources(row, candidates), row.get("decided")
         yield JudgedRow(
             id=str(row["id"]),
             votes=votes,
@@ -234,8 +227,18 @@ class TirjudgeResults:
                 seconds=row.get("seconds", 0.0),
                 calls=row.get("programs", 0),
             ),
-            extras=extras | _evidence(row),
             cluster=prompt_of(row),
+            verdict=verdict,
+            left_open=verdict is not None and row.get("stop") == StopReason.ABSTAINED,
+            decided=decided if isinstance(decided, bool) else None,
+            # The models of a jury may be of several families.
+            judge="" if row.get("jury") else str(row.get("model") or ""),
+            jury=_jury(row, candidates),
+            sources=sources,
+            lengths=_lengths(row, candidates) if sources else (),
+            passes=passes,
+            ratings=(None if rating is None else float(rating),) if passes else None,
+            scale=score_range(str(row.get("format")), criteria=bool(row.get("criteria"))) if passes else None,
         )
 
 
@@ -263,22 +266,14 @@ def _rating(label: Record) -> bool | float | None:
         raise Unreadable(str(error), label) from None
 
 
-def _classes(
-    row: Record, votes: Sequence[Vote], rating: bool | float | None
-) -> tuple[tuple[Vote, ...], dict[str, Any]]:
-    """Return votes on a single response as votes for a class, and the extras of such a row."""
+def _classes(row: Record, votes: Sequence[Vote]) -> tuple[tuple[Vote, ...], tuple[int, ...]]:
+    """Return votes on a single response as votes for a class, and the verdict as a class."""
 
     def chosen(score: float | None) -> tuple[int, ...]:
         return () if score is None else (int(score >= row["satisfied_from"]),)
 
-    given = row.get("scores") or [None]
-    extras: dict[str, Any] = {PASSES: True, DECISION: chosen(given[0])}
-    extras[RATINGS] = (None if rating is None else float(rating),)
-    if scale := score_range(str(row.get("format")), criteria=bool(row.get("criteria"))):
-        extras[SCALE] = scale
-    if row.get("stop") == StopReason.ABSTAINED:
-        extras[LEFT_OPEN] = True
-    return tuple(replace(vote, best=chosen(vote.scores.get(0))) for vote in votes), extras
+    verdict = chosen((row.get("scores") or [None])[0])
+    return tuple(replace(vote, best=chosen(vote.scores.get(0))) for vote in votes), verdict
 
 
 def _labelled(label: Record, candidates: int) -> tuple[int | None, bool]:
@@ -292,32 +287,26 @@ def _labelled(label: Record, candidates: int) -> tuple[int | None, bool]:
     return (best[0] if len(best) == 1 else None), len(best) > 1
 
 
-def _decision(row: Record, votes: Sequence[Vote], candidates: int) -> dict[str, Any]:
-    """Return the row's verdict as extras, also if it was left open; none if there is no comparison."""
+def _verdict(row: Record, votes: Sequence[Vote], candidates: int) -> tuple[int, ...] | None:
+    """Return the row's verdict, also if it was left open; None if there is no comparison."""
     if candidates < 2:
-        return {}
+        return None
     held = row.get("confidence")
-    verdict = held.get("verdict") if isinstance(held, Mapping) else row.get("verdict")
     try:
+        verdict = held.get("verdict") if isinstance(held, Mapping) else row.get("verdict")
         best = read_choice(verdict, candidates)
     except ValueError:
-        return {}
+        return None
     if row.get("guess"):
         # A tie in place of a guess, which all dialogues may name.
-        best = tuple(range(candidates))
-    elif len(best) > 2:
-        # A file says `tie` without the number of responses that share the first place.
-        given = dict(enumerate(row.get("scores") or ()))
-        scores = {index: score for index, score in given.items() if score is not None}
-        scored = row.get("criteria") or not any(vote.order for vote in votes)
-        best = highest(scores, 2) if scored else _voted(row, votes)
-    return {DECISION: best} | ({LEFT_OPEN: True} if row.get("stop") == StopReason.ABSTAINED else {})
-
-
-def _evidence(row: Record) -> dict[str, Any]:
-    """Return whether programs decided the row as extras; none if that is not known."""
-    decided = row.get("decided")
-    return {DECIDED: decided} if isinstance(decided, bool) else {}
+        return tuple(range(candidates))
+    if len(best) < 3:
+        return best
+    # A file says `tie` without the number of responses that share the first place.
+    given = dict(enumerate(row.get("scores") or ()))
+    scores = {index: score for index, score in given.items() if score is not None}
+    scored = row.get("criteria") or not any(vote.order for vote in votes)
+    return highest(scores, 2) if scored else _voted(row, votes)
 
 
 def _voted(row: Record, votes: Sequence[Vote]) -> tuple[int, ...]:
@@ -334,31 +323,26 @@ def _voters(row: Record) -> list[Mapping[str, Any]]:
     return [one for one in row.get("jury", ()) if one["samples"]]
 
 
-def _jury(row: Record, candidates: int) -> dict[str, Any]:
-    """Return the first place of each model of a jury as extras; none if one model decided alone."""
-    voters = _voters(row)
-    if len(voters) < 2 or candidates < 2:
-        return {}
-    return {JURY: {one["model"]: read_choice(one["verdict"], candidates) for one in voters}}
+def _jury(row: Record, candidates: int) -> dict[str, tuple[int, ...]]:
+    """Return the first place of each model of a jury; none if one model decided alone."""
+    voters = _voters(row) if candidates > 1 else []
+    return {one["model"]: read_choice(one["verdict"], candidates) for one in voters if len(voters) > 1}
 
 
-def _sources(row: Record, candidates: int) -> dict[str, Any]:
-    """Return the names and lengths of the responses as extras. Raises ValueError for too few or too many."""
-    sources, responses = row.get("sources"), row.get("responses")
-    if not sources:
-        return {}
-    if not all(isinstance(one, str) for one in sources) or len(sources) != candidates:
+def _sources(row: Record, candidates: int) -> tuple[str, ...]:
+    """Return the names of the responses. Raises ValueError for too few or too many."""
+    sources = row.get("sources") or []
+    if sources and (not all(isinstance(one, str) for one in sources) or len(sources) != candidates):
         raise ValueError(f"sources is {shown(sources)}, not {candidates} names")
-    known = isinstance(responses, list) and len(responses) == candidates
-    lengths = {LENGTHS: tuple(map(_length, responses or ()))} if known else {}
-    # The models of a jury may be of several families.
-    judge = "" if row.get("jury") else str(row.get("model") or "")
-    return {SOURCES: tuple(sources), JUDGE: judge} | lengths
+    return tuple(sources)
 
 
-def _length(response: Any) -> int:
-    """Return the characters of a response, of a transcript those of its JSON."""
-    return len(response if isinstance(response, str) else json.dumps(response))
+def _lengths(row: Record, candidates: int) -> tuple[int, ...]:
+    """Return the characters of each response, of a transcript those of its JSON; empty without the texts."""
+    responses = row.get("responses")
+    if not isinstance(responses, list) or len(responses) != candidates:
+        return ()
+    return tuple(len(one if isinstance(one, str) else json.dumps(one)) for one in responses)
 
 
 def _programs(views: Iterable[Record]) -> Iterator[Record]:
