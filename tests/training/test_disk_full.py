@@ -24,7 +24,7 @@ FOLDER = Path(sys.argv[1])
 """
 DISTIL = """
 from tests.training.teachers import STUDENT, word_count_tasks
-from tirjudge_training.distillation.selection import Distillation
+from tirjudge_training.distillation.best_dialogues import Distillation
 from tirjudge_training.distillation.config import TeacherConfig
 config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=2)
 

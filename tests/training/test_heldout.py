@@ -25,8 +25,8 @@ from tirjudge_training.heldout import (
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.best_step import Selection
 from tirjudge_training.stages.reinforcement import Reinforcement
-from tirjudge_training.stages.selection import Selection
 
 
 def one(family: str, correct: bool | None, *, calls: int = 1, errors: int = 0) -> Answer:

@@ -13,11 +13,11 @@ from tirjudge_environments import derive_seed
 from tirjudge_training.recipe import METHODS, Recipe
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.best_step import Measurement, Selection
 from tirjudge_training.stages.demonstrations import Demonstrations
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.stages.rejection import Rejection
 from tirjudge_training.stages.screen import Screen
-from tirjudge_training.stages.selection import Measurement, Selection
 from tirjudge_training.stages.sft import Answering, FineTuning
 from tirjudge_training.stages.teacher import DialogueRendering, TeacherSampling
 

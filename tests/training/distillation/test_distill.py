@@ -22,9 +22,9 @@ from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import ChatEncoder
 from tirjudge_sandbox import open_sandbox
-from tirjudge_training.distillation import selection
+from tirjudge_training.distillation import best_dialogues
+from tirjudge_training.distillation.best_dialogues import Distillation
 from tirjudge_training.distillation.config import CorrectorConfig, TeacherConfig
-from tirjudge_training.distillation.selection import Distillation
 from tirjudge_training.distillation.teacher_dialogues import TeacherUnavailable
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.sft import IGNORED
@@ -37,7 +37,7 @@ PAIR = f"I count.\n```python\n{COUNT}\n```\n"
 @pytest.fixture
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
     """A teacher with native calls, retries without delay, and a sandbox that opens fast."""
-    monkeypatch.setattr(selection, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
+    monkeypatch.setattr(best_dialogues, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
     monkeypatch.setattr(http, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(http, "LONGEST_PAUSE", 0.002)
     running.asked.clear()
@@ -146,7 +146,7 @@ from functools import partial
 from pathlib import Path
 from tests.training.teachers import STUDENT, word_count_tasks
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.distillation.selection import Distillation
+from tirjudge_training.distillation.best_dialogues import Distillation
 from tirjudge_training.distillation.config import TeacherConfig
 with RunFolder(Path(sys.argv[1])) as run:
     config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=3)

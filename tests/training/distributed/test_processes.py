@@ -26,8 +26,8 @@ from tirjudge_training.rl.packing import seed_shuffle, shard_batch
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.run.run import _done as run_stage
 from tirjudge_training.stages.base import Run, Stage
+from tirjudge_training.stages.best_step import Measurement, Selection
 from tirjudge_training.stages.rejection import Rejection, RejectionConfig
-from tirjudge_training.stages.selection import Measurement, Selection
 from tirjudge_training.stages.sft import Answering, AnswersConfig
 
 CONFIG = RlConfig(

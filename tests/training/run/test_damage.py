@@ -19,7 +19,7 @@ from tirjudge_training.rl.metrics import MetricsLog
 from tirjudge_training.rl.training_loop import _place
 from tirjudge_training.run.run import _done
 from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.selection import Selection
+from tirjudge_training.stages.best_step import Selection
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import ChatEncoder
 from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.distillation.best_dialogues import Distillation, teacher_environment
 from tirjudge_training.distillation.config import TeacherConfig
-from tirjudge_training.distillation.selection import Distillation, teacher_environment
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
