@@ -13,7 +13,7 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.tally import Tally
 from tirjudge.records.answers import JudgedProgram
-from tirjudge.records.notebook import table_html
+from tirjudge.records.html import table_html
 from tirjudge.statistics import Proportion
 from tirjudge_environments import JudgeTask
 

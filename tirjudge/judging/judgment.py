@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, judged_programs, judged_views
-from tirjudge.records.notebook import row_html
+from tirjudge.records.html import row_html
 from tirjudge.records.recorded_row import (
     RecordedMessage,
     RecordedRow,

@@ -10,7 +10,7 @@ import pytest
 
 from tirjudge import Judge
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.records.notebook import MOST_ROWS
+from tirjudge.records.html import MOST_ROWS
 from tirjudge_environments import By, Context
 from tirjudge_environments.checkers import Checker, CheckerFile, Measurement
 
