@@ -27,7 +27,7 @@ from tirjudge.judging.judge_model import local_weights
 from tirjudge.judging.questions import Conversation, question
 from tirjudge.records.recorded_row import RecordedRow
 from tirjudge.records.text import decided_text, program_heading, view_passages
-from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge_environments.messages import response_text
 
 VERDICTS = Path(".tirjudge") / "verdicts"

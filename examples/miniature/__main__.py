@@ -21,7 +21,7 @@ from examples.miniature.model import MINIATURE, ShapeConfig, build_model, save
 from examples.miniature.synthesis import CANDIDATES, heldout_tasks, train_task
 from examples.miniature.warmup_corpus import CorpusConfig, corpus
 from tirjudge.cli.output import log
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge_environments import JudgeTask
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import model_folder

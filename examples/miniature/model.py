@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from examples.miniature.constraints import CHECKABLE, Shown
 from examples.miniature.synthesis import CANDIDATES, train_task
-from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge_environments import open_environment
 
 ENVIRONMENT = {"prompts": "mini"}

@@ -18,8 +18,8 @@ Run = Callable[..., list[str]]
 START = """
 import subprocess, sys
 from pathlib import Path
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import disk_full_errors
+from tirjudge.storage.durable_files import RunFolder
+from tirjudge.storage.durable_files import disk_full_errors
 FOLDER = Path(sys.argv[1])
 """
 DISTIL = """

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import ENVIRONMENTS, source
 from tests.training.stages.test_rejection import Tasks
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.distributed.checkpoints import marked, step_of
 from tirjudge_training.heldout import (
     SNAPSHOTS,

@@ -18,8 +18,8 @@ from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.cli import app
 from tirjudge.models import weights_sha256
 from tirjudge.models.resolve import read_note
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import model_folder
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe_file import BadRecipe

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.run_settings import OtherSettings
 from tirjudge_environments.types import Later
 from tirjudge_training.corpora.config import CorpusConfig

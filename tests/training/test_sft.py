@@ -19,8 +19,8 @@ from examples.miniature.model import build_model, save
 from examples.miniature.scripted_teacher import Habits
 from examples.miniature.warmup_corpus import program_example
 from tests.training.forked import Forked
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import ChatEncoder
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted

@@ -24,7 +24,7 @@ from tirjudge.compilation.examples import RuledRow
 from tirjudge.compilation.options import CompileOptions, compiled, rules_of_file
 from tirjudge.console_text import printable
 from tirjudge.data.sources import open_rows
-from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge_environments.checkers import CheckerFile, CheckersDown
 from tirjudge_environments.tasks import Columns, RowError
 from tirjudge_sandbox import SandboxUnavailable

@@ -56,9 +56,9 @@ from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.row_table import Texts
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
-from tirjudge.storage.run_folder import write_atomically
 from tirjudge_sandbox import Limits
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge.storage.json_lines import JsonLines, JsonObject, encode_line, read_lines
 from tirjudge.storage.kept_files import KeptFiles
-from tirjudge.storage.run_folder import write_atomically
 from tirjudge.storage.run_settings import refuse_foreign_file, refuse_other_settings
 from tirjudge.storage.settings_text import json_file
 from tirjudge_environments import JudgeTask

@@ -14,7 +14,7 @@ from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import failed
 from tirjudge.statistics import Proportion
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge_environments import Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.device import Dtype

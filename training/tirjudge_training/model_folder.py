@@ -16,7 +16,7 @@ from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
 from tirjudge.generation.model_files import Adapter, tokenizer_of
 from tirjudge.models import resolve_model, weights_sha256
 from tirjudge.models.resolve import NOTE_FILE, BaseNote, ModelNote, model_folder, read_note
-from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
 from tirjudge_training.distributed.device import PLAIN, Attention, Dtype, Kernels, current_device
 from tirjudge_training.distributed.fsdp import whole_weights, without_weights

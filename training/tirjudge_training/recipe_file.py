@@ -21,7 +21,7 @@ from typing import Any, TypeVar, get_args
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.run_settings import refuse_other_settings
 from tirjudge.storage.settings_text import recorded_table, toml_value
 from tirjudge_environments.registry import first_fault

@@ -13,8 +13,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.progress import SECONDS
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import encode_line
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.distributed import checkpoints

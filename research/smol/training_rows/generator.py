@@ -33,7 +33,7 @@ from research.smol.training_rows.requests import (
     vocabulary,
 )
 from research.smol.training_rows.rows import LISTWISE, PAIRWISE, Draft, confirmed
-from tirjudge.storage.run_folder import complete_file
+from tirjudge.storage.durable_files import complete_file
 from tirjudge_environments.instruction_checks import IFEVAL
 
 SIZES = {"warmup": 5000, "train": 4000, "heldout": 600}

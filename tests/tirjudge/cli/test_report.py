@@ -28,7 +28,7 @@ from tirjudge.report.labelling import question
 from tirjudge.report.page import training_page
 from tirjudge.report.row_table import FLAGS
 from tirjudge.report.training import read_training_run
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge_environments.tasks import RowError, read_task
 
 

@@ -18,8 +18,8 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, servin
 from tests.training.conftest import tokenizer_of_words
 from tests.training.teachers import COUNT, GIVEN_ANSWER, SCORE, STUDENT, fenced, native, word_count_tasks
 from tirjudge.generation.endpoint import http
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import ChatEncoder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.distillation import best_dialogues
@@ -145,7 +145,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from tests.training.teachers import STUDENT, word_count_tasks
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge_training.distillation.best_dialogues import Distillation
 from tirjudge_training.distillation.config import TeacherConfig
 with RunFolder(Path(sys.argv[1])) as run:

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.training.forked import Forked
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.settings_text import Damaged
 from tirjudge_training import sft
 from tirjudge_training.distributed import checkpoints

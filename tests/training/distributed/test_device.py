@@ -20,8 +20,8 @@ from transformers import Lfm2Config
 from tests.training.conftest import ENVIRONMENTS, source
 from tests.training.miniature import MINI, assignments
 from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import model_folder, sft
 from tirjudge_training.data.base import Data

@@ -20,7 +20,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from tests.training.launch.judged_pairs import MINI, write_recipe
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge_training.launch import verl_stage
 from tirjudge_training.launch.cli import launch
 from tirjudge_training.methods import pipeline_of

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 from tests.training.conftest import ENVIRONMENTS, source
 from tests.training.forked import killed
 from tirjudge.cli import app
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Message
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import ENVIRONMENTS
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask

@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from tests.training.run.test_inputs import Begun, begin_rl
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import encode_line
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.settings_text import Damaged
 from tirjudge_training.cli import one_line_errors
 from tirjudge_training.rl.config import RlConfig

@@ -14,8 +14,8 @@ import pytest
 import tirjudge
 import tirjudge_sandbox
 from tests.training.train_command import train as run_command
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.run_settings import OtherSettings
 from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.distributed import checkpoints

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.training.stages.test_demonstrations import JUDGES, written
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import DataConfig
 from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.model_folder import load_tokenizer

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from tests.environments.tools.test_mcp import COMMAND
 from tirjudge.cli import app
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.own_rows import RowData

@@ -12,8 +12,8 @@ import pytest
 
 from tests.training.conftest import ENVIRONMENTS, source
 from tests.training.forked import Forked
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import (
     Call,
     Environment,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import ENVIRONMENTS
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.methods import pipeline_of

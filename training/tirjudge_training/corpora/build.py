@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.progress import ProgressReporter
+from tirjudge.storage.durable_files import RunFolder, complete_file, disk_full_errors, write_atomically
 from tirjudge.storage.json_lines import JsonObject, encode_line, read_lines
-from tirjudge.storage.run_folder import RunFolder, complete_file, disk_full_errors, write_atomically
 from tirjudge_environments import Message
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.corpora.answers import Generators, in_order

@@ -25,8 +25,8 @@ from tirjudge.cli.output import (
 from tirjudge.console_text import printable, table
 from tirjudge.data.sources import open_rows
 from tirjudge.judging.meta_judge import NotAnswered
+from tirjudge.storage.durable_files import DiskFull, disk_full_errors
 from tirjudge.storage.json_lines import Locked
-from tirjudge.storage.run_folder import DiskFull, disk_full_errors
 from tirjudge_sandbox import PackageMissing, SandboxUnavailable
 from tirjudge_training.corpora.build import build as build_corpus
 from tirjudge_training.corpora.config import WORDS, CorpusConfig

@@ -19,8 +19,8 @@ from tirjudge.data.sources import HubRows, RowSource, open_rows
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import BenchmarkRows
 from tirjudge.progress import ProgressReporter
+from tirjudge.storage.durable_files import complete_file
 from tirjudge.storage.json_lines import encode_line
-from tirjudge.storage.run_folder import complete_file
 from tirjudge_training.corpora.config import WORDS
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")

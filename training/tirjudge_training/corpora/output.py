@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from tirjudge import __version__
 from tirjudge.console_text import markdown_table
+from tirjudge.storage.durable_files import complete_file
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import complete_file
 from tirjudge_training.corpora.base import KINDS, open_source
 from tirjudge_training.corpora.config import CorpusConfig
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from tirjudge.generation import Generator, Sampling
 from tirjudge.records.episodes import trajectory_record
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import (
     Budget,
     Completion,

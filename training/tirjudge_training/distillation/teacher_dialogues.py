@@ -14,8 +14,8 @@ from tirjudge.generation import Generator, Sampling
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.episodes import read_trajectory, trajectory_record
 from tirjudge.rollout import Rollout, as_finished
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.result_file import digest
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import (
     Budget,
     By,

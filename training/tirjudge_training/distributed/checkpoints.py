@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
 
-from tirjudge.storage.run_folder import RunFolder, write_atomically
+from tirjudge.storage.durable_files import RunFolder, write_atomically
 from tirjudge.storage.settings_text import Damaged, json_file
 from tirjudge_training.distributed.fsdp import set_precision
 from tirjudge_training.distributed.processes import ALONE, PATIENCE, Processes, Sharding

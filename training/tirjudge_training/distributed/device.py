@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tirjudge.models.machine import has_bfloat16
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge_training.distributed.profiling import return_gpu_cache
 
 Dtype = Literal["float32", "bfloat16"]

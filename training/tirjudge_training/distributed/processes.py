@@ -13,8 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonLines, JsonObject, read_lines
-from tirjudge.storage.run_folder import RunFolder
 
 T = TypeVar("T")
 

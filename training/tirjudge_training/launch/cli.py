@@ -95,7 +95,7 @@ def _trained(
     recipe: Recipe, folder: Path, machines: Machines, overrides: list[str], *, dry_run: bool
 ) -> bool:
     """Train the next RL stage; True if its command was only printed."""
-    from tirjudge.storage.run_folder import RunFolder
+    from tirjudge.storage.durable_files import RunFolder
     from tirjudge_training.launch import verl_stage
     from tirjudge_training.methods import pipeline_of
     from tirjudge_training.run.context import context, counted, data_of, with_dtype

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, best_steps
 from tirjudge_training.launch.verl_config import CHECKPOINTS, VALIDATED, Backend
 from tirjudge_training.recipe_file import CONFIG

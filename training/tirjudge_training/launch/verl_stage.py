@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.ray_cluster.connection import connect, nodes
+from tirjudge.storage.durable_files import RunFolder, write_atomically
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import RunFolder, write_atomically
 from tirjudge.storage.run_settings import OtherSettings
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge_environments.types import derive_seed
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import PhaseTimer

@@ -14,8 +14,8 @@ from typing import Any
 from tirjudge.progress import SECONDS, ProgressReporter
 from tirjudge.records.episodes import episode_record
 from tirjudge.records.recorded_row import failed
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import encode_line
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.settings_text import Damaged
 from tirjudge_environments import Evidence, JudgeTask, Reward, Score, Trajectory, Transcript
 from tirjudge_environments.messages import whole_text

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.judging.meta_judge import RewardQuestions
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.settings_text import Damaged
 from tirjudge_environments import Environment
 from tirjudge_training.cpu_forward import score_learned_tokens

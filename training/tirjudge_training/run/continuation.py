@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge.storage.json_lines import encode_line, read_lines
-from tirjudge.storage.run_folder import write_atomically
 from tirjudge.storage.run_settings import FALLS, RISES, OtherSettings
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import EVENTS

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.run_settings import OtherSettings
 from tirjudge.storage.settings_text import recorded_table
 from tirjudge_training.corpora.build import DATA

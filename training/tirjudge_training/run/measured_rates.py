@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from tirjudge.console_text import first_line
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.data.base import Data
 from tirjudge_training.recipe import Rates, Recipe

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from tirjudge.storage.durable_files import RunFolder, disk_full_errors
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import RunFolder, disk_full_errors
 from tirjudge.storage.settings_text import recorded_table
 from tirjudge_environments.types import THINK
 from tirjudge_training.data.base import Data

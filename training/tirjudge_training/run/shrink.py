@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.durable_files import write_atomically
 from tirjudge_training.data.base import data_path
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run.model_size import config_of, model_errors

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig, RewardQuestions
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels

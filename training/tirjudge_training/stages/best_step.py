@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from functools import partial
 
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.heldout import SNAPSHOTS, VALIDATION, HeldoutConfig, best_steps, lines, measure
 from tirjudge_training.rl.rollout_engine import RolloutConfig

@@ -26,8 +26,8 @@ from tirjudge.console_text import printable
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.recorded_row import failed
 from tirjudge.rollout import as_finished
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import (
     ChatEncoder,
     Completion,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import launched_processes
 from tirjudge_training.heldout import Validation, ValidationConfig

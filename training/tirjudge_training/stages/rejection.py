@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.episodes import episode_record
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge.storage.run_settings import RISES
 from tirjudge_environments import Episode, Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories

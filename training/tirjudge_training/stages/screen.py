@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tirjudge.progress import ProgressReporter
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.recipe_file import BadRecipe

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import (
     ChatEncoder,
     Completion,

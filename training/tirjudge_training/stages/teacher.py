@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import ChatEncoder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distillation.best_dialogues import Distillation, teacher_environment

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tirjudge.storage import json_lines
+from tirjudge.storage.durable_files import RunFolder, write_atomically
 from tirjudge.storage.json_lines import JsonLines, Locked, encode_line, read_lines
 from tirjudge.storage.result_file import ResultFile
-from tirjudge.storage.run_folder import RunFolder, write_atomically
 
 
 def test_rows_come_back_in_the_order_written(tmp_path: Path) -> None:
