@@ -21,8 +21,7 @@ from tirjudge_training.methods import Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.rl.training_loop import CHECKPOINTS
-from tirjudge_training.run.context import context, counted, data_of, encoder_of, with_dtype
-from tirjudge_training.run.continuation import (
+from tirjudge_training.run.changed_recipe import (
     adopt_first_round,
     drop_other_validations,
     longer,
@@ -31,6 +30,7 @@ from tirjudge_training.run.continuation import (
     reopen,
     say_moved,
 )
+from tirjudge_training.run.context import context, counted, data_of, encoder_of, with_dtype
 from tirjudge_training.run.inputs import claim_inputs
 from tirjudge_training.run.model_size import require_model
 from tirjudge_training.run.preflight import check, require_packages
