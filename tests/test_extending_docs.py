@@ -33,7 +33,7 @@ from tirjudge.generation.base import GENERATORS
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge import Judge
 from tirjudge_environments import Context, JudgeTask, Message, open_environment
-from tirjudge_environments.formats.rewards import REWARD_TERMS
+from tirjudge_environments.formats.reward_terms import REWARD_TERMS
 from tirjudge_environments.registry import ENVIRONMENTS
 from tirjudge_environments.testing import check_environment
 from tirjudge_sandbox import Program, open_sandbox

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.quotations import Marks
-from tirjudge_environments.formats.rewards import (
+from tirjudge_environments.formats.reward_terms import (
     Scored,
     Term,
     correct,

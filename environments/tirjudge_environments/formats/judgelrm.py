@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.quotations import Marks
-from tirjudge_environments.formats.rewards import Scored, Term, failed, length_reward
+from tirjudge_environments.formats.reward_terms import Scored, Term, failed, length_reward
 from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.registry import RewardOnly

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.quotations import Marks
-from tirjudge_environments.formats.rewards import Scored, Term, correct, failed
+from tirjudge_environments.formats.reward_terms import Scored, Term, correct, failed
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.orders import letter
 from tirjudge_environments.rationales import Matching, matching_ask, read_assessment, read_matching

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.quotations import Marks
-from tirjudge_environments.formats.rewards import Scored, Term, correct, failed, unlabelled
+from tirjudge_environments.formats.reward_terms import Scored, Term, correct, failed, unlabelled
 from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.messages import is_transcript, response_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tirjudge_environments.formats.quotations import Marks, mask_quotations, read_own
-from tirjudge_environments.formats.rewards import (
+from tirjudge_environments.formats.reward_terms import (
     Rewarded,
     Scored,
     Term,

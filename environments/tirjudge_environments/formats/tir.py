@@ -12,7 +12,13 @@ from pydantic import Field
 
 from tirjudge_environments.files import listing, unlisted
 from tirjudge_environments.formats.quotations import Marks, mask_quotations, read_own
-from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS, Rewarded, Term, correct, tools_in_order
+from tirjudge_environments.formats.reward_terms import (
+    NO_TOOL_DOMAINS,
+    Rewarded,
+    Term,
+    correct,
+    tools_in_order,
+)
 from tirjudge_environments.messages import (
     conversation_data,
     is_transcript,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.rewards import (
+from tirjudge_environments.formats.reward_terms import (
     NO_TOOL_DOMAINS,
     Scored,
     failed,

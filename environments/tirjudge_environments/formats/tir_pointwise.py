@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.files import Folder
-from tirjudge_environments.formats.rewards import (
+from tirjudge_environments.formats.reward_terms import (
     Scored,
     failed,
     incomparable,

@@ -28,7 +28,7 @@ from tirjudge_environments.formats.judgelrm import (
     format_reward,
     judgelrm_parts,
 )
-from tirjudge_environments.formats.rewards import length_reward
+from tirjudge_environments.formats.reward_terms import length_reward
 
 AB, BA = View("AB", (0, 1)), View("BA", (1, 0))
 

@@ -17,8 +17,8 @@ from tirjudge_environments import (
     environment_names,
     open_environment,
 )
-from tirjudge_environments.formats import rewards
-from tirjudge_environments.formats.rewards import Scored, Term
+from tirjudge_environments.formats import reward_terms
+from tirjudge_environments.formats.reward_terms import Scored, Term
 from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import environment_options, reward_options
 
@@ -89,7 +89,7 @@ def test_a_term_that_cannot_be_added_is_refused_in_one_line(name: str, options, 
 async def test_a_value_outside_the_range_of_a_term_is_an_error(
     value: float, make_task, play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rewards, "length", Term(lambda seen: value))
+    monkeypatch.setattr(reward_terms, "length", Term(lambda seen: value))
     judge, task = open_environment("rm-r1", order="given", reward_terms={"length": 1.0}), make_task()
     said = await play(judge, task, ["<answer>[[A]]</answer>"])
     with pytest.raises(RuntimeError, match=r"the reward term 'length' is (1\.5|nan), outside its range"):
@@ -105,7 +105,7 @@ async def test_a_term_sees_the_verdict_and_the_dialogue(
         seen.append(one)
         return 1.0
 
-    monkeypatch.setattr(rewards, "length", Term(watched))
+    monkeypatch.setattr(reward_terms, "length", Term(watched))
     judge = open_environment(
         "tir-pairwise", order="given", evidence="required", reward_terms={"length": 0.25}
     )

@@ -41,7 +41,7 @@ from tirjudge_environments import (
     Trajectory,
     View,
 )
-from tirjudge_environments.formats.rewards import NO_TOOL_DOMAINS
+from tirjudge_environments.formats.reward_terms import NO_TOOL_DOMAINS
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.evidence import program_evidence
