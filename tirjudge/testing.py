@@ -25,7 +25,7 @@ from tirjudge.console_text import printable_text
 from tirjudge.judge import Judge
 from tirjudge.judging.judge_model import local_weights
 from tirjudge.judging.questions import Conversation, question
-from tirjudge.records.recorded_row import RecordedRow
+from tirjudge.records.result_row import ResultRow
 from tirjudge.records.text import decided_text, program_heading, view_passages
 from tirjudge.storage.durable_files import write_atomically
 from tirjudge_environments.messages import response_text
@@ -45,7 +45,7 @@ def assert_judged(
     reference: str = "",
     verdicts: Path | None = VERDICTS,
     **options: Any,
-) -> RecordedRow:
+) -> ResultRow:
     """Judge an answer to a prompt; return the row of the verdict if the answer passes.
 
     Args:
@@ -70,7 +70,7 @@ def assert_judged(
     return row
 
 
-def _passes(row: RecordedRow) -> bool:
+def _passes(row: ResultRow) -> bool:
     """Return True if all criteria are satisfied; without criteria, if the score is one that passes."""
     if row.criteria:
         return all(one.satisfied and one.satisfied[0] == 1.0 for one in row.criteria)
@@ -85,7 +85,7 @@ def _stored(
     reference: str,
     verdicts: Path | None,
     options: dict[str, Any],
-) -> RecordedRow:
+) -> ResultRow:
     """Return the row of a verdict, stored or new. Verdicts of another version are not reused."""
     criteria = [rule] if rule else None
     task = question(prompt, {"answer": answer}, criteria, reference)
@@ -103,10 +103,10 @@ def _stored(
     return row
 
 
-def _read(file: Path) -> RecordedRow | None:
+def _read(file: Path) -> ResultRow | None:
     """Return a stored row; None for one that is missing or cannot be read."""
     try:
-        return RecordedRow.model_validate(json.loads(file.read_text(encoding="utf-8")))
+        return ResultRow.model_validate(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, ValidationError):
         return None
 
@@ -128,7 +128,7 @@ def _judge(key: str, **options: Any) -> tuple[Judge, _Known]:
         return _judges[key]
 
 
-def _lines(row: RecordedRow, wanted: str) -> Iterator[str]:
+def _lines(row: ResultRow, wanted: str) -> Iterator[str]:
     """Yield why an answer fails: what was wanted, the verdict, each program with its output, the answer."""
     score = (row.scores or [None])[0]
     verdict = f"no verdict: {row.stop} {row.detail}" if score is None else f"score {score:g}"

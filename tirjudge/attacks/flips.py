@@ -11,7 +11,7 @@ from typing import Any
 
 from tirjudge.attacks.attacked_rows import CLEAN, Marks
 from tirjudge.attacks.families import Family
-from tirjudge.records.recorded_row import read_result_rows
+from tirjudge.records.result_row import read_result_rows
 from tirjudge.statistics import (
     Credits,
     Mean,

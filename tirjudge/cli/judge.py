@@ -59,7 +59,7 @@ from tirjudge.judging.relabelling import relabelled
 from tirjudge.judging.tally import Tally
 from tirjudge.ray_cluster.dispatch import ClusterRows
 from tirjudge.ray_cluster.worker import Assignment
-from tirjudge.records.recorded_row import read_result_row
+from tirjudge.records.result_row import read_result_row
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.kept_files import KeptFiles, keep_prepared
 from tirjudge.storage.result_file import ResultFile, ResultStream, recorded_settings

@@ -53,7 +53,7 @@ from tirjudge.judging.reproduction import (
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading, verdicts
 from tirjudge.judging.tally import CheckerTally
 from tirjudge.progress import ProgressReporter
-from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_rows
+from tirjudge.records.result_row import ResultRow, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.row_table import Texts
 from tirjudge.storage.durable_files import write_atomically
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from tirjudge.report.page import Page
 
 _LONGEST_REASON = 1000
-_Found = tuple[RecordedRow, Mapping[str, Any]]
+_Found = tuple[ResultRow, Mapping[str, Any]]
 
 
 @examples(
@@ -189,7 +189,7 @@ class _Selection:
     ) -> None:
         self._file, self._ids = file, ids
         self._wrong, self._flipped, self._decided = wrong, flipped, decided
-        self._is_far: Callable[[RecordedRow], bool] | None = None
+        self._is_far: Callable[[ResultRow], bool] | None = None
         self._failed, self._program_failed = failed, program_failed
         self._total = 0
         self._others: set[str] = set()
@@ -207,7 +207,7 @@ class _Selection:
                 yield row, fields
         self._read = True
 
-    def _fits(self, row: RecordedRow) -> bool:
+    def _fits(self, row: ResultRow) -> bool:
         return (
             (not self._ids or row.id in self._ids)
             and (not self._wrong or (row.correct is not None and row.correct < 1) or self._far(row))
@@ -217,7 +217,7 @@ class _Selection:
             and (self._decided is None or row.verdict_decided is self._decided)
         )
 
-    def _far(self, row: RecordedRow) -> bool:
+    def _far(self, row: ResultRow) -> bool:
         """Return True for a score that is far from people's rating, by the scale of the whole file."""
         if row.rating is None or isinstance(row.rating, bool):
             return False

@@ -27,7 +27,7 @@ from tirjudge.judging.batch import Failure, RowJudge
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.tally import Tally
 from tirjudge.progress import ProgressReporter
-from tirjudge.records.recorded_row import RecordedRow
+from tirjudge.records.result_row import ResultRow
 from tirjudge.records.text import row_line
 from tirjudge_environments import StopReason, Usage
 
@@ -95,7 +95,7 @@ class Display:
     def judged(self, row: Mapping[str, Any]) -> None:
         self._tally.add(row)
         if self._row_lines and self._console.is_terminal:
-            line = row_line(RecordedRow.model_validate(row))
+            line = row_line(ResultRow.model_validate(row))
             line.truncate(self._console.width, overflow="ellipsis")
             self._console.print(line)
         self.finished()

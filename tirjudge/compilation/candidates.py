@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tirjudge.compilation.examples import RuledRow, is_for_choosing
-from tirjudge.records.recorded_row import RecordedPassage
+from tirjudge.records.result_row import RecordedPassage
 from tirjudge_environments.checkers.file import fault_of_source
 from tirjudge_environments.checkers.rules import RulePattern, escaped, number_of
 

@@ -15,7 +15,7 @@ from tirjudge.compilation.examples import Examples, RuledRow, is_for_choosing
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.questions import read_question
 from tirjudge.judging.rereading import row_task
-from tirjudge.records.recorded_row import read_result_row
+from tirjudge.records.result_row import read_result_row
 from tirjudge.rollout import all_or_none
 from tirjudge_environments import Criterion
 from tirjudge_environments.checkers import Case, Checker, CheckerFile, CheckerRunner, Measurement

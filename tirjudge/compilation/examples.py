@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tirjudge.judging.rereading import recorded_trajectory
-from tirjudge.records.recorded_row import RecordedRow, RecordedView
+from tirjudge.records.result_row import RecordedView, ResultRow
 from tirjudge.statistics import prompt_cluster
 from tirjudge_environments import Criterion, JudgeTask
 from tirjudge_environments.messages import conversation_data, message_data
@@ -76,7 +76,7 @@ class RuledRow:
 
     task: JudgeTask
     criteria: tuple[Criterion, ...]
-    record: RecordedRow | None = None
+    record: ResultRow | None = None
     """The row of a result file, with the programs that judged it; None for a row that was not judged."""
 
     @property

@@ -15,7 +15,7 @@ from tirjudge.evaluation.runs import score_record, score_run
 from tirjudge.evaluation.scoring import Estimate, Score
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.stored_outputs.tirjudge_results import score_range
-from tirjudge.records.recorded_row import RecordedRow, read_result_rows
+from tirjudge.records.result_row import ResultRow, read_result_rows
 
 FAR = 0.25
 """Share of people's scale from which a score is far from the rating."""
@@ -63,7 +63,7 @@ def shown(estimate: Estimate) -> str:
     return f"{estimate.value:.2f}{bounds}"
 
 
-def far_from_rating(results: Path) -> Callable[[RecordedRow], bool]:
+def far_from_rating(results: Path) -> Callable[[ResultRow], bool]:
     """Return a function that tells rows whose score is far from people's rating.
 
     The score is moved to people's scale, which is known by all ratings of the file. Pass and fail are no
@@ -72,7 +72,7 @@ def far_from_rating(results: Path) -> Callable[[RecordedRow], bool]:
     rows = (row for row, _ in read_result_rows(results))
     scale = scale_of(np.array([row.rating for row in rows if _is_number(row.rating)], dtype=np.float64))
 
-    def is_far(row: RecordedRow) -> bool:
+    def is_far(row: ResultRow) -> bool:
         score = (row.scores or [None])[0]
         if not _is_number(row.rating):
             return False

@@ -9,10 +9,10 @@ from typing import Any
 
 from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, judged_programs, judged_views
 from tirjudge.records.html import row_html
-from tirjudge.records.recorded_row import (
+from tirjudge.records.result_row import (
     RecordedMessage,
-    RecordedRow,
     RecordedView,
+    ResultRow,
     failed,
     file_records,
 )
@@ -173,7 +173,7 @@ class Judgment:
         judged = {"label": self.episode.task.label, "correct": self.credit, **held}
         return self.answer().model_dump(mode="json") | judged
 
-    def row(self, *, texts: bool = True, rewards: Sequence[Score] = ()) -> RecordedRow:
+    def row(self, *, texts: bool = True, rewards: Sequence[Score] = ()) -> ResultRow:
         """Return the judgment's row of a result file, without the fields that a run adds.
 
         `texts` includes the prompt and the responses as they were judged. `rewards`, if given, has one score
@@ -202,7 +202,7 @@ class Judgment:
             rated["satisfied_from"] = self.satisfied_from
         # False is a value, unlike the empty values that are left out.
         known: dict[str, Any] = {} if self.decided is None else {"decided": self.decided}
-        return RecordedRow(
+        return ResultRow(
             id=task.id,
             format=self.kind,
             verdict=self.verdict,

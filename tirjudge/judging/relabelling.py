@@ -10,7 +10,7 @@ from typing import Any
 from tirjudge.judging.combining import by_views, self_consistency
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.rereading import combined_judgment, recorded_trajectory
-from tirjudge.records.recorded_row import RecordedRow, RecordedView
+from tirjudge.records.result_row import RecordedView, ResultRow
 from tirjudge.records.verdicts import JurorVerdict, RecordedReward, reward_record, verdict_credit
 from tirjudge.storage.result_file import LABELS, label_facts
 from tirjudge_environments import (
@@ -30,14 +30,14 @@ Rewards = Callable[[Judgment], Sequence[Score]]
 _UNKNOWN = Unscored("the label changed after the row was judged, and its dialogue is not recorded whole")
 
 
-def relabelled(row: RecordedRow, task: JudgeTask, rewards: Rewards) -> RecordedRow:
+def relabelled(row: ResultRow, task: JudgeTask, rewards: Rewards) -> ResultRow:
     """Return a row as if it had been judged with the label of `task`, which is otherwise its own task.
 
     A view whose recorded reward does not follow from the record and the earlier label gets no reward.
     """
     facts = label_facts(task)
     given = {name: value for name, value in row.to_json().items() if name not in LABELS}
-    fresh = RecordedRow.model_validate({**given, **facts})
+    fresh = ResultRow.model_validate({**given, **facts})
     update: dict[str, Any] = {"correct": _credit(fresh)}
     if row.jury:
         update["jury"] = [_juror(one, fresh) for one in row.jury]
@@ -56,12 +56,12 @@ def relabelled(row: RecordedRow, task: JudgeTask, rewards: Rewards) -> RecordedR
     return found.model_copy(update={"views": [_without_nothing(view) for view in views]})
 
 
-def _credit(row: RecordedRow) -> float | None:
+def _credit(row: ResultRow) -> float | None:
     judgment = None if row.stop == StopReason.ABSTAINED else combined_judgment(row)
     return None if judgment is None else judgment.credit
 
 
-def _juror(verdict: JurorVerdict, row: RecordedRow) -> JurorVerdict:
+def _juror(verdict: JurorVerdict, row: ResultRow) -> JurorVerdict:
     """Return a juror's verdict with its credit by the label of the row."""
     if row.label is None or verdict.stop == StopReason.ABSTAINED or row.candidates < 2:
         return verdict.model_copy(update={"correct": None})
@@ -75,7 +75,7 @@ def _juror(verdict: JurorVerdict, row: RecordedRow) -> JurorVerdict:
     return verdict.model_copy(update={"correct": verdict_credit(best, row.label)})
 
 
-def _follow(row: RecordedRow, scores: Sequence[Score]) -> bool:
+def _follow(row: ResultRow, scores: Sequence[Score]) -> bool:
     """Return True if the recorded rewards are these."""
     recorded = [view.reward for view in row.views]
     if not any(recorded) and not scores:
@@ -89,7 +89,7 @@ def _without_nothing(view: RecordedView) -> RecordedView:
     return view if view.reward else RecordedView(**view.model_dump(exclude_unset=True, exclude={"reward"}))
 
 
-def _judgment(row: RecordedRow, task: JudgeTask) -> Judgment:
+def _judgment(row: ResultRow, task: JudgeTask) -> Judgment:
     samples = [
         by_views(row.format, Episode(task, sample, tuple(map(_trajectory, views))))
         for sample, views in groupby(row.views, key=lambda view: view.sample)

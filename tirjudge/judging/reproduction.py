@@ -15,9 +15,9 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
-from tirjudge.records.recorded_row import (
+from tirjudge.records.result_row import (
     RecordedPassage,
-    RecordedRow,
+    ResultRow,
     read_result_rows,
 )
 from tirjudge.rollout.concurrency import as_finished
@@ -68,7 +68,7 @@ class RerunStatus(StrEnum):
 class RecordedProgram:
     """One program of a result file that the judge ran."""
 
-    row: RecordedRow
+    row: ResultRow
     view: str
     sample: int
     number: int
@@ -141,7 +141,7 @@ async def reproductions(
             yield one
 
 
-def _programs(row: RecordedRow) -> Iterator[RecordedProgram]:
+def _programs(row: ResultRow) -> Iterator[RecordedProgram]:
     for view in row.views:
         outputs = [passage.text for passage in view.segments if passage.kind == "output"]
         programs = [passage for passage in view.segments if passage.kind == "program"]

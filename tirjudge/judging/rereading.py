@@ -18,11 +18,11 @@ from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.checked import CheckedCriterion, score_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.judgment import Judgment, verdict_name
-from tirjudge.records.recorded_row import (
+from tirjudge.records.result_row import (
     RecordedMessage,
     RecordedPassage,
-    RecordedRow,
     RecordedView,
+    ResultRow,
     is_truncated,
     read_result_rows,
 )
@@ -81,7 +81,7 @@ def verdicts(path: Path) -> Rereading:
 class ChangedVerdict:
     """A recorded verdict that does not follow from the recorded dialogue or views."""
 
-    row: RecordedRow
+    row: ResultRow
     place: str
     """The view, or `row` for the verdict of all views together."""
     reason: str
@@ -108,7 +108,7 @@ class Rereading:
             found.add(row)
         return found
 
-    def add(self, row: RecordedRow) -> None:
+    def add(self, row: ResultRow) -> None:
         """Read the verdicts of a row again, and compare them."""
         for view in row.views:
             self.dialogues += bool(view.segments)
@@ -135,7 +135,7 @@ class Rereading:
             self.changed.append(ChangedVerdict(row, "row", difference))
 
 
-def _checked_criterion(row: RecordedRow, view: RecordedView) -> Criterion | None:
+def _checked_criterion(row: ResultRow, view: RecordedView) -> Criterion | None:
     """Return the criterion that a checker decided in a view; None for a dialogue of the model."""
     number = view.criterion
     if number is None or number >= len(row.criteria) or not row.criteria[number].checker:
@@ -143,7 +143,7 @@ def _checked_criterion(row: RecordedRow, view: RecordedView) -> Criterion | None
     return row.criteria[number].criterion
 
 
-def _readings(row: RecordedRow, view: RecordedView) -> list[str]:
+def _readings(row: ResultRow, view: RecordedView) -> list[str]:
     """Return the verdicts that the last turn of a dialogue can be read as; empty if it cannot be read."""
     text, hidden = view.last_turn
     if not 1 <= len(view.order) <= _MOST_RESPONSES or max(view.order) >= _MOST_RESPONSES:
@@ -179,7 +179,7 @@ def _environments(format: str) -> tuple[Environment, ...]:
     return tuple(opened)
 
 
-def row_task(row: RecordedRow) -> JudgeTask:
+def row_task(row: ResultRow) -> JudgeTask:
     """Return the row as a task, without the texts that the file leaves out."""
     count = min(max(row.candidates, len(row.responses or [])), _MOST_RESPONSES)
     label = row.label if row.label is not None and row.label < count else None
@@ -196,7 +196,7 @@ def row_task(row: RecordedRow) -> JudgeTask:
     )
 
 
-def _folders(row: RecordedRow, count: int) -> dict[str, Any]:
+def _folders(row: ResultRow, count: int) -> dict[str, Any]:
     """Return the files of the row as fields of a task; none if their contents are not there."""
     try:
         files = tuple(row.folder(index) for index in range(len(row.files)))
@@ -209,7 +209,7 @@ def _response(recorded: str | list[RecordedMessage]) -> Response:
     return recorded if isinstance(recorded, str) else tuple(message.message for message in recorded)
 
 
-def _combined_difference(row: RecordedRow) -> str:
+def _combined_difference(row: ResultRow) -> str:
     """Return how the row's verdict differs from the combined verdict of all views; empty if equal."""
     try:
         return _combined(row)[1]
@@ -217,7 +217,7 @@ def _combined_difference(row: RecordedRow) -> str:
         return f"the views cannot be combined ({error})"
 
 
-def _combined(row: RecordedRow) -> tuple[Judgment | None, str]:
+def _combined(row: ResultRow) -> tuple[Judgment | None, str]:
     """Return the judgment of the recorded views, and how the row differs from it."""
     found = []
     # A row that is no tie in place of a guess does not say whether the run counted guesses as ties.
@@ -229,7 +229,7 @@ def _combined(row: RecordedRow) -> tuple[Judgment | None, str]:
     return found[0]
 
 
-def _difference(row: RecordedRow, judged: Judgment) -> str:
+def _difference(row: ResultRow, judged: Judgment) -> str:
     """Return how the row's verdict differs from that of its views; empty if equal."""
     # The row may be a tie in place of what its dialogues say.
     combined = judged.tied_without_evidence() if row.guess else judged
@@ -251,7 +251,7 @@ def _difference(row: RecordedRow, judged: Judgment) -> str:
     return _confidence_difference(row, given, judged) if given else ""
 
 
-def _confidence_difference(row: RecordedRow, given: JudgedConfidence, combined: Judgment) -> str:
+def _confidence_difference(row: ResultRow, given: JudgedConfidence, combined: Judgment) -> str:
     """Return how a confidence does not follow from the views, or the row's state not from the confidence."""
     value, rule = given.value, Abstention(given.below, given.name)
     now = rule.value(combined)
@@ -266,7 +266,7 @@ def _confidence_difference(row: RecordedRow, given: JudgedConfidence, combined: 
     return ""
 
 
-def combined_judgment(row: RecordedRow) -> Judgment | None:
+def combined_judgment(row: ResultRow) -> Judgment | None:
     """Return the judgment of the recorded views; None for a row without any.
 
     It says whether programs decided it if the row does. Raises IndexError, KeyError, TypeError or ValueError
@@ -276,7 +276,7 @@ def combined_judgment(row: RecordedRow) -> Judgment | None:
     return found.tied_without_evidence() if found is not None and row.guess else found
 
 
-def _of_dialogues(row: RecordedRow, *, tie_guesses: bool) -> Judgment | None:
+def _of_dialogues(row: ResultRow, *, tie_guesses: bool) -> Judgment | None:
     task = row_task(row)
     if not row.criteria:
         found = _of_views(row, task, row.views, row.decided is not None, tie_guesses)
@@ -307,7 +307,7 @@ def _of_dialogues(row: RecordedRow, *, tie_guesses: bool) -> Judgment | None:
 
 
 def _of_views(
-    row: RecordedRow, task: JudgeTask, recorded: Sequence[RecordedView], evidence: bool, tie_guesses: bool
+    row: ResultRow, task: JudgeTask, recorded: Sequence[RecordedView], evidence: bool, tie_guesses: bool
 ) -> Judgment | None:
     samples = {}
     for sample, views in groupby(recorded, key=lambda view: view.sample):

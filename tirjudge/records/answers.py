@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.records.html import reasoning_html
-from tirjudge.records.recorded_row import Dialogue, passages
+from tirjudge.records.result_row import Dialogue, passages
 from tirjudge.records.text import view_heading
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
 from tirjudge_environments import Call, Refused, Trajectory

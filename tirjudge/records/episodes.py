@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from tirjudge.records.recorded_row import call_record
+from tirjudge.records.result_row import call_record
 from tirjudge.records.verdicts import reward_record, verdict_record
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from tirjudge.console_text import counted, printable, printable_text
-from tirjudge.records.recorded_row import RecordedRow, RecordedView
+from tirjudge.records.result_row import RecordedView, ResultRow
 from tirjudge.records.text import (
     audit_lines,
     criterion_heading,
@@ -33,7 +33,7 @@ _LEFT = 'style="text-align: left; vertical-align: top"'
 _PRE = 'style="white-space: pre-wrap; overflow-wrap: anywhere; text-align: left"'
 
 
-def row_html(row: RecordedRow) -> str:
+def row_html(row: ResultRow) -> str:
     """Return a row: its verdict, the question with the responses, the criteria, and every dialogue folded."""
     facts = filter(None, (verdict_text(row), outcome_text(row), decided_text(row), row.detail))
     parts = [f"<p><strong>{_line(row.id)}</strong>: {' · '.join(map(_line, facts))}</p>"]
@@ -62,7 +62,7 @@ def reasoning_html(heading: str, reasoning: str, lines: Sequence[str]) -> str:
     return _framed([f"<p><strong>{_line(heading)}</strong></p>", _pre(reasoning), said])
 
 
-def table_html(rows: Iterable[RecordedRow | tuple[str, str]], about: str) -> str:
+def table_html(rows: Iterable[ResultRow | tuple[str, str]], about: str) -> str:
     """Return a table of rows; a pair is the id of a row that could not be judged, and why."""
     shown: list[tuple[str, ...]] = []
     more = 0
@@ -78,7 +78,7 @@ def table_html(rows: Iterable[RecordedRow | tuple[str, str]], about: str) -> str
     return _framed([f"<p>{_line(about)}</p>", table, *rest])
 
 
-def _cells(row: RecordedRow | tuple[str, str]) -> tuple[str, ...]:
+def _cells(row: ResultRow | tuple[str, str]) -> tuple[str, ...]:
     if isinstance(row, tuple):
         return (row[0], "", "no result", "", "", row[1])
     prompt = next((one.content for one in reversed(row.prompt or ()) if one.content), "")

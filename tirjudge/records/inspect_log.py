@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.records.answers import letters_of
-from tirjudge.records.recorded_row import (
+from tirjudge.records.result_row import (
     RecordedPassage,
-    RecordedRow,
     RecordedView,
+    ResultRow,
     model_of,
     read_result_rows,
 )
@@ -49,7 +49,7 @@ _ERRORS = {
 class Dialogue:
     """One view as Inspect's records. Each has the fields of inspect_ai's class of that name."""
 
-    row: RecordedRow
+    row: ResultRow
     view: RecordedView
     model: str
     started: str
@@ -291,7 +291,7 @@ def inspect_record(results: Path) -> JsonObject:
     return storable
 
 
-def _sample(row: RecordedRow, created: str) -> JsonObject:
+def _sample(row: ResultRow, created: str) -> JsonObject:
     """Return the `EvalSample` of a row."""
     model = row.model or _UNKNOWN
     messages, events, seconds = [], [], 0.0
@@ -335,7 +335,7 @@ def _sample(row: RecordedRow, created: str) -> JsonObject:
     }
 
 
-def _scores(row: RecordedRow) -> JsonObject:
+def _scores(row: ResultRow) -> JsonObject:
     """Return the verdict, and for a labelled row whether it is right: 1, 0, or a share for a tie."""
     scores = dict(enumerate(row.scores)) if row.scores else {}
     named = {letter(index): score for index, score in scores.items()}
@@ -360,7 +360,7 @@ def _scores(row: RecordedRow) -> JsonObject:
     return found
 
 
-def _metadata(row: RecordedRow) -> JsonObject:
+def _metadata(row: ResultRow) -> JsonObject:
     rewards = [view.reward and view.reward.model_dump() for view in row.views]
     return {
         "format": row.format,
@@ -405,7 +405,7 @@ def _total(samples: list[JsonObject]) -> JsonObject:
     return {model: dict(usage) for model, usage in total.items()}
 
 
-def _usage(used: RecordedRow | RecordedView | JurorVerdict) -> dict[str, int]:
+def _usage(used: ResultRow | RecordedView | JurorVerdict) -> dict[str, int]:
     """Return the tokens of a row, a view or a model of a jury."""
     read, written = used.prompt_tokens, used.completion_tokens
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}

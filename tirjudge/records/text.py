@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.console_text import printable, printable_text
-from tirjudge.records.recorded_row import Dialogue, RecordedPassage, RecordedRow, RecordedView, model_of
+from tirjudge.records.result_row import Dialogue, RecordedPassage, RecordedView, ResultRow, model_of
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict
 from tirjudge_environments import Response
 from tirjudge_environments.files import NO_FILES, ListedFile, folder_heading, listed_files, shown_path
@@ -46,7 +46,7 @@ _EVIDENCE = {
 """The values of `Evidence` in words."""
 
 
-def outcome_text(row: RecordedRow) -> str:
+def outcome_text(row: ResultRow) -> str:
     """Return right, wrong, the credit of a tie, a rating, or nothing for a row without a label."""
     if row.correct is None:
         return "" if row.rating is None or isinstance(row.rating, bool) else f"rated {row.rating:g}"
@@ -58,7 +58,7 @@ def rating_text(rating: bool | float) -> str:
     return ("pass" if rating else "fail") if isinstance(rating, bool) else f"{rating:g}"
 
 
-def verdict_text(row: RecordedRow) -> str:
+def verdict_text(row: ResultRow) -> str:
     """Return the verdict with the scores, or with the share of the views that agree."""
     if row.verdict is None and not row.scores:
         return row.stop
@@ -72,7 +72,7 @@ def verdict_text(row: RecordedRow) -> str:
     return " ".join(parts).rstrip()
 
 
-def decided_text(row: RecordedRow) -> str:
+def decided_text(row: ResultRow) -> str:
     """Return whether programs decided the verdict of a row; empty if that is not known."""
     if row.verdict_decided is None:
         return ""
@@ -83,7 +83,7 @@ def decided_text(row: RecordedRow) -> str:
     return "undecided: a guess of the judge, since no program decided it"
 
 
-def deciding_lines(row: RecordedRow) -> tuple[str, str]:
+def deciding_lines(row: ResultRow) -> tuple[str, str]:
     """Return the last program's output that tells the responses apart, and the line of code behind it.
 
     Lines that begin with a letter have the letters of the row. Both texts are empty without a program.
@@ -116,7 +116,7 @@ def deciding_lines(row: RecordedRow) -> tuple[str, str]:
     return printable(f"{shown}{_letters_note(order)}", _LONGEST_LINE), check
 
 
-def _last_program(row: RecordedRow) -> tuple[Sequence[int], RecordedPassage] | None:
+def _last_program(row: ResultRow) -> tuple[Sequence[int], RecordedPassage] | None:
     """Return the last program and the order that its view showed; a view in the row's order is preferred."""
     found = [(view.order, one) for view in row.views for one in view.segments if _is_program(one)]
     if not found:
@@ -163,7 +163,7 @@ def order_note(order: Sequence[int]) -> str:
     return f"the judge sees the responses in another order: {', '.join(places)}"
 
 
-def response_heading(row: RecordedRow, index: int) -> str:
+def response_heading(row: ResultRow, index: int) -> str:
     """Return the letter of a response, its source, and whether the judge chose it and the label names it."""
     name = letter(index)
     notes = [printable(row.sources[index])] if index < len(row.sources) else []
@@ -225,7 +225,7 @@ def view_heading(
     return f"{view_name(view, jury)}: {order_note(view.order)}"
 
 
-def jury_text(row: RecordedRow) -> str:
+def jury_text(row: ResultRow) -> str:
     """Return the verdict of each model of a jury, in the order in which they were asked."""
     parts = []
     for one in row.jury:
@@ -261,7 +261,7 @@ def criterion_text(criterion: JudgedCriterion) -> str:
     return ", ".join(found)
 
 
-def audit_lines(row: RecordedRow, number: int) -> Iterator[str]:
+def audit_lines(row: ResultRow, number: int) -> Iterator[str]:
     """Yield what the model said about a criterion that a checker decided, for an audited row."""
     for one in row.audit:
         if one.criterion == number:
@@ -327,7 +327,7 @@ def program_outputs(program: RecordedPassage, shown: str) -> Iterator[tuple[str,
         yield "standard error", program.stderr
 
 
-def row_line(row: RecordedRow) -> Text:
+def row_line(row: ResultRow) -> Text:
     """Return a row as one line: id, verdict with its scores or votes, right or wrong, output and check.
 
     Untrusted text is escaped.
@@ -344,7 +344,7 @@ def row_line(row: RecordedRow) -> Text:
     return line
 
 
-def print_row(console: Console, row: RecordedRow) -> None:
+def print_row(console: Console, row: ResultRow) -> None:
     """Print a row's responses side by side, its criteria, then every dialogue with programs and outputs.
 
     Untrusted text is escaped. Each dialogue states which response its letters stand for.
@@ -358,7 +358,7 @@ def print_row(console: Console, row: RecordedRow) -> None:
     console.print()
 
 
-def _heading(row: RecordedRow) -> Text:
+def _heading(row: ResultRow) -> Text:
     line = Text(f"row {printable(row.id)}", "bold")
     line.append(f": {printable(verdict_text(row))}", "bold")
     outcome = outcome_text(row)
@@ -388,14 +388,14 @@ def _heading(row: RecordedRow) -> Text:
     return line
 
 
-def prompt_parts(row: RecordedRow) -> list[tuple[str, str]]:
+def prompt_parts(row: ResultRow) -> list[tuple[str, str]]:
     """Return the messages of a row's prompt, of a transcript its parts, each with a heading in one line."""
     if is_transcript(row.conversation):
         return [(f"prompt, {heading}", text) for _, heading, text in transcript_parts(row.conversation)]
     return [(f"prompt, {message.role}", message.content) for message in row.conversation]
 
 
-def _print_question(console: Console, row: RecordedRow) -> None:
+def _print_question(console: Console, row: ResultRow) -> None:
     if row.prompt is None or row.responses is None:
         console.print("\nThe prompt and the responses are not in the file.", style="dim")
         return
@@ -430,7 +430,7 @@ class ListedFolder:
     files: list[ListedFile]
 
 
-def listed_folder(row: RecordedRow, index: int | None) -> ListedFolder | None:
+def listed_folder(row: ResultRow, index: int | None) -> ListedFolder | None:
     """Return the files of a response, or with None those of the prompt; None without any.
 
     Names and sizes alone are in the result file itself.
@@ -452,7 +452,7 @@ def listed_folder(row: RecordedRow, index: int | None) -> ListedFolder | None:
         return ListedFolder(f"files of {of}", str(error), list(map(ListedFile, names)))
 
 
-def _files(row: RecordedRow, index: int | None) -> Text:
+def _files(row: ResultRow, index: int | None) -> Text:
     """Return the files of a response or of the prompt, with changes in the colours of a difference."""
     listed = listed_folder(row, index)
     if listed is None:
@@ -475,7 +475,7 @@ def _response(response: Response) -> Text:
     return text
 
 
-def _print_criteria(console: Console, row: RecordedRow) -> None:
+def _print_criteria(console: Console, row: ResultRow) -> None:
     """Print every criterion with the responses that satisfy it."""
     for number, criterion in enumerate(row.criteria, 1):
         console.print(Text(f"\n{criterion_heading(number, criterion)}:", "bold"))
@@ -499,7 +499,7 @@ def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) 
         yield grid
 
 
-def _print_view(console: Console, row: RecordedRow, view: RecordedView) -> None:
+def _print_view(console: Console, row: ResultRow, view: RecordedView) -> None:
     console.print(Text(view_heading(view, row.jury, row.criteria), "bold"))
     for passage, heading, shown in view_passages(view):
         _print_passage(console, heading, passage.text)

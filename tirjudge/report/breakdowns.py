@@ -14,7 +14,7 @@ from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
-from tirjudge.records.recorded_row import RecordedRow
+from tirjudge.records.result_row import ResultRow
 from tirjudge.statistics import Credits, prompt_cluster
 from tirjudge_environments import Usage
 from tirjudge_environments.messages import whole_text
@@ -53,7 +53,7 @@ class RowFacts:
     """Each criterion of the row, with 1, 0 or a share of a tie for every response, None without a verdict."""
 
     @classmethod
-    def of(cls, row: RecordedRow) -> RowFacts:
+    def of(cls, row: ResultRow) -> RowFacts:
         programs = [one for view in row.views for one in view.segments if one.kind == "program"]
         has_texts = row.responses is not None
         return cls(

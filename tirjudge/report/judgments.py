@@ -24,7 +24,7 @@ from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
 from tirjudge.judging.copied_programs import CopiedPrograms
 from tirjudge.judging.tally import CheckerTally, EvidenceTally
-from tirjudge.records.recorded_row import RecordedRow, is_truncated, read_result_row, read_result_rows
+from tirjudge.records.result_row import ResultRow, is_truncated, read_result_row, read_result_rows
 from tirjudge.records.verdicts import verdict_credit
 from tirjudge.report.breakdowns import (
     RowFacts,
@@ -238,7 +238,7 @@ def _change(runs: Sequence[JudgedRun], place: Sequence[int]) -> int:
     return 0
 
 
-def _stored_rows(run: Replay) -> Iterator[tuple[RecordedRow, Mapping[str, Any]]]:
+def _stored_rows(run: Replay) -> Iterator[tuple[ResultRow, Mapping[str, Any]]]:
     """Yield the rows of another project's stored outputs, each with its fields as a result file has them.
 
     The prompt stands for what rows have in common. Raises ValueError as the run itself does.

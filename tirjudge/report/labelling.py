@@ -8,19 +8,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tirjudge.records.recorded_row import RecordedRow
+from tirjudge.records.result_row import ResultRow
 from tirjudge_environments.orders import letters
 from tirjudge_environments.tasks.columns import similar_name
 
 _SUFFIXES = (".jsonl", ".verdicts")
 
 
-def responses_to_label(row: RecordedRow) -> int:
+def responses_to_label(row: ResultRow) -> int:
     """Return the number of responses that a person compares; 0 for a row without texts."""
     return 0 if row.prompt is None or row.responses is None else len(row.responses)
 
 
-def question(row: RecordedRow) -> dict[str, Any]:
+def question(row: ResultRow) -> dict[str, Any]:
     """Return the fields of a row that `judge` reads, without texts that the page has anyway.
 
     The page adds `prompt` if it is one text, and `responses` if they are texts without files, whose listing

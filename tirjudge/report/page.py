@@ -18,7 +18,7 @@ from tirjudge.console_text import duration, printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.generation.spending import Price
-from tirjudge.records.recorded_row import is_result_file
+from tirjudge.records.result_row import is_result_file
 from tirjudge.report.judgments import JudgedRun, comparisons, joined, read_run
 from tirjudge.report.row_table import Texts
 from tirjudge.report.training import TrainingRun, is_training_run, read_training_run

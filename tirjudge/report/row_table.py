@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tirjudge.console_text import printable
-from tirjudge.records.recorded_row import RecordedPassage, RecordedRow, RecordedView
+from tirjudge.records.result_row import RecordedPassage, RecordedView, ResultRow
 from tirjudge.records.text import (
     audit_lines,
     criterion_heading,
@@ -139,7 +139,7 @@ FLAGS = ("wrong", "tie", "malformed", "program failed", "flipped", "decided", "u
 """Filters of the page; the position is the bit in `RowTable.flags`."""
 
 
-def row_flags(row: RecordedRow) -> int:
+def row_flags(row: ResultRow) -> int:
     """Return the filters that a row fits, as bits of `FLAGS`."""
     fits = (
         row.correct is not None and row.correct < 1,
@@ -163,7 +163,7 @@ class TableBuilder:
         self._numbers: list[int] = []
         self._size = 0
 
-    def add(self, row: RecordedRow) -> None:
+    def add(self, row: ResultRow) -> None:
         table, flags = self._table, row_flags(row)
         shown = self._texts == "all" or (self._texts == "wrong" and bool(flags & 0b111))
         table.ids.append(row.id)
@@ -207,7 +207,7 @@ class TableBuilder:
         self._records, self._numbers, self._size = [], [], 0
 
 
-def row_record(row: RecordedRow) -> dict[str, Any]:
+def row_record(row: ResultRow) -> dict[str, Any]:
     """Return all texts of a row with their captions, as `tirjudge show` prints them."""
     label = "" if row.label is None else letter(row.label)
     label = label if row.rating is None else rating_text(row.rating)
@@ -257,7 +257,7 @@ def _drawn(response: Response) -> str | list[tuple[str, str]]:
     return [(heading, text) for _, heading, text in transcript_parts(response)]
 
 
-def _folder_record(row: RecordedRow, index: int | None) -> list[dict[str, Any]]:
+def _folder_record(row: ResultRow, index: int | None) -> list[dict[str, Any]]:
     """Return the folder of a response or of the prompt as the page draws it; none without files."""
     listed = listed_folder(row, index)
     if listed is None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Kind
 from tirjudge.records.answers import JudgeAnswer
-from tirjudge.records.recorded_row import RecordedView
+from tirjudge.records.result_row import RecordedView
 from tirjudge.records.text import view_heading
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
 from tirjudge.serve.messages import MOST_RESPONSES, ChatMessage, JudgeRequest, QuestionParts

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.progress import ProgressReporter
-from tirjudge.records.recorded_row import failed
+from tirjudge.records.result_row import failed
 from tirjudge.statistics import Proportion
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge_environments import Environment, Episode, Reward, Score

@@ -17,7 +17,7 @@ from tirjudge.judging.judge_model import undecided_verdicts
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models.resolve import EMBEDDED, ModelNote, read_note
 from tirjudge.records.inspect_log import inspect_record
-from tirjudge.records.recorded_row import read_result_rows
+from tirjudge.records.result_row import read_result_rows
 from tirjudge.report.row_table import FLAGS, row_flags
 from tirjudge.storage.result_file import settings_path
 from tirjudge_sandbox import Execution, Limits, Program, Status

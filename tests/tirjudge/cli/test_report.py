@@ -22,7 +22,7 @@ from tests.tirjudge.judged_files import asking, edit, judge_to
 from tests.tirjudge.report.runs import finish, training_run
 from tirjudge.cli import app, results
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.records.recorded_row import RecordedFile, read_result_rows
+from tirjudge.records.result_row import RecordedFile, read_result_rows
 from tirjudge.report.judgments import joined, read_run
 from tirjudge.report.labelling import question
 from tirjudge.report.page import training_page

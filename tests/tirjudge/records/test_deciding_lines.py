@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tirjudge.records.recorded_row import read_result_row
+from tirjudge.records.result_row import read_result_row
 from tirjudge.records.text import deciding_lines
 
 CHECK = """\

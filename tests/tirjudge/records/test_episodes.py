@@ -9,7 +9,7 @@ import pytest
 
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.records.episodes import episode_record, read_trajectory, trajectory_record
-from tirjudge.records.recorded_row import passages
+from tirjudge.records.result_row import passages
 from tirjudge.rollout import Rollout
 from tirjudge.storage.json_lines import encode_line
 from tirjudge_environments import (

@@ -28,7 +28,7 @@ from tirjudge.evaluation.stored_outputs.base import (
 )
 from tirjudge.evaluation.stored_outputs.files import NoLabel
 from tirjudge.judging.votes import aggregate, highest, of_samples
-from tirjudge.records.recorded_row import RecordedRow, RecordedView
+from tirjudge.records.result_row import RecordedView, ResultRow
 from tirjudge.records.verdicts import JudgedCriterion, Recorded, RecordedVerdict
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.registry import score_scale
@@ -57,7 +57,7 @@ class _View(RecordedView):
         return self
 
 
-class _Result(RecordedRow):
+class _Result(ResultRow):
     """The columns of a row, as votes can be made from them."""
 
     views: Annotated[list[_View], Field(min_length=1)]  # type: ignore[assignment]

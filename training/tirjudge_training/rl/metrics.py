@@ -13,7 +13,7 @@ from typing import Any
 
 from tirjudge.progress import SECONDS, ProgressReporter
 from tirjudge.records.episodes import episode_record
-from tirjudge.records.recorded_row import failed
+from tirjudge.records.result_row import failed
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import encode_line
 from tirjudge.storage.settings_text import Damaged

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.console_text import printable
 from tirjudge.progress import ProgressReporter
-from tirjudge.records.recorded_row import failed
+from tirjudge.records.result_row import failed
 from tirjudge.rollout import as_finished
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject

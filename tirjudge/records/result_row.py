@@ -140,7 +140,7 @@ class RecordedPassage(Recorded):
     exchanged: dict[Text, Any] | None = None
     """The outcome with the responses exchanged, see `Call.exchanged`; None if it was not run again."""
     bindings: dict[Text, Any] | None = None
-    """References to the row's texts, which `RecordedRow.variables` resolves; None where `--no-texts` left out
+    """References to the row's texts, which `ResultRow.variables` resolves; None where `--no-texts` left out
     a value."""
 
 
@@ -245,7 +245,7 @@ class RecordedView(Dialogue):
         return LastTurn(text, hidden)
 
 
-class RecordedRow(Recorded):
+class ResultRow(Recorded):
     """A row of a result file (see `docs/results.md`)."""
 
     id: Text
@@ -408,15 +408,15 @@ def model_of(view: Dialogue, jury: Sequence[JurorVerdict]) -> Text:
     return next((one.model for one in jury if view.sample in one.samples), "")
 
 
-def read_result_row(fields: Mapping[str, Any], where: str) -> RecordedRow:
+def read_result_row(fields: Mapping[str, Any], where: str) -> ResultRow:
     """Return a row of a result file; raises ValueError, in one line that begins with `where`."""
     try:
-        return RecordedRow.model_validate(fields)
+        return ResultRow.model_validate(fields)
     except ValidationError as error:
         raise ValueError(f"{where}: not a row of a result file ({first_fault(error)})") from None
 
 
-def read_result_rows(path: Path) -> Iterator[tuple[RecordedRow, Mapping[str, Any]]]:
+def read_result_rows(path: Path) -> Iterator[tuple[ResultRow, Mapping[str, Any]]]:
     """Yield the complete rows of a result file, each with its fields as they are in the file.
 
     Raises OSError for a missing file, and ValueError, with file and line, for another kind of file.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge.records.recorded_row import read_result_rows
+from tirjudge.records.result_row import read_result_rows
 from tirjudge.storage.json_lines import encode_line
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
