@@ -40,7 +40,7 @@ from tirjudge.evaluation.runs import (
     score_run,
     unlike_sections,
 )
-from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, compare, with_holm
+from tirjudge.evaluation.scoring import Comparison, Estimate, ProtocolScore, cluster_count, compare, with_holm
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
@@ -154,12 +154,12 @@ def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
     return {row["key"]: row["answer"] for row in rows}
 
 
-def headlines(score: Score, run: str) -> list[str]:
+def headlines(score: ProtocolScore, run: str) -> list[str]:
     """Return the lines to quote of a score, see `_quotable`."""
     return [headline(score, run, figure) for figure in _quotable(score)]
 
 
-def _quotable(score: Score, *, full: bool = False) -> list[str]:
+def _quotable(score: ProtocolScore, *, full: bool = False) -> list[str]:
     """Return the names of the figures to quote: the first, but the win rate of each of several models."""
     rates = (WIN_RATE_OF, f"{LENGTH_CONTROLLED} of ")
     models = [figure for figure in score.estimates if figure.startswith(rates)]
@@ -169,7 +169,7 @@ def _quotable(score: Score, *, full: bool = False) -> list[str]:
     return models if len(models) > 1 else [first]
 
 
-def headline(score: Score, run: str = "", figure: str = "") -> str:
+def headline(score: ProtocolScore, run: str = "", figure: str = "") -> str:
     """Return a figure of a score, by default the first, with its interval, protocol, n and the run."""
     figure = figure or _first_known({name: one.value for name, one in score.estimates.items()})
     estimate = score.estimates[figure]
@@ -179,7 +179,7 @@ def headline(score: Score, run: str = "", figure: str = "") -> str:
     return printable(f"{line} ({run})" if run else line)
 
 
-def who_won_lines(scores: Iterable[Score]) -> list[str]:
+def who_won_lines(scores: Iterable[ProtocolScore]) -> list[str]:
     """Return the lines about the sources of the responses; none if no score has sources."""
     won = [found for one in scores if (found := WhoWon.of(one)) is not None]
     return [printable(f"{heading:<10}{text}") for one in won for heading, text in one.lines()]
@@ -234,7 +234,7 @@ def _quoted(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -> 
     return f"{value}{unit} [{low}, {high}]"
 
 
-def print_score(score: Score) -> None:
+def print_score(score: ProtocolScore) -> None:
     """Print a table of the figures, with their definition and the counts of ties and failures below it."""
     card = score.card
     table = new_table(title=plain(card.name), title_justify="left")
@@ -348,7 +348,7 @@ def _interval(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -
     return f"{low} to {high}"
 
 
-def print_comparable(score: Score, found: Sequence[PublishedFigure]) -> None:
+def print_comparable(score: ProtocolScore, found: Sequence[PublishedFigure]) -> None:
     """Print published figures, and the measured figure's difference from each."""
     if not found:
         return
@@ -426,7 +426,7 @@ def print_scored(
     as_json: bool,
     table: TableFormat | None = None,
 ) -> bool:
-    """Score a run under each protocol and print a line to quote for each, everything, a table or JSON.
+    """ProtocolScore a run under each protocol and print a line to quote for each, everything, a table or JSON.
 
     Protocols that were not `named` are printed only if they fit. Returns True if every named one fits.
     Raises ValueError, in one line, for an unknown name, for unreadable rows, and when no protocol fits.

@@ -12,7 +12,7 @@ import numpy as np
 
 from tirjudge.evaluation.protocols.ratings import on_scale, scale_of
 from tirjudge.evaluation.runs import score_record, score_run
-from tirjudge.evaluation.scoring import Estimate, Score
+from tirjudge.evaluation.scoring import Estimate, ProtocolScore
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.stored_outputs.tirjudge_results import score_range
 from tirjudge.records.result_row import ResultRow, read_result_rows
@@ -26,11 +26,11 @@ _SHOWN = ("Spearman", "quadratic kappa", "judge minus people")
 class RatingAgreement:
     """The scores of a run under the protocols `kappa` and `ratings`, as far as they fit."""
 
-    scores: Sequence[Score]
+    scores: Sequence[ProtocolScore]
 
     @classmethod
     def of(cls, results: Path, *, classes: bool, numbers: bool) -> RatingAgreement:
-        """Score a result file of which some rows have a class, or a number, as the label."""
+        """ProtocolScore a result file of which some rows have a class, or a number, as the label."""
         names = ["kappa"] * classes + ["ratings"] * numbers
         found, _ = score_run(open_results(results), names, "", seed=0)
         return cls([one.score for one in found])

@@ -17,7 +17,7 @@ from tirjudge.evaluation.base import JudgedRow, ProtocolCard, ScoringProtocol, U
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
-from tirjudge.evaluation.scoring import Comparison, Estimate, Score, cluster_count, score
+from tirjudge.evaluation.scoring import Comparison, Estimate, ProtocolScore, cluster_count, score
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.evaluation.who_won import WhoWon
 
@@ -53,7 +53,7 @@ def default_protocols(run: Replay) -> tuple[str, ...]:
 class ScoredRun:
     """A run under one protocol, with the published figures that are under the same one."""
 
-    score: Score
+    score: ProtocolScore
     published: Sequence[PublishedFigure]
     """See `comparable`."""
     fault: str
@@ -63,7 +63,7 @@ class ScoredRun:
 def score_run(
     rows: Iterable[JudgedRow], names: Sequence[str], benchmark: str, *, seed: int
 ) -> tuple[list[ScoredRun], list[str]]:
-    """Score the rows of a run under each protocol; return as `fitting` does.
+    """ProtocolScore the rows of a run under each protocol; return as `fitting` does.
 
     The rows are read once for each protocol. Raises ValueError for an unknown protocol and unreadable rows.
     """
@@ -100,7 +100,7 @@ def paired_units(protocol: ScoringProtocol, first: Replay, second: Replay) -> tu
     return protocol.units(labels.first(first)), protocol.units(labels.second(second))
 
 
-def comparable(score: Score, benchmark: str) -> list[PublishedFigure]:
+def comparable(score: ProtocolScore, benchmark: str) -> list[PublishedFigure]:
     """Return published values under the same protocol, for the first figure of a score that a paper prints.
 
     Each value occurs once, the highest first; a paper's value over all of its benchmarks is included. Empty
@@ -128,7 +128,7 @@ def unlike_sections(names: Iterable[str]) -> list[list[str]]:
     return [found for found in alike.values() if len(found) > 1]
 
 
-def score_record(score: Score) -> dict[str, object]:
+def score_record(score: ProtocolScore) -> dict[str, object]:
     """Return a score as JSON: figures as shares, not as percentages; null for unknown values."""
     won = WhoWon.of(score)
     return (

@@ -235,7 +235,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ProtocolScore:
     """Numbers of a run under one protocol."""
 
     card: ProtocolCard
@@ -299,8 +299,8 @@ class Comparison:
 
 def score(
     protocol: ScoringProtocol, rows: Iterable[JudgedRow], *, seed: int = 0, resamples: int = RESAMPLES
-) -> Score:
-    """Score judged rows under a protocol.
+) -> ProtocolScore:
+    """ProtocolScore judged rows under a protocol.
 
     `resamples` is the number of bootstrap draws, seeded by `seed`, for numbers that are no estimators. Raises
     Unscorable if the protocol cannot score these rows.
@@ -322,7 +322,7 @@ def score(
         else:
             bounds = figure.interval(size, units.clusters)
         estimates[name] = Estimate(value, *bounds, n=n, no_interval=fault)
-    return Score(protocol.card, estimates, units)
+    return ProtocolScore(protocol.card, estimates, units)
 
 
 def compare(

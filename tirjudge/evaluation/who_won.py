@@ -25,7 +25,7 @@ from tirjudge.evaluation.protocols.win_rate import (
     WIN_RATE_OF,
     WINNER_LENGTH,
 )
-from tirjudge.evaluation.scoring import Estimate, Score, cluster_count, score
+from tirjudge.evaluation.scoring import Estimate, ProtocolScore, cluster_count, score
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.statistics import in_clusters
 
@@ -67,7 +67,7 @@ class WhoWon:
     """Number of clusters of rows; None if rows are independent."""
 
     @classmethod
-    def of(cls, scored: Score) -> WhoWon | None:
+    def of(cls, scored: ProtocolScore) -> WhoWon | None:
         """Return who won by a score under the protocol `win-rate`; None for another score."""
         names, found = scored.units.names, scored.estimates
         if not names or scored.card.name != WIN_RATE.card.name:

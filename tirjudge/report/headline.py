@@ -11,7 +11,7 @@ from tirjudge.evaluation.protocols.accuracy import VERDICT
 from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.runs import estimate_record
-from tirjudge.evaluation.scoring import Score
+from tirjudge.evaluation.scoring import ProtocolScore
 from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.report.breakdowns import RowFacts
@@ -21,7 +21,7 @@ _MOST_SOURCES = 8
 """Sources whose bars the head of a page has; the table of sources has all."""
 
 
-def headline(facts: Sequence[RowFacts], scores: Sequence[Score], benchmark: str) -> dict[str, Any]:
+def headline(facts: Sequence[RowFacts], scores: Sequence[ProtocolScore], benchmark: str) -> dict[str, Any]:
     """Return the number of a run: its benchmark's, the accuracy, who won, or the share of verdicts."""
     if scores and (benchmark or scores[0].card.name in (VERDICT.card.name, WIN_RATE.card.name)):
         scored = scores[0]
@@ -56,7 +56,7 @@ def winner(won: WhoWon | None) -> dict[str, Any] | None:
 
 def trust(
     rows: Sequence[JudgedRow],
-    scores: Sequence[Score],
+    scores: Sequence[ProtocolScore],
     won: WhoWon | None,
     order: Mapping[str, Any] | None,
     *,
@@ -91,7 +91,7 @@ def decided(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> dict[str, Any
     }
 
 
-def _right(scores: Sequence[Score]) -> dict[str, Any] | None:
+def _right(scores: Sequence[ProtocolScore]) -> dict[str, Any] | None:
     """Return the accuracy of labelled rows, in the form of `trust`; None without labels."""
     for one in scores:
         found = one.estimates.get("accuracy" if one.card.name == VERDICT.card.name else "Spearman")

@@ -18,7 +18,7 @@ from tirjudge.evaluation.runs import (
     score_record,
     score_run,
 )
-from tirjudge.evaluation.scoring import Comparison, Score, compare, with_holm
+from tirjudge.evaluation.scoring import Comparison, ProtocolScore, compare, with_holm
 from tirjudge.evaluation.stored_outputs.reading import Replay, open_results
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.generation.spending import Price
@@ -134,7 +134,7 @@ def _checked(checkers: CheckerTally) -> Iterator[dict[str, Any]]:
 
 def _scores(
     rows: Sequence[JudgedRow], protocols: Sequence[str], benchmark: str, seed: int
-) -> tuple[list[Score], list[dict[str, Any]], str]:
+) -> tuple[list[ProtocolScore], list[dict[str, Any]], str]:
     """Return the scores under the protocols that fit, published figures, or why none can be compared."""
     results, _ = score_run(rows, protocols, benchmark, seed=seed)
     published: list[dict[str, Any]] = []
