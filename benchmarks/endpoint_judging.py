@@ -48,7 +48,7 @@ from benchmarks.http_load import Connection, load, request, server
 from benchmarks.peers import Comparison, Limit, Run, Unavailable
 from benchmarks.stream_memory import Counting, write_rows
 from tirjudge.data.rows import RowFile
-from tirjudge.judging.batch import BatchRunner, EngineRows, ResultSink
+from tirjudge.judging.batch import BatchRunner, EngineRowJudge, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.result_file import ResultFile
@@ -151,7 +151,7 @@ class Bench:
             started = time.perf_counter()
             async with JudgeEngine(config) as engine:
                 with ResultFile(Path(folder) / "verdicts.jsonl", {}) as results:
-                    runner = BatchRunner(EngineRows(engine).row, ResultSink(results, watcher))
+                    runner = BatchRunner(EngineRowJudge(engine).row, ResultSink(results, watcher))
                     await runner.run(RowFile(str(self.rows.rows)))
             seconds = time.perf_counter() - started
         return await self._checked(watcher.tally.judged, seconds)

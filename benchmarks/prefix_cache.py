@@ -46,7 +46,7 @@ from tests.vllm_server import serving
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.local.loading import load_model
 from tirjudge.generation.vllm import SETTINGS
-from tirjudge.judging.batch import BatchRunner, EngineRows, Plan, ResultSink
+from tirjudge.judging.batch import BatchRunner, EngineRowJudge, Plan, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models import resolve_model
@@ -122,7 +122,7 @@ class Bench:
             async with JudgeEngine(config) as engine:
                 started = time.perf_counter()
                 runner = BatchRunner(
-                    EngineRows(engine).row, ResultSink(results, watcher), Plan(limit=self.rows)
+                    EngineRowJudge(engine).row, ResultSink(results, watcher), Plan(limit=self.rows)
                 )
                 await runner.run(RowFile(str(ROWS)))
                 seconds = time.perf_counter() - started

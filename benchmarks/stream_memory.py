@@ -23,7 +23,7 @@ from typing import Any
 
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, ResultSink
+from tirjudge.judging.batch import BatchRunner, EngineRowJudge, Failure, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.tally import Tally
@@ -59,7 +59,7 @@ async def judge(rows: Path, output: Path) -> Counting:
     generator = ScriptedGenerator(lambda context: "Both are long. <preference>A</preference>")
     async with JudgeEngine(JudgeOptions(tools=False), generator=generator) as judge_engine:
         with ResultFile(output, {}) as results:
-            runner = BatchRunner(EngineRows(judge_engine).row, ResultSink(results, watcher))
+            runner = BatchRunner(EngineRowJudge(judge_engine).row, ResultSink(results, watcher))
             watcher.known = await runner.run(RowFile(str(rows))) - watcher.tally.judged
     return watcher
 

@@ -19,7 +19,7 @@ from research.smol.summary import counts
 from tests.command import TIRJUDGE
 from tirjudge.data.sources import open_rows
 from tirjudge.generation.base import Generator
-from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, Plan, ResultSink
+from tirjudge.judging.batch import BatchRunner, EngineRowJudge, Failure, Plan, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.questions import Kind
@@ -123,7 +123,7 @@ async def run_under(
     plan = Plan(kind=kind, limit=rows, concurrency=config.concurrency)
     with ResultFile(output, settings) as results:
         async with JudgeEngine(config, sandbox=sandbox, generator=generator) as engine:
-            await BatchRunner(EngineRows(engine).row, ResultSink(results, _Failures()), plan).run(
+            await BatchRunner(EngineRowJudge(engine).row, ResultSink(results, _Failures()), plan).run(
                 open_rows(str(file))
             )
 

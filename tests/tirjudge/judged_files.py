@@ -10,7 +10,7 @@ from typing import Any
 
 from tirjudge.data.rows import Row
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import BatchRunner, EngineRows, ResultSink
+from tirjudge.judging.batch import BatchRunner, EngineRowJudge, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.result_file import ResultFile
@@ -37,7 +37,7 @@ def judge_to(
         engine = JudgeEngine(config, generator=ScriptedGenerator(script), sandbox=sandbox)
         with ResultFile(path, {}) as results:
             async with engine:
-                batch = BatchRunner(EngineRows(engine, texts=texts).row, ResultSink(results))
+                batch = BatchRunner(EngineRowJudge(engine, texts=texts).row, ResultSink(results))
                 await batch.run(Row(f"rows:{n}", f"row-{n}", dict(row)) for n, row in enumerate(rows))
 
     asyncio.run(judge())

@@ -45,7 +45,7 @@ from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import EngineRows, TooManyFailures
+from tirjudge.judging.batch import EngineRowJudge, TooManyFailures
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_note, local_weights, most_tokens, undecided_verdicts
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
@@ -299,7 +299,7 @@ class BonRun:
             async with JudgeEngine(
                 options, spending=spending, weights=weights, on_retry=display.retried
             ) as engine:
-                display.say(introduction(EngineRows(engine), options, spending))
+                display.say(introduction(EngineRowJudge(engine), options, spending))
                 yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:

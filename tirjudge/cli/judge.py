@@ -45,7 +45,7 @@ from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import (
     BatchRunner,
-    EngineRows,
+    EngineRowJudge,
     Plan,
     ResultSink,
     RowJudge,
@@ -57,7 +57,7 @@ from tirjudge.judging.judge_model import local_note, local_weights, most_tokens,
 from tirjudge.judging.options import endpoint_key
 from tirjudge.judging.relabelling import relabelled
 from tirjudge.judging.tally import Tally
-from tirjudge.ray_cluster.dispatch import ClusterRows
+from tirjudge.ray_cluster.dispatch import ClusterRowJudge
 from tirjudge.ray_cluster.worker import Assignment
 from tirjudge.records.result_row import read_result_row
 from tirjudge.storage.json_lines import JsonObject
@@ -73,7 +73,8 @@ if TYPE_CHECKING:
     from tirjudge.evaluation.rating_agreement import RatingAgreement
     from tirjudge.evaluation.who_won import WhoWon
 
-JudgeRow = Callable[[Work], Awaitable[Mapping[str, Any]]]
+Judging = Callable[[Work], Awaitable[Mapping[str, Any]]]
+"""Judges a row, and returns the row of the result file."""
 _ADVICE = {
     "token_budget": ": --max-tokens allows more, and --no-enable-thinking less thinking",
     "turn_budget": ": --max-tool-calls allows more programs, --no-tools none",
@@ -289,7 +290,7 @@ class BatchRun:
         on_ray = self.options.runner == "ray"
         async with (self._on_ray if on_ray else self._here)(display, spending) as judge:
             plan, where = self.plan, ""
-            if isinstance(judge, ClusterRows):
+            if isinstance(judge, ClusterRowJudge):
                 plan, where = replace(plan, concurrency=judge.capacity), f"on a Ray cluster of {judge.size}"
             display.say(introduction(judge, self.options, spending, where=where))
             completed = True
@@ -306,7 +307,7 @@ class BatchRun:
             self._cached = judge.cached
             return completed, judge.model, judge.note
 
-    def _audited(self, judge: JudgeRow, tally: Tally) -> JudgeRow:
+    def _audited(self, judge: Judging, tally: Tally) -> Judging:
         """Return `judge`, which raises TooManyFailures once the model disagrees with checkers too often."""
         most = self.options.max_disagreement
         if most is None:
@@ -356,9 +357,9 @@ class BatchRun:
             # Build the prompts of a fixed format now: a bad option should not wait for the first row.
             if self._format:
                 engine.rollout(self._format)
-            yield EngineRows(engine, texts=self.plan.texts)
+            yield EngineRowJudge(engine, texts=self.plan.texts)
 
-    def _on_ray(self, display: Display, spending: Spending) -> ClusterRows:
+    def _on_ray(self, display: Display, spending: Spending) -> ClusterRowJudge:
         options, key = self.options, endpoint_key()
         assignment = Assignment(
             options=options,
@@ -368,7 +369,7 @@ class BatchRun:
             weights=self._weights,
             prepared=prepared_digest(options.prepare) if options.prepare else "",
         )
-        return ClusterRows(
+        return ClusterRowJudge(
             assignment,
             spending,
             say=display.say,

@@ -426,7 +426,7 @@ def print_scored(
     as_json: bool,
     table: TableFormat | None = None,
 ) -> bool:
-    """ProtocolScore a run under each protocol and print a line to quote for each, everything, a table or JSON.
+    """Score a run under each protocol and print a line to quote for each, everything, a table or JSON.
 
     Protocols that were not `named` are printed only if they fit. Returns True if every named one fits.
     Raises ValueError, in one line, for an unknown name, for unreadable rows, and when no protocol fits.

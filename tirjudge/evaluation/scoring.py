@@ -300,7 +300,7 @@ class Comparison:
 def score(
     protocol: ScoringProtocol, rows: Iterable[JudgedRow], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> ProtocolScore:
-    """ProtocolScore judged rows under a protocol.
+    """Score judged rows under a protocol.
 
     `resamples` is the number of bootstrap draws, seeded by `seed`, for numbers that are no estimators. Raises
     Unscorable if the protocol cannot score these rows.

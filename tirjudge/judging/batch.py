@@ -320,7 +320,7 @@ class RowJudge(Protocol):
         ...
 
 
-class EngineRows:
+class EngineRowJudge:
     """Judges rows with an open engine of this process."""
 
     def __init__(self, engine: JudgeEngine, *, texts: bool = True) -> None:

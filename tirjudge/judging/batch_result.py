@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, overload
 
 from tirjudge.data.rows import Row
-from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, Plan, Work
+from tirjudge.judging.batch import BatchRunner, EngineRowJudge, Failure, Plan, Work
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.tally import Tally
@@ -123,7 +123,7 @@ async def judge_rows(
     sink = _Outcomes(len(rows), progress)
     places = [f"rows[{index}]" for index in range(len(rows))]
     given = (Row(place, "", row) for place, row in zip(places, rows, strict=True))
-    await BatchRunner(EngineRows(engine).judgment, sink, plan).run(given)
+    await BatchRunner(EngineRowJudge(engine).judgment, sink, plan).run(given)
     result = BatchResult(tuple(sink.found[place] for place in places))
     if result.failures and not result.judgments:
         raise NoRowJudged(result.failures)

@@ -73,7 +73,7 @@ class _Seat:
 
 
 @dataclass(eq=False)
-class ClusterRows:
+class ClusterRowJudge:
     """A judge of rows whose rows are judged by the nodes of a Ray cluster; an async context manager.
 
     The run's own process reads the rows and writes the results, so a row has one result whatever happens to

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.batch import EngineRows, Unjudged, Work
+from tirjudge.judging.batch import EngineRowJudge, Unjudged, Work
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights
 from tirjudge.judging.judgment import Judgment
@@ -120,7 +120,7 @@ class ClusterWorker:
             return Refusal(_line(error), passing=True)
         except (OSError, SandboxUnavailable, ValueError) as error:
             return Refusal(_line(error))
-        self._engine, self._rows = engine, EngineRows(engine, texts=given.texts)
+        self._engine, self._rows = engine, EngineRowJudge(engine, texts=given.texts)
         return Ready(self._rows.model, self._rows.note)
 
     async def row(self, work: Work) -> Answer:

@@ -14,7 +14,7 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import BatchRunner, EngineRows, Failure, ResultSink
+from tirjudge.judging.batch import BatchRunner, EngineRowJudge, Failure, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.result_file import ResultFile
@@ -73,7 +73,7 @@ def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recor
     async def judge() -> None:
         async with JudgeEngine(JudgeOptions(**config), generator=ScriptedGenerator(script)) as judging:
             with ResultFile(folder / "out.jsonl", {"benchmark": "judgebench"}) as results:
-                await BatchRunner(EngineRows(judging).row, ResultSink(results, watcher)).run(rows)
+                await BatchRunner(EngineRowJudge(judging).row, ResultSink(results, watcher)).run(rows)
 
     asyncio.run(judge())
     return watcher

@@ -130,7 +130,7 @@ def _verdict_on(record: Record, vote: Vote, count: int) -> JudgedCriterion:
     )
 
 
-def recorded_programs(programs: Iterable[Record]) -> tuple[str, ...]:
+def program_ends(programs: Iterable[Record]) -> tuple[str, ...]:
     """Return how each program ended, as `JudgedRow.programs` names it, without failures of the sandbox."""
     return tuple(_end(program) for program in programs if program["status"] != Status.SANDBOX_FAILED)
 
@@ -220,7 +220,7 @@ class TirjudgeResults:
             tied=tied,
             domain=row.get("domain", ""),
             tags=tuple(row.get("tags", ())),
-            programs=recorded_programs(_programs(views)),
+            programs=program_ends(_programs(views)),
             cost=Cost(
                 prompt_tokens=row.get("prompt_tokens", 0),
                 completion_tokens=row.get("completion_tokens", 0),
@@ -394,7 +394,7 @@ class Episodes:
             domain=row["domain"],
             # The samples of a task, in the same step and in later ones, have its prompt in common.
             cluster=str(row.get("id") or ""),
-            programs=recorded_programs(programs),
+            programs=program_ends(programs),
             cost=Cost(
                 prompt_tokens=sum(view.get("prompt_tokens", 0) for view in views),
                 completion_tokens=sum(view.get("completion_tokens", 0) for view in views),
