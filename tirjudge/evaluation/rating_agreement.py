@@ -30,7 +30,7 @@ class RatingAgreement:
 
     @classmethod
     def of(cls, results: Path, *, classes: bool, numbers: bool) -> RatingAgreement:
-        """ProtocolScore a result file of which some rows have a class, or a number, as the label."""
+        """Score a result file of which some rows have a class, or a number, as the label."""
         names = ["kappa"] * classes + ["ratings"] * numbers
         found, _ = score_run(open_results(results), names, "", seed=0)
         return cls([one.score for one in found])

@@ -63,7 +63,7 @@ class ScoredRun:
 def score_run(
     rows: Iterable[JudgedRow], names: Sequence[str], benchmark: str, *, seed: int
 ) -> tuple[list[ScoredRun], list[str]]:
-    """ProtocolScore the rows of a run under each protocol; return as `fitting` does.
+    """Score the rows of a run under each protocol; return as `fitting` does.
 
     The rows are read once for each protocol. Raises ValueError for an unknown protocol and unreadable rows.
     """
