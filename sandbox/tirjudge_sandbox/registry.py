@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, cast
 
 from tirjudge_sandbox.base import Sandbox
+
+
+def plugged_in(group: str) -> EntryPoints:
+    """Return the entry points of a group in all installed packages.
+
+    The packages are read once for each `sys.path`: with two hundred of them, reading takes 20 ms.
+    """
+    return _entry_points(tuple(sys.path)).select(group=group)
+
+
+@lru_cache(maxsize=1)
+def _entry_points(path: tuple[str, ...]) -> EntryPoints:
+    return entry_points()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +44,7 @@ class Plugins:
     def entries(self) -> list[EntryPoint]:
         """All members, sorted by name."""
         own = [EntryPoint(name, f"{self.home}.{value}", self.group) for name, value in self.own.items()]
-        return sorted([*own, *entry_points(group=self.group)], key=lambda entry: entry.name)
+        return sorted([*own, *plugged_in(self.group)], key=lambda entry: entry.name)
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted, each once."""

@@ -31,7 +31,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name under which `Unlinked` is registered."""
     found = EntryPoint("unlinked", f"{__name__}:Unlinked", "tirjudge.environments")
     monkeypatch.setattr(EntryPoint, "load", lambda self: Unlinked)
-    monkeypatch.setattr("tirjudge_sandbox.registry.entry_points", lambda **chosen: [found])
+    monkeypatch.setattr("tirjudge_sandbox.registry.plugged_in", lambda group: [found])
     return found.name
 
 

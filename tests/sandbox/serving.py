@@ -22,7 +22,7 @@ from tirjudge_sandbox.server.settings import ServerSettings
 
 @dataclass
 class Served:
-    """A running server."""
+    """A running server; trusted certificates are not read, which would take 70 ms for each request."""
 
     url: str
     box: Sandbox
@@ -34,7 +34,9 @@ class Served:
     def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
         """Send a POST request, whose body may hold lone surrogates."""
         headers = {"content-type": "application/json", **more.pop("headers", {})}
-        return httpx.post(self.url + path, content=json.dumps(body), headers=headers, timeout=60, **more)
+        return httpx.post(
+            self.url + path, content=json.dumps(body), headers=headers, timeout=60, verify=False, **more
+        )
 
     def run(self, code: str, **fields: Any) -> dict[str, Any]:
         """Post to /run_code and return the answer."""
@@ -46,7 +48,7 @@ class Served:
         return self.box.stats()
 
     def metrics(self) -> str:
-        return httpx.get(f"{self.url}/metrics").text
+        return httpx.get(f"{self.url}/metrics", verify=False).text
 
 
 @contextlib.contextmanager

@@ -42,15 +42,15 @@ async def close_clients(url: str) -> None:
 
 @dataclass
 class JudgeServer:
-    """A running server."""
+    """A running server; trusted certificates are not read, which would take 70 ms for each request."""
 
     url: str
 
     def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
-        return httpx.post(self.url + path, json=body, timeout=60, **more)
+        return httpx.post(self.url + path, json=body, timeout=60, verify=False, **more)
 
     def get(self, path: str, **more: Any) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=60, **more)
+        return httpx.get(self.url + path, timeout=60, verify=False, **more)
 
     def judge(self, body: Any) -> Any:
         """Post to /v1/judge and return the answer."""

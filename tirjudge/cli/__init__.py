@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +13,7 @@ from typer.main import get_command, get_group
 from tirjudge import __version__
 from tirjudge.cli.output import USAGE, add_command, ending_unread, example_lines, stop
 from tirjudge.console_text import printable
+from tirjudge_sandbox.registry import plugged_in
 
 GROUP = "tirjudge.commands"
 """Entry-point group for further commands: a function for typer, or a Typer app."""
@@ -101,7 +102,7 @@ def _moved(words: list[str]) -> str:
 
 
 def _entries() -> dict[str, EntryPoint]:
-    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    entries = {entry.name: entry for entry in plugged_in(GROUP)}
     return entries | {name: EntryPoint(name, _PLACES[name], GROUP) for name in _ABOUT}
 
 

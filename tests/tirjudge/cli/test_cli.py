@@ -59,7 +59,7 @@ def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     sys.modules[__name__] = sys.modules.get(__name__) or sys.modules[greet.__module__]
     entries = [EntryPoint(name, value, cli.GROUP) for name, value in values.items()]
-    monkeypatch.setattr(cli, "entry_points", lambda group: entries)
+    monkeypatch.setattr(cli, "plugged_in", lambda group: entries)
 
 
 def test_version() -> None:
