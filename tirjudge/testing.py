@@ -44,6 +44,7 @@ def assert_judged(
     rule: str = "",
     reference: str = "",
     verdicts: Path | None = VERDICTS,
+    allow_undecided: bool = False,
     **options: Any,
 ) -> ResultRow:
     """Judge an answer to a prompt; return the row of the verdict if the answer passes.
@@ -55,18 +56,23 @@ def assert_judged(
         reference: a right answer that the judge is shown.
         verdicts: folder of verdicts. The same question to the same judge is answered from there, without a
             model; None judges again. Delete it to judge all anew.
+        allow_undecided: let an answer pass by a verdict that no program decided. Verdicts of which that is
+            not known, as those of a judge without programs, pass as they are.
         options: those of `Judge`, such as `model` and `base_url`; without them the embedded model judges.
 
-    Raises AssertionError for an answer that does not pass and if the judge gives no verdict; the message has
-    the program and what it printed. Raises ValueError for options that are wrong, and without a rule and a
-    reference, and as `Judge.score` does if the model or the sandbox fails: that says nothing of the answer.
+    Raises AssertionError for an answer that does not pass, and if the judge only guessed or gives no verdict;
+    the message has the program and what it printed. Raises ValueError for options that are wrong, and without
+    a rule and a reference, and as `Judge.score` does if the model or the sandbox fails: that says nothing of
+    the answer.
     """
     __tracebackhide__ = True
     if not rule and not reference:
         raise ValueError("assert_judged needs a rule or a reference to judge by")
     row = _stored(prompt, answer, rule, reference, verdicts, options)
-    if not _passes(row):
-        raise AssertionError("\n".join(_lines(row, rule or "agrees with the reference")))
+    guessed = row.verdict_decided is False and not allow_undecided
+    if guessed or not _passes(row):
+        failing = "undecided: the judge only guessed" if guessed else "the answer does not pass"
+        raise AssertionError("\n".join(_lines(row, failing, rule or "agrees with the reference")))
     return row
 
 
@@ -128,11 +134,11 @@ def _judge(key: str, **options: Any) -> tuple[Judge, _Known]:
         return _judges[key]
 
 
-def _lines(row: ResultRow, wanted: str) -> Iterator[str]:
+def _lines(row: ResultRow, failing: str, wanted: str) -> Iterator[str]:
     """Yield why an answer fails: what was wanted, the verdict, each program with its output, the answer."""
     score = (row.scores or [None])[0]
     verdict = f"no verdict: {row.stop} {row.detail}" if score is None else f"score {score:g}"
-    yield f"the answer does not pass: {_shown(wanted)}"
+    yield f"{failing}: {_shown(wanted)}"
     yield ", ".join(filter(None, [f"judge: {_shown(row.model)}", _shown(verdict), decided_text(row)]))
     for view in row.views:
         number = 0

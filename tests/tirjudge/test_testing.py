@@ -14,7 +14,7 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.testing import assert_judged
 
 RULE = "Your answer must have at least 3 words."
-PROGRAM = "print(len(response.split()), 'words')"
+PROGRAM = "print(len(response.split()) >= 3)"
 HOSTILE = "one\x1b[2J\u202e"
 
 
@@ -23,7 +23,7 @@ def counting(body: dict[str, Any]) -> dict[str, Any]:
     said = [one["content"] for one in body["messages"]]
     if not any(PROGRAM in one for one in said):
         return chat(f"I count.\n```python\n{PROGRAM}\n```\n")
-    return chat(f"So <score>{9 if '3 words' in said[-1] else 2}</score>")
+    return chat(f"So <score>{9 if 'True' in said[-1] else 2}</score>")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_failing_answer_shows_the_program_and_its_output_also_from_the_store(j
         message = str(failed.value)
         assert f"the answer does not pass: {RULE}" in message
         assert f"program 1: ok\n    {PROGRAM}\noutput\n" in message
-        assert "    1 words" in message
+        assert "    False" in message
         assert "one\\x1b[2J\\u202e" in message
         assert "\x1b" not in message
     # Two questions, of two turns each: the second failure came from the store.
@@ -83,3 +83,49 @@ def test_what_says_nothing_about_the_answer_is_no_failed_assertion(judge: Endpoi
     judge.script = lambda body: chat("I cannot say.")
     with pytest.raises(AssertionError, match="no verdict"):
         assert_judged("Greet.", "b", rule=RULE, **options(judge, tools=False))
+
+
+@pytest.mark.parametrize(
+    ("program", "score"),
+    [
+        ("print(len(response))", 9),
+        ("print(response < 'b')\nprint('no')", 9),
+        ("print('pass' if len(response) > 1 else 'fail')", 2),
+        ("print(len(response.split()) // 2, 'of 3')", 9),
+        ("print(1)", 9),
+        ("1 / 0", 9),
+        ("", 9),
+    ],
+    ids=[
+        "a length",
+        "another last line",
+        "against the score",
+        "less is kept",
+        "the same",
+        "an error",
+        "none",
+    ],
+)
+def test_a_guess_passes_only_if_the_caller_allows_it(judge: EndpointServer, program: str, score: int) -> None:
+    def guessing(body: dict[str, Any]) -> dict[str, Any]:
+        ran = not program or any(program in one["content"] for one in body["messages"])
+        return chat(f"So <score>{score}</score>" if ran else f"```python\n{program}\n```\n")
+
+    judge.script = guessing
+    for asked in ({"rule": RULE}, {"reference": "391"}):
+        with pytest.raises(AssertionError, match=r"^undecided: the judge only guessed: "):
+            assert_judged("Count.", "a b c", **asked, **options(judge))
+        if score == 9:
+            assert_judged("Count.", "a b c", **asked, allow_undecided=True, **options(judge))
+    # Nothing is known of a judge without programs.
+    judge.script = lambda body: chat("So <score>9</score>")
+    assert_judged("Count.", "a b c", rule=RULE, **options(judge, tools=False))
+
+
+def test_the_embedded_judge_passes_no_answer_that_it_only_guesses() -> None:
+    for answer in ("392", "no idea"):
+        with pytest.raises(
+            AssertionError, match=r"^undecided: the judge only guessed: agrees with the reference"
+        ):
+            assert_judged("What is 17 * 23?", answer, reference="391", verdicts=None)
+    assert_judged("Greet.", "a b c", rule=RULE, verdicts=None)

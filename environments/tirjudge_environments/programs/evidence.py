@@ -10,6 +10,13 @@ from tirjudge_environments.types import Call, Evidence, Refused, Trajectory
 from tirjudge_sandbox import Execution, Status
 
 _CHECKS = re.compile(r"([A-Z]{1,2}) ([0-9]{1,9}) of ([0-9]{1,9})", re.ASCII)
+_KEPT = re.compile(
+    r"(?:A )?([0-9]{1,9}) of ([1-9][0-9]{0,8})|(pass(?:ed|es)?|true)|fail(?:ed|s)?|false",
+    re.ASCII | re.IGNORECASE,
+)
+"""A line about a single response."""
+_LOWEST, _HIGHEST = 1.0, 10.0
+"""The scale of scores of the format for single responses."""
 
 
 def decisive(trajectory: Trajectory) -> Call | None:
@@ -80,12 +87,29 @@ def _named(line: str, names: Sequence[str]) -> int | None:
     return int(line) if re.fullmatch(r"[0-9]{1,2}", line, re.ASCII) and int(line) < len(names) else None
 
 
+def agrees(output: str, score: float) -> bool:
+    """Return True if a program's output says of a single response what its score, from 1 to 10, says.
+
+    The last line, and no other, is `pass` or `fail` (also `True`, `False`), or says how many of all checks
+    the response keeps, such as `2 of 3`. The score is nearer to that share of the scale than to any other.
+    """
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    found = list(map(_KEPT.fullmatch, lines))
+    last = found[-1] if found else None
+    if last is None or sum(one is not None for one in found) > 1:
+        return False
+    kept, total = (int(last[1]), int(last[2])) if last[1] else (int(last[3] is not None), 1)
+    share = (score - _LOWEST) / (_HIGHEST - _LOWEST)
+    return kept <= total and abs(share * total - kept) < max(0.5, total / 9)
+
+
 def decided(trajectory: Trajectory) -> bool | None:
     """Return True if the last successful program decided the verdict, and None if that cannot be known.
 
     It did if it prints something else for exchanged responses and favours the verdict's response in both
-    runs. A single response has no rival: its program decided if its output depends on the response. Evidence
-    is not known of a program that was not run again, and of the answer of another tool than Python.
+    runs. A single response has no rival: its program decided if it prints something else for another one, and
+    says what the score says (see `agrees`). Evidence is not known of a program that was not run again, and of
+    the answer of another tool than Python.
     """
     evidence = evidence_of(trajectory)
     if evidence in (Evidence.UNCHECKED, Evidence.TOOL):
@@ -97,7 +121,7 @@ def decided(trajectory: Trajectory) -> bool | None:
     if not isinstance(first, Execution) or again is None or again.status is not Status.OK:
         return False
     if len(order) == 1:
-        return True
+        return order[0] in verdict.scores and agrees(first.stdout, verdict.scores[order[0]])
     found, exchanged = favourite(first.stdout, len(order)), favourite(again.stdout, len(order))
     if found is None or exchanged is None:
         return False

@@ -283,21 +283,32 @@ async def test_lists_are_decided_in_the_order_shown(make_task, sandbox) -> None:
 
 # Programs on one response of ten words.
 ALONE = {
-    "a number that depends on the response": ("print(len(response.split()))", True),
-    # An empty response has fewer than 60 words as well; the other response has more.
-    "a check that fails for an empty response too": ("print(len(response.split()) >= 30)", True),
-    "a number that does not": ("print(len(prompt))", False),
-    "a failure for any other response": ("assert response.startswith('one')\nprint(1)", False),
+    # A number says nothing of a response, although it depends on it.
+    "a number that depends on the response": ("print(len(response.split()))", 7, False),
+    # An empty response has fewer than 30 words as well; the other response has more.
+    "a check that fails for an empty response too": ("print(len(response.split()) >= 30)", 2, True),
+    "a check that fails, and a score that passes": ("print(len(response.split()) >= 30)", 7, False),
+    "a check that passes": ("print('words', len(response))\nprint('pass' * (len(response) > 9))", 7, True),
+    "checks that are kept": ("print(sum([len(response) > 9, len(response) > 99]), 'of 2')", 5, True),
+    "fewer checks than the score says": (
+        "print(sum([len(response) > 9, len(response) > 99]), 'of 2')",
+        10,
+        False,
+    ),
+    "two lines that disagree": ("print('pass')\nprint('pass' if len(response) > 9 else 'fail')", 9, False),
+    "more checks than all": ("print(len(response), 'of 2')", 10, False),
+    "a number that does not": ("print(len(prompt))", 7, False),
+    "a failure for any other response": ("assert response.startswith('one')\nprint('pass')", 7, False),
 }
 
 
-@pytest.mark.parametrize(("program", "expected"), ALONE.values(), ids=ALONE)
-async def test_a_single_response_is_decided_if_the_output_depends_on_it(
-    make_task, sandbox, program, expected
+@pytest.mark.parametrize(("program", "score", "expected"), ALONE.values(), ids=ALONE)
+async def test_a_single_response_is_decided_if_the_output_depends_on_it_and_says_what_the_score_says(
+    make_task, sandbox, program, score, expected
 ) -> None:
     task = make_task("one two three four five six seven eight nine ten")
     environment = TirPointwise(evidence="recorded")
-    texts = [f"```python\n{program}\n```\n", "<score>7</score>"]
+    texts = [f"```python\n{program}\n```\n", f"<score>{score}</score>"]
     assert decided(await dialogue(environment, task, sandbox, texts)) is expected
     assert decided(await dialogue(TirPointwise(), task, sandbox, texts)) is None
 
