@@ -124,6 +124,15 @@ def zip_link() -> zipfile.ZipInfo:
     return info
 
 
+def unnamed() -> bytes:
+    """Return a zip whose list of entries has one with an empty name."""
+    content = bytearray(zip_of(("x", b"")))
+    place = content.index(b"PK\1\2")
+    # The byte of the name becomes one of the extra field.
+    content[place + 28 : place + 32] = struct.pack("<HH", 0, 1)
+    return bytes(content)
+
+
 def declared() -> bytes:
     """Return a tar that says that its file has 1 GiB."""
     made = entry("big")
@@ -155,6 +164,7 @@ ARCHIVES: dict[str, Callable[[], bytes]] = {
         :4000
     ],
     "zip with ..": lambda: zip_of(("../x", b"x")),
+    "zip with an empty name": unnamed,
     "zip with a link": lambda: zip_of((zip_link(), b"/etc/passwd")),
     "zip bomb": lambda: zip_of(("x", bytes(1 << 28))),
     "zip with a long list": lambda: zip_of(*((f"f{n}", b"") for n in range(65_000))),
@@ -167,6 +177,34 @@ ARCHIVES: dict[str, Callable[[], bytes]] = {
     "no archive": lambda: b"hello",
     "empty": lambda: b"",
 }
+
+
+def test_any_damage_to_an_archive_is_a_bad_folder_in_one_line(tmp_path: Path) -> None:
+    """Damage in the lists and headers, in which the names, sizes and kinds of the files are."""
+    rng = random.Random(0)
+    files = [("a/x", b"hello " * 9), ("b", b""), ("c/", b"")]
+    whole = [
+        zip_of(*files),
+        *(tar_of((entry("a/x"), noise()), (entry("b"), b""), mode=mode) for mode in ("w", "w:gz", "w:xz")),
+    ]
+    refused, lines = 0, set[str]()
+    for number in range(1200):
+        content = bytearray(whole[number % len(whole)])
+        for _ in range(rng.randint(1, 4)):
+            place = (
+                rng.randrange(len(content))
+                if rng.random() < 0.5
+                else -1 - rng.randrange(min(300, len(content)))
+            )
+            content[place] = rng.choice((0, 1, 47, 255, rng.randrange(256)))
+        (tmp_path / "archive").write_bytes(content)
+        try:
+            read_folder("archive", tmp_path)
+        except BadFolder as error:
+            refused += 1
+            lines.add(str(error))
+    assert refused > 300
+    assert all(map(str.isprintable, lines))
 
 
 @pytest.mark.timeout(60)
@@ -440,6 +478,19 @@ def test_a_verdict_quoted_from_a_cell_of_a_notebook_is_not_the_judges() -> None:
     reading = judge.read(asked, view, Completion(text=text, finish=Finish.END))
     assert isinstance(reading, Malformed)
     assert reading.reason == "the verdict may be quoted from a response"
+
+
+def test_many_small_parts_of_a_diff_take_time_in_proportion() -> None:
+    """About one file of 40 KB, in one commit and in as many commits, which changed files in turn."""
+    text = "".join(f"{number}\n" for number in range(8000))
+    parts = [f"--- a/f\n+++ b/f\n@@ -{n + 1} +{n + 1} @@\n-{n}\n+x{n}\n" for n in range(MOST_FILES)]
+    changed = "".join(f"{'x' * (number < MOST_FILES)}{number}\n" for number in range(8000))
+    started = time.process_time()
+    for commit in ("", "From {:040x}\n"):
+        diff = "".join(f"{commit.format(number)}{part}" for number, part in enumerate(parts))
+        found = read_folder({"diff": diff}, None, Folder({"f": text.encode()}))
+        assert found.files == {"f": changed.encode()}
+    assert time.process_time() - started < 8
 
 
 def test_a_folder_of_many_files_takes_time_in_proportion() -> None:

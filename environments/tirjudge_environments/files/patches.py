@@ -53,7 +53,7 @@ def patched_file(path: str, diff: str, before: Folder) -> bytes:
         raise BadFolder(f"{shown_path(path)}: no unified diff (@@ -1,3 +1,4 @@)")
     if len(parts) > 1:
         raise BadFolder(f"{shown_path(path)}: a diff of several files")
-    return _patched(path, parts[0].hunks, before.files.get(path, b""))
+    return _bytes(path, _patched(path, parts[0].hunks, before.files.get(path, b"")))
 
 
 def patched_folder(diff: str, before: Folder) -> Folder:
@@ -61,21 +61,22 @@ def patched_folder(diff: str, before: Folder) -> Folder:
 
     Raises BadFolder if the diff does not fit, or changes files that are no texts.
     """
-    files, reread, number = dict(before.files), 0, 0
-    start, commit = dict(files), 0
+    files: dict[str, bytes | _Text] = dict(before.files)
+    reread, number, commit = 0, 0, 0
+    # Git copies what a file was before the commit; an earlier part of the diff may have changed it.
+    replaced: dict[str, bytes | _Text | None] = {}
     for number, part in enumerate(_parts(diff), 1):
         if number > MOST_FILES:
             raise BadFolder(too_many(number))
         if part.commit != commit:
-            start, commit = dict(files), part.commit
-        # Git copies what a file was before the commit; an earlier part of the diff may have changed it.
-        source = start if part.copies else files
-        old, new = part.names(source)
-        if old and old not in source:
+            replaced, commit = {}, part.commit
+        old, new = part.names(files)
+        content = replaced.get(old, files.get(old)) if part.copies else files.get(old)
+        if old and content is None:
             raise BadFolder(f"{shown_path(old)}: the diff changes it, and prompt_files lack it")
         if new and new != old and new in files:
             raise BadFolder(f"{shown_path(new)}: the diff adds it, and prompt_files have it")
-        content = source[old] if old else b""
+        content = content or b""
         reread += len(content)
         if reread > _MOST_REREAD:
             raise BadFolder(f"a diff that changes more than {_MOST_REREAD:,} bytes of files")
@@ -83,13 +84,27 @@ def patched_folder(diff: str, before: Folder) -> Folder:
             content = _patched(new or old, part.hunks, content)
         if content and not new:
             raise BadFolder(f"{shown_path(old)}: the diff deletes it, and leaves lines of it")
+        for path in filter(None, (old, new)):
+            replaced.setdefault(path, files.get(path))
         if old and not part.copies:
             del files[old]
         if new:
             files[new] = content
     if not number:
         raise BadFolder("no unified diff (--- a/path, +++ b/path, @@ -1,3 +1,4 @@)")
-    return folder_of(files)
+    return folder_of({path: _bytes(path, content) for path, content in files.items()})
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A changed file, of which several parts of a diff may change a few lines each."""
+
+    lines: list[str]
+    size: int
+    """Characters."""
+
+    def __len__(self) -> int:
+        return self.size
 
 
 @dataclass(frozen=True)
@@ -336,20 +351,31 @@ def _hunk(lines: Sequence[str], place: int, shown: str) -> tuple[_Hunk, int]:
     return _Hunk(first - 1 if count else first, old, new), place
 
 
-def _patched(path: str, hunks: Sequence[_Hunk], content: bytes) -> bytes:
+def _patched(path: str, hunks: Sequence[_Hunk], content: bytes | _Text) -> _Text:
     """Return a text after the hunks of a unified diff; raises BadFolder if they do not fit."""
-    old = text_of_file(content)
+    old = content if isinstance(content, _Text) else text_of_file(content)
     if old is None or len(old) > _MOST_TEXT:
         reason = "no text" if old is None else f"longer than {_MOST_TEXT:,} characters"
         raise BadFolder(f"{shown_path(path)}: a diff of a file in prompt_files that is {reason}")
-    lines, made, place = _LINE.findall(old), list[str](), 0
-    for hunk in hunks:
+    lines = old.lines if isinstance(old, _Text) else _LINE.findall(old)
+    made, place, size = list[str](), 0, len(old)
+    # Only what a hunk touches is looked at: a diff may have thousands of parts about one file.
+    for hunk in [*hunks, _Hunk(len(lines), [], [])]:
         end = hunk.begin + len(hunk.old)
         if not place <= hunk.begin <= len(lines) or lines[hunk.begin : end] != hunk.old:
             raise BadFolder(f"{shown_path(path)}: the diff does not fit the file in prompt_files")
-        made += [*lines[place : hunk.begin], *hunk.new]
+        for several in (lines[place : hunk.begin], hunk.new):
+            if several and made and not made[-1].endswith("\n"):
+                raise BadFolder(
+                    f"{shown_path(path)}: the diff does not fit the end of the file in prompt_files"
+                )
+            made += several
+        if any(not line.endswith("\n") for line in hunk.new[:-1]):
+            raise BadFolder(f"{shown_path(path)}: the diff does not fit the end of the file in prompt_files")
+        size += sum(map(len, hunk.new)) - sum(map(len, hunk.old))
         place = end
-    made += lines[place:]
-    if any(not line.endswith("\n") for line in made[:-1]):
-        raise BadFolder(f"{shown_path(path)}: the diff does not fit the end of the file in prompt_files")
-    return encoded(path, "".join(made))
+    return _Text(made, size)
+
+
+def _bytes(path: str, content: bytes | _Text) -> bytes:
+    return encoded(path, "".join(content.lines)) if isinstance(content, _Text) else content

@@ -14,7 +14,6 @@ import stat
 import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import islice
@@ -57,8 +56,17 @@ def read_folder(value: Any, beside: Path | None, before: Folder = NO_FILES) -> F
     """
     if value is None or isinstance(value, Folder):
         return value or Folder()
-    if isinstance(value, str):
-        return _named(value, beside, before)
+    try:
+        return _named(value, beside, before) if isinstance(value, str) else _given(value, before)
+    except BadFolder:
+        raise
+    except Exception as error:  # libraries raise anything on damaged files, which may end only their row
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        name = f"{shown_path(value)}: " if isinstance(value, str) else ""
+        raise BadFolder(f"{name}damaged ({reason})") from None
+
+
+def _given(value: Any, before: Folder) -> Folder:
     if not isinstance(value, Mapping):
         raise BadFolder(f"files are a mapping from paths to contents, or a name, not {type(value).__name__}")
     # Tables of Arrow give every row the paths of all rows, and every file all of the keys.
@@ -119,20 +127,6 @@ def _named(name: str, beside: Path | None, before: Folder) -> Folder:
         raise BadFolder(f"{shown_path(name)}: {error}") from None
     except OSError as error:
         raise BadFolder(f"{shown_path(name)}: {error.strerror or error}") from None
-    except (
-        tarfile.TarError,
-        zipfile.BadZipFile,
-        EOFError,
-        ValueError,
-        NotImplementedError,
-        OverflowError,
-        RuntimeError,
-        MemoryError,
-        lzma.LZMAError,
-        zlib.error,
-    ) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise BadFolder(f"{shown_path(name)}: damaged ({reason})") from None
     raise BadFolder(f"{shown_path(name)} is no folder, tar, zip, .diff or .patch")
 
 
