@@ -1,8 +1,10 @@
 # `make check test` is green before every commit. All commands use the Python on PATH.
 export OMP_NUM_THREADS := 1
+# The tests start thousands of processes, each of which would compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
-# Processes that `make test` runs files in.
-WORKERS := 2
+# Processes that `make test` runs files in: one more than two processors, since tests of limits and servers wait.
+WORKERS := 3
 
 # Comparisons of speed with peers; those in another environment are measured where `.ci/frameworks` made it.
 PEERS := sandbox_latency rollout_throughput training_step generation_throughput endpoint_judging prefix_cache

@@ -1,8 +1,33 @@
-"""Settings of every test: signals as in a terminal, no GPU, and no deadline for hypothesis."""
+"""Settings of every test: signals as in a terminal, no GPU, no deadline for hypothesis, and slow folders."""
 
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tirjudge_sandbox.local import LocalSandbox
+
+HERE = Path(__file__).parent
+SLOW = (HERE / "benchmarks", HERE / "research")
+"""Folders whose tests are all marked `slow`; they measure what the tests of the packages prove."""
+LONG = {
+    HERE / name
+    for name in (
+        "training/rl/test_off_policy.py",
+        "training/weight_sync/test_weight_sync.py",
+        "sandbox/guest/test_escape_time.py",
+        "tirjudge/cli/test_misuse.py",
+        "training/rl/test_rl.py",
+        "tirjudge/generation/test_openvino.py",
+        "docs/test_commands.py",
+        "sandbox/workers/test_pool.py",
+        "tirjudge/cli/test_missing_extras.py",
+    )
+}
+"""Files of which one process would still run the last, if it began with it late."""
 
 # A GPU rounds differently from what the tests expect.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -18,3 +43,43 @@ with suppress(ImportError):  # the environments of the RL frameworks have no hyp
     # Its default deadline of 200 ms per example fails on a busy machine.
     settings.register_profile("no-deadline", deadline=None)
     settings.load_profile("no-deadline")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out slow folders where slow tests are not run: importing them takes seconds in every process."""
+    left_out = collection_path in SLOW and "not slow" in config.option.markexpr
+    return True if left_out else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow folders, and mix files that compute with files that wait, the longest first.
+
+    Files of training compute and files of the sandbox wait: the files of each folder are spread over the run.
+    """
+    files: dict[Path, dict[Path, int]] = {}
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in SLOW):
+            item.add_marker("slow")
+        known = files.setdefault(_folder(item), {})
+        known.setdefault(item.path, len(known))
+
+    def place(item: pytest.Item) -> tuple[bool, float]:
+        known = files[_folder(item)]
+        return item.path not in LONG, known[item.path] / len(known)
+
+    items.sort(key=place)
+
+
+def _folder(item: pytest.Item) -> Path:
+    """Return the folder in `tests` that the test is in, such as `tests/training`."""
+    return HERE / item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else item.path.parent
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opening_fast(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Open sandboxes without numpy and sympy, in a quarter of the time, except in tests of the sandbox."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.path.is_relative_to(HERE / "sandbox"):
+            patch.setitem(LocalSandbox.__init__.__kwdefaults__, "preload", ())
+        yield

@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from benchmarks.sandbox_latency.__main__ import SUITE as SANDBOX
 from benchmarks.training_step.__main__ import SUITE as TRAINING
+from tests.rows import each_row
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -90,7 +89,7 @@ def missing_name(dotted: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_row("page", PAGES)
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     broken = []
     for link in links(page.read_text(encoding="utf-8")):
@@ -103,7 +102,7 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     assert not broken
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_row("page", PAGES)
 def test_every_path_in_code_exists(page: Path) -> None:
     found = {path.rstrip("./") for path in _PATH.findall(code(page.read_text(encoding="utf-8")))}
     found.discard("tirjudge/tirjudge_scorer")  # Inspect's name of a scorer
@@ -113,7 +112,7 @@ def test_every_path_in_code_exists(page: Path) -> None:
     assert sorted(path for path, pattern in patterns.items() if not any(ROOT.glob(pattern))) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@each_row("page", PAGES)
 def test_every_module_and_imported_name_exists(page: Path) -> None:
     text = code(page.read_text(encoding="utf-8"))
     names = set(_MODULE.findall(text)) - GROUPS - {"tirjudge.json", "tirjudge.__file__"}

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from examples.miniature import TRAINED
 from tests.docs.blocks import LANGUAGES, ROOT, blocks, commands, documented
+from tests.rows import each_row
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 from tests.tirjudge.judge_server import judge_serving
@@ -141,7 +142,7 @@ def test_a_command_runs(command: str, folder: Path, endpoint: EndpointServer) ->
     assert wanted.prints in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", [one for one in DOCUMENTED if "tirjudge " in one], ids=DOCUMENTED.get)
+@each_row("command", [one for one in DOCUMENTED if "tirjudge " in one])
 def test_the_options_of_a_command_exist(command: str) -> None:
     for part in re.findall(r"(?:^|\$\(| )tirjudge ([^)]*)", command):
         context = click.Context(get_command(app))
@@ -172,7 +173,7 @@ def test_a_request_is_answered(command: str) -> None:
     )
 
 
-@pytest.mark.parametrize("command", [one for one in DOCUMENTED if one.startswith("pip install ")])
+@each_row("command", [one for one in DOCUMENTED if one.startswith("pip install ")])
 def test_an_install_command_names_extras_that_exist(command: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     words = [word for word in shlex.split(command)[2:] if not word.startswith(("-", "https:"))]

@@ -38,6 +38,7 @@ def run(folder: Path, startup: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_with_recorded_turns(tmp_path: Path) -> None:
     done = run(tmp_path, STARTUP)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -52,6 +52,7 @@ def runs(folder: Path, endpoint: EndpointServer, answers: list[str]) -> list[int
     return codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "code"), [(["Eleven."] * 4, 0), (["Eleven.", "Twelve.", "Eleven.", "Eleven."], 1)]
 )

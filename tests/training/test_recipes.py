@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.model_families import tokenizer_of
+from tests.rows import each_row
 from tirjudge.generation.base import SamplingOptions
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.meta_judge import MetaJudgeConfig
@@ -193,13 +194,13 @@ def lines(name: str) -> Iterator[tuple[str, str]]:
                 yield key.removeprefix(f"{own}."), line
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@each_row("name", PRINTED)
 def test_a_recipe_has_the_values_of_its_paper(name: str) -> None:
     recipe = load(Recipe, name)
     assert {path: value(recipe, path) for path in PRINTED[name]} == PRINTED[name]
 
 
-@pytest.mark.parametrize("name", PRINTED)
+@each_row("name", PRINTED)
 def test_a_line_that_the_paper_does_not_print_is_marked(name: str) -> None:
     for path, line in lines(name):
         if path not in STRUCTURE:
@@ -219,7 +220,7 @@ STATED = {
 """Values that the paper lacks and that change what is learned: a reader finds them in the file."""
 
 
-@pytest.mark.parametrize("name", TIR)
+@each_row("name", TIR)
 def test_tir_judge_s_recipes_give_a_reason_for_every_value_of_ours(name: str) -> None:
     written = dict(lines(name))
     for parent in ("tir-judge-zero-8b", "tir-judge-distill-8b"):  # What `extends` adds.
@@ -229,7 +230,7 @@ def test_tir_judge_s_recipes_give_a_reason_for_every_value_of_ours(name: str) ->
         assert path in PRINTED[name] or path in STRUCTURE or REASON.search(line), line
 
 
-@pytest.mark.parametrize("name", TIR)
+@each_row("name", TIR)
 def test_a_row_of_tir_judge_leaves_room_for_its_dialogue_in_sft(name: str) -> None:
     """A longer prompt could never be in the SFT context of 8,192 tokens (section 5.1)."""
     recipe = load(Recipe, name)
@@ -237,7 +238,7 @@ def test_a_row_of_tir_judge_leaves_room_for_its_dialogue_in_sft(name: str) -> No
     assert recipe.data.max_prompt_tokens < recipe.sft.max_tokens
 
 
-@pytest.mark.parametrize("name", [*PRINTED, *ABLATIONS])
+@each_row("name", [*PRINTED, *ABLATIONS])
 def test_the_recipes_of_papers_are_marked_as_never_run(name: str) -> None:
     recipe = load(Recipe, name)
     assert recipe.run == "never"
@@ -255,7 +256,7 @@ def test_the_documentation_lists_every_ablation_with_its_description() -> None:
     assert listed == [f"| `{name}` | {load(Recipe, name).description} |" for name in ABLATIONS]
 
 
-@pytest.mark.parametrize("name", ABLATIONS)
+@each_row("name", ABLATIONS)
 def test_an_ablation_changes_only_what_it_says(name: str) -> None:
     changed = {path for path, _ in lines(name)} - STRUCTURE
     if "model.base" in changed:  # Another model has a thinking mode of its own: one change, not two.
@@ -299,14 +300,14 @@ STARTS = {
 """The start of a judge's turn by template and prefill; Qwen3's depends on the recipe."""
 
 
-@pytest.mark.parametrize("name", shipped())
+@each_row("name", shipped())
 def test_every_recipe_states_its_thinking_mode(name: str) -> None:
     recipe = load(Recipe, name)
     thinks = ("rationale", "rm-r1-distilled", "judgelrm-4b", "judgelrm-8b")
     assert recipe.model.enable_thinking is name.removeprefix("ablations/").startswith(thinks)
 
 
-@pytest.mark.parametrize("name", [*PRINTED, *ABLATIONS])
+@each_row("name", [*PRINTED, *ABLATIONS])
 def test_the_judge_s_turn_begins_as_its_model_family_begins_it(name: str) -> None:
     recipe = load(Recipe, name)
     family = next(family for prefix, family in BASES.items() if recipe.model.base.startswith(prefix))

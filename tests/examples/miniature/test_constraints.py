@@ -8,6 +8,7 @@ import pytest
 
 from examples.miniature.constraints import CHECKABLE, FAMILIES, HELD_OUT, TRAIN, Slots
 from examples.miniature.constraints.words import HELD_OUT_WORDS, TRAIN_WORDS
+from tests.rows import each_row
 
 CASES = [
     ("contains", Slots("river"), "By the River.", "By the lake."),
@@ -43,14 +44,14 @@ def test_every_family_has_a_hand_made_case() -> None:
     assert len(CHECKABLE) == 23
 
 
-@pytest.mark.parametrize(("name", "slots", "kept", "broken"), CASES, ids=list(FAMILIES))
+@each_row("name, slots, kept, broken", CASES)
 def test_verifier(name: str, slots: Slots, kept: str, broken: str) -> None:
     assert FAMILIES[name].holds(kept, slots)
     assert not FAMILIES[name].holds(broken, slots)
 
 
 @pytest.mark.parametrize("split", [TRAIN, HELD_OUT], ids=lambda split: split.name)
-@pytest.mark.parametrize("name", FAMILIES)
+@each_row("name", FAMILIES)
 def test_writer_keeps_or_breaks_as_asked(name: str, split) -> None:
     for seed in range(60):
         rng = Random(seed)
@@ -59,7 +60,7 @@ def test_writer_keeps_or_breaks_as_asked(name: str, split) -> None:
         assert not constraint.holds(constraint.write(rng, split, good=False))
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@each_row("family", FAMILIES.values())
 def test_the_splits_share_no_wording(family) -> None:
     """No word of one split contains a word of the other."""
     train, heldout = (family.wordings.of(split) for split in (TRAIN, HELD_OUT))

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.rows import each_row
 from tests.sandbox.guest.test_escape_isolation import LEFT, showing
 from tests.sandbox.serving import serving
 from tests.sandbox.targets import PLACEMENTS, READ_ONLY, calling, outcomes
@@ -133,7 +134,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 async def test_no_program_changes_what_the_next_one_finds(box, name):
     change, show = CHANGES[name]
     before = await box.run(showing(show), Limits())
@@ -143,7 +144,7 @@ async def test_no_program_changes_what_the_next_one_finds(box, name):
     assert (after.status, after.stdout) == (before.status, before.stdout)
 
 
-@pytest.mark.parametrize("name", [name for name in CHANGES if name not in ("a handler of forks", "a file")])
+@each_row("name", [name for name in CHANGES if name not in ("a handler of forks", "a file")])
 async def test_the_changes_are_changes(box, name):
     """Each is seen by its own program, or ends it: the test above tries something."""
     change, show = CHANGES[name]
@@ -152,7 +153,7 @@ async def test_the_changes_are_changes(box, name):
     assert (changed.status, changed.stdout) != (before.status, before.stdout)
 
 
-@pytest.mark.parametrize("name", LEFT)
+@each_row("name", LEFT)
 async def test_nothing_else_of_a_program_is_left_either(box, name):
     change, show = LEFT[name]
     before = await box.run(showing(show), Limits())

@@ -7,6 +7,7 @@ import re
 import pytest
 import pytest_asyncio
 
+from tests.rows import each_row
 from tirjudge.attacks import Attack, Target, open_families
 from tirjudge.attacks.families import CODE
 from tirjudge.generation.base import Sampling
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 ATTACKS = [attack for family in open_families() for attack in family.attacks]
 FORMATS = ("tir-pairwise", "tir-pointwise", "j1-pav", "j1-pas", "judgelrm-pair", "rm-r1", "rationale")
 CODE_RESPONSE = "Like this:\n\n```python\ndef add(a, b):\n    return 41\n```\n\nDone."
-each = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+each = each_row("attack", ATTACKS)
 
 
 def attacked(attack: Attack) -> JudgeTask:
@@ -43,8 +44,8 @@ async def box():
         yield opened
 
 
-@each
 @pytest.mark.parametrize("format", FORMATS)
+@each
 async def test_the_prompt_keeps_its_sections(attack: Attack, format: str) -> None:
     """Each line of the clean prompt that is no response is in the attacked prompt as often, and in order."""
     environment = open_environment(format, **({} if "pointwise" in format else {"order": "given"}))
@@ -115,7 +116,7 @@ print(passed, "of 2 passed")
 CODE_OF = "import re\ndef code(response):\n    return re.search('```python\\n(.*?)```', response, re.S)[1]\n"
 
 
-@pytest.mark.parametrize("attack", CODE.attacks, ids=lambda attack: attack.name)
+@each_row("attack", CODE.attacks)
 async def test_code_attacks_succeed_in_the_judges_program_and_fail_in_isolation(
     attack: Attack, box: LocalSandbox
 ) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.environments.tools.test_dialogue import FixedTool
+from tests.rows import each_row
 from tests.tirjudge.attacks.test_transcripts import ATTACKS
 from tests.transcripts import ROW
 from tirjudge.attacks import Attack, Target
@@ -42,14 +41,8 @@ ASKS = {
     "opened": Completion(text=f"I look.\n```search\n{CALL.arguments}\n```output", finish=Finish.STOP),
     "native": Completion(text="", finish=Finish.TOOL_CALL, tool_calls=(CALL,)),
 }
-each = pytest.mark.parametrize(
-    ("attack", "ask", "end"),
-    [
-        pytest.param(attack, ask, end, id=f"{attack.name}-{ask}-{end}")
-        for attack in ATTACKS
-        for ask in ASKS
-        for end in ENDS
-    ],
+each = each_row(
+    "attack, ask, end", [(attack, ask, end) for attack in ATTACKS for ask in ASKS for end in ENDS]
 )
 
 

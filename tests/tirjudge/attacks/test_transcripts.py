@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
+from tests.rows import each_row
 from tests.transcripts import RIGHT, ROW, WRONG
 from tirjudge.attacks import Attack, Target, open_families
 from tirjudge.attacks.attacked_rows import AttackedRows
@@ -48,10 +49,7 @@ PLACES: dict[str, Callable[[str], tuple[Message, ...]]] = {
     "name of a result": lambda text: _transcript(second=Message("tool", "12 degrees", name=text)),
     "name of an author": lambda text: _transcript(last=Message("assistant", "Paris.", name=text)),
 }
-each = pytest.mark.parametrize(
-    ("attack", "place"),
-    [pytest.param(attack, place, id=f"{attack.name}-{place}") for attack in ATTACKS for place in PLACES],
-)
+each = each_row("attack, place", [(attack, place) for attack in ATTACKS for place in PLACES])
 
 
 def _transcript(

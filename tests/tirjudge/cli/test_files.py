@@ -19,6 +19,7 @@ import pytest
 from tests.sandbox.serving import serving
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import FAST, invoke, judge, results, through, write_rows
+from tirjudge_sandbox.base import MIB
 
 PROGRAM = """
 import csv
@@ -330,8 +331,9 @@ print("B", int(total(files_b) == total(prompt_files)), "of 1")
 
 
 @pytest.mark.parametrize("backend", ["local", "remote"])
+@pytest.mark.parametrize("size", [4 * MIB, pytest.param(40 * MIB, marks=pytest.mark.slow)])
 def test_a_table_of_many_megabytes_reaches_the_programs(
-    backend: str, tmp_path: Path, endpoint: EndpointServer
+    size: int, backend: str, tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     def summing(body: dict[str, Any]) -> dict[str, Any]:
         if len(body["messages"]) == 1:
@@ -340,7 +342,7 @@ def test_a_table_of_many_megabytes_reaches_the_programs(
         return chat(f"<preference>{'A' if found else 'B'}</preference>")
 
     endpoint.script = summing
-    table = "1,2\n" * (40 << 18)  # 40 MiB
+    table = "1,2\n" * (size // 4)
     archived(tmp_path, "given.tar.gz", {"t.csv": table})
     archived(tmp_path, "same.zip", {"t.csv": table})
     archived(tmp_path, "short.zip", {"t.csv": table[4:]})
@@ -360,4 +362,4 @@ def test_a_table_of_many_megabytes_reaches_the_programs(
         again = invoke("reproduce", "rows.verdicts.jsonl", *options, folder=tmp_path)
     assert again.returncode == 0, again.stderr + again.stdout
     kept = tmp_path / "rows.verdicts.jsonl.files"
-    assert sorted(one.stat().st_size for one in kept.iterdir()) == [(40 << 20) - 4, 40 << 20]
+    assert sorted(one.stat().st_size for one in kept.iterdir()) == [size - 4, size]

@@ -54,11 +54,17 @@ MATCHED = {
     "samples": [{"generated_text": "<RESULT_START>\nR1@S1: 1\n<RESULT_END>"}],
 }
 """A row whose reasons are matched by scipy."""
-CASES = [
+EVERY = [
     (command, extra, module)
     for command, needed in COMMANDS.items()
     for extra, modules in needed.items()
     for module in modules.split()
+]
+FIRST = {extra: (command, module) for command, extra, module in reversed(EVERY)}
+"""By extra, the case that is tried outside the slow tests."""
+CASES = [
+    pytest.param(*case, marks=() if FIRST[case[1]] == (case[0], case[2]) else pytest.mark.slow)
+    for case in EVERY
 ]
 
 

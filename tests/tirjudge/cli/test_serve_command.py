@@ -12,10 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.fuzzing import fuzz_schema
 from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import FAST
 
 QUESTION = {"prompt": "Rate it.", "responses": ["x"]}
 
@@ -37,7 +39,7 @@ class Server(ServedCommand):
     """The judge server."""
 
     def __init__(self, *arguments: str) -> None:
-        super().__init__("serve", *arguments)
+        super().__init__("serve", *FAST, *arguments)
 
     def ask(self, body: Any = QUESTION, path: str = "/v1/judge") -> httpx.Response:
         return httpx.post(self.url + path, json=body, timeout=100)
@@ -125,6 +127,7 @@ def wait_briefly(case: Any) -> None:
             case.body["wait_seconds"] = 0.1
 
 
+@pytest.mark.slow
 def test_requests_from_the_served_schema_are_answered(endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat("<score>7</score>")
     with Server("--model", "m", "--base-url", endpoint.url, "--max-body", "1") as running:

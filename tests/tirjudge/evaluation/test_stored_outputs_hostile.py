@@ -78,6 +78,8 @@ ROWS: dict[str, dict[str, Any]] = {
     },
     "alpaca_eval": {"instruction": "i", "preference": 1.5, "output_2": "x", "dataset": "d"},
 }
+USUAL = ("tirjudge", "judgebench", "alpaca_eval")
+"""Formats that are tried outside the slow tests: our own, one of texts and one of numbers."""
 HOSTILE = (
     None,
     True,
@@ -118,7 +120,9 @@ def read_or_refused(path: Path, format: str) -> tuple[list[JudgedRow], str]:
         return [], str(error)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    "name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in ROWS]
+)
 def test_a_row_with_one_hostile_part_is_scored_or_refused_in_one_line(tmp_path: Path, name: str) -> None:
     path = tmp_path / "run.jsonl"
     protocols = next(one.protocols for one in stored_output_formats() if one.name == name)
