@@ -227,6 +227,13 @@ def test_the_base_packages_load_no_torch(package: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_the_sandbox_commands_load_no_judge() -> None:
+    heavy = {"tirjudge.judging", "tirjudge_environments"}
+    code = f"import tirjudge.cli.sandbox, sys; print(sorted({heavy} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize(
     ("name", "kind"), [("distill", Recipe), ("rationale", Recipe), ("corpus", CorpusConfig)]
 )

@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from tirjudge.cli.output import one_line_errors, option
+from tirjudge.cli.output import assigned, one_line_errors, option
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.run_settings import MOVABLE, Option
 from tirjudge.storage.settings_text import json_value, toml_value
@@ -325,21 +325,6 @@ def _shown(field: FieldInfo) -> str:
         return "yes" if field.default else "no"
     has_value = not (field.is_required() or field.default_factory or field.default is None)
     return str(field.default) if has_value else ""
-
-
-def assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:
-    """Return `KEY=VALUE` texts as a table; a value is JSON (true, 0.5, {"math": true}) or else plain text."""
-    table: dict[str, Any] = {}
-    for assignment in assignments:
-        key, equals, value = assignment.partition("=")
-        # The key may not be empty, but the value may.
-        if not key or not equals:
-            raise ValueError(f"{flag} {assignment!r}: write KEY=VALUE")
-        try:
-            table[key] = json.loads(value)
-        except (ValueError, RecursionError):
-            table[key] = value
-    return table
 
 
 def label_values(text: str) -> dict[str, str] | None:

@@ -1,14 +1,15 @@
-"""Help, errors and output of commands. It imports nothing heavy, since `tirjudge --help` loads it."""
+"""Options, help, errors and output of commands. It imports nothing heavy: `tirjudge --help` loads it."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -42,6 +43,21 @@ _LONGEST_LINE = 1000
 def option(panel: str, about: str, *names: str, **settings: Any) -> Any:
     """Return an option of a command, which `--help` shows in a panel; `settings` are typer's."""
     return typer.Option(*names, help=about, rich_help_panel=panel, **settings)
+
+
+def assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:
+    """Return `KEY=VALUE` texts as a table; a value is JSON (true, 0.5, {"math": true}) or else plain text."""
+    table: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        # The key may not be empty, but the value may.
+        if not key or not equals:
+            raise ValueError(f"{flag} {assignment!r}: write KEY=VALUE")
+        try:
+            table[key] = json.loads(value)
+        except (ValueError, RecursionError):
+            table[key] = value
+    return table
 
 
 def examples(*lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

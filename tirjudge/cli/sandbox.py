@@ -32,11 +32,11 @@ from tirjudge.cli.listening import (
     token_file_option,
     url_of,
 )
-from tirjudge.cli.options import assigned
 from tirjudge.cli.output import (
     NO_SANDBOX,
     USAGE,
     add_command,
+    assigned,
     example_lines,
     examples,
     no_sandbox,

@@ -93,6 +93,8 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
     payload, stdin, stdout, stderr = descriptors[:4]
     for number, descriptor in enumerate((stdin, stdout, stderr)):
         os.dup2(descriptor, number)
+    # Before the limits are set: a limit on descriptors closes none that are open.
+    end = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     seconds = int(job.cpu_seconds) + 1
     address_space = place.base_bytes + job.memory_bytes
     for kind, soft, hard in (
@@ -111,7 +113,7 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
         scratch.lay(content.files, payload)
     except OSError as error:
         place.unlaid(error)
-    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    os.closerange(3, end)
     # The supervisor has no handler. `_signal` directly, since the wrapper in `signal` is ten times slower.
     _signal.signal(signal.SIGINT, signal.default_int_handler)
     seed_generators(content.seed)

@@ -197,6 +197,34 @@ async def test_a_host_with_more_descriptors_than_a_program_may_have():
             os.close(descriptor)
 
 
+LIMITED = """
+import os, resource
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox.guest import program
+from tirjudge_sandbox.guest.wire import Job, Payload
+
+set_limit = resource.setrlimit
+
+def with_a_limit_on_descriptors(kind, limits):
+    set_limit(kind, limits)
+    set_limit(resource.RLIMIT_NOFILE, (32, 32))
+
+resource.setrlimit = with_a_limit_on_descriptors
+payload = Payload.seal(b"import os; print(os.listdir('/proc/self/fd'))", "{}", {}, (), 0)
+os.dup2(payload, 100)
+place = program.Place(1 << 40, 1 << 20, lambda: None, lambda error: os._exit(3), None, None)
+program.become(Job.of(Limits(), fetch=False), (payload, 0, 1, 2), place)
+"""
+
+
+async def test_a_limit_on_descriptors_leaves_none_open_above_it(tmp_path):
+    ran = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", LIMITED, cwd=tmp_path, stdout=subprocess.PIPE
+    )
+    # 3 is the folder that is listed.
+    assert (await ran.communicate())[0] == b"['0', '1', '2', '3']\n"
+
+
 CLOSED = """
 import asyncio, os
 os.closerange(0, 3)
