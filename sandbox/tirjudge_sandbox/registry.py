@@ -17,11 +17,13 @@ def plugged_in(group: str) -> EntryPoints:
 
     The packages are read once for each `sys.path`: with two hundred of them, reading takes 20 ms.
     """
-    return _entry_points(tuple(sys.path)).select(group=group)
+    found: EntryPoints = _entry_points(tuple(sys.path)).select(group=group)
+    return found
 
 
 @lru_cache(maxsize=1)
-def _entry_points(path: tuple[str, ...]) -> EntryPoints:
+def _entry_points(path: tuple[str, ...]) -> Any:
+    # `SelectableGroups` before Python 3.12, and `EntryPoints` since.
     return entry_points()
 
 

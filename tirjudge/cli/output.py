@@ -105,9 +105,8 @@ class _Command(TyperCommand):
                 formatter.write_dl(records)
         if hidden:
             with formatter.section("Further options, which --help-all explains"):
-                indent = {"initial_indent": "  ", "subsequent_indent": "  "}
-                named = textwrap.fill(", ".join(hidden), formatter.width, break_on_hyphens=False, **indent)
-                formatter.write(f"{named}\n")
+                named = textwrap.fill(", ".join(hidden), formatter.width - 2, break_on_hyphens=False)
+                formatter.write(textwrap.indent(f"{named}\n", "  "))
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         # The shell completes the options that only --help-all shows, too.
