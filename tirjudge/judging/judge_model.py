@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import logging
-import shlex
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -53,8 +53,9 @@ class JudgeModel:
     async def warn(self, options: JudgeOptions) -> None:
         """Warn of tools of the model's training that are missing, and of a note that does not apply."""
         if missing := [tool for tool in self.note.tools if tool not in options.tool]:
-            asked = " ".join(f"--tool {shlex.quote(tool)}" for tool in missing)
-            logger.warning("%s was trained with further tools: give %s", self.name, asked)
+            # A stranger may have written the note: it must not name a command to run.
+            named = ", ".join(json.dumps(tool) for tool in missing)
+            logger.warning("%s says that it was trained with further tools, see --tool: %s", self.name, named)
         if self.endpoint is None or options.note_of:
             return
         # A server may call a model by any name; vLLM's list has the folder or hub id behind it as `root`.

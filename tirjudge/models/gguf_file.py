@@ -28,6 +28,7 @@ from tirjudge.models.machine import (
     cache_folder,
     check_disk,
     check_memory,
+    complete,
     require,
 )
 
@@ -192,7 +193,11 @@ def _write(file: Path, header: GgufHeader, folder: Path, say: Callable[[str], No
         with _parsed_once(gguf):
             say("  reading the weights")
             with _quiet():
-                model: Any = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.bfloat16, **named)
+                model: Any = complete(
+                    AutoModelForCausalLM.from_pretrained(
+                        file.parent, dtype=torch.bfloat16, output_loading_info=True, **named
+                    )
+                )
             say("  reading the tokenizer")
             with _quiet():
                 tokenizer = AutoTokenizer.from_pretrained(file.parent, **named)

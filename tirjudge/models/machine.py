@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from tirjudge_sandbox.workers.memory_group import Version, own_groups
 
@@ -118,3 +120,17 @@ def bfloat16_gain() -> float:
 def gigabytes(size: int) -> str:
     """Format bytes as GB, or as MB below one GB."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def complete(loaded: tuple[Any, Mapping[str, Any]]) -> Any:
+    """Return a model that transformers loaded with `output_loading_info`.
+
+    Raises ModelUnavailable if weights are missing, which transformers draws at random.
+    """
+    model, info = loaded
+    if missing := sorted(info["missing_keys"]):
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ModelUnavailable(
+            f"the weights {missing[0]}{more} are not in the files: download the model again"
+        )
+    return model

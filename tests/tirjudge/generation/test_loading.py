@@ -156,6 +156,16 @@ def test_a_damaged_model_is_one_line(tmp_path: Path, file: str, content: bytes) 
         load_model(str(tmp_path), device="cpu", dtype="auto")
 
 
+@pytest.mark.parametrize("kind", ["transformers", "openvino"])
+def test_a_model_that_lacks_a_layer_is_refused_in_one_line(kind: str, tmp_path: Path) -> None:
+    weights = load_file(base(tmp_path) / "model.safetensors")
+    left = {name: one for name, one in weights.items() if ".layers.1." not in name}
+    assert 0 < len(left) < len(weights)
+    save_file(left, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(GeneratorFailed, match=r"^[^\n]*layers\.1\.[^\n]+$"):
+        open_generator(kind, str(tmp_path))
+
+
 @pytest.mark.parametrize(("sha256", "warns"), [("", False), ("0" * 64, True)])
 def test_another_base_than_that_of_the_training_is_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, sha256: str, warns: bool

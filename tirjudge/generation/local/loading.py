@@ -19,7 +19,7 @@ from tirjudge.generation.model_files import (
     weights_bytes,
 )
 from tirjudge.models import ModelUnavailable
-from tirjudge.models.machine import bfloat16_gain, check_memory, has_bfloat16, require
+from tirjudge.models.machine import bfloat16_gain, check_memory, complete, has_bfloat16, require
 from tirjudge.models.resolve import model_folder
 
 logger = logging.getLogger(__name__)
@@ -63,8 +63,9 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
         chosen = _dtype(config, device, dtype)
         _check_memory(base, config, chosen, device)
         tokenizer = AutoTokenizer.from_pretrained(tokenizer_of(folder), trust_remote_code=False)
-        model = AutoModelForCausalLM.from_pretrained(
-            base, dtype=chosen, use_safetensors=True, attn_implementation="sdpa", trust_remote_code=False
+        options = {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+        model = complete(
+            AutoModelForCausalLM.from_pretrained(base, dtype=chosen, attn_implementation="sdpa", **options)
         )
         if adapter:
             model = merged(model, folder)
