@@ -64,7 +64,8 @@ class JudgeEngine:
         options.check_undecided()
         self._stack = AsyncExitStack()
         self._runs_programs = options.tools
-        self._tie_guesses = False
+        self.tie_guesses = False
+        """True if verdicts that no program decided are ties; known once the judge is open."""
 
     def check_options(self, kind: Kind | None = None) -> None:
         """Raise ValueError for wrong options, before a model is resolved, converted or loaded.
@@ -99,7 +100,7 @@ class JudgeEngine:
             tools = await stack.enter_async_context(open_tools(self.options.tool_settings, self._sandbox))
             weights = self.options.vote_weights
             note = ModelNote() if self.options.jury else models[0].note
-            self._tie_guesses = undecided_verdicts(self.options, note) == "tie"
+            self.tie_guesses = undecided_verdicts(self.options, note) == "tie"
             # Twice as many, so that the model has work while programs run.
             turns = Turns(2 * self.options.concurrency)
             jurors = [
@@ -110,7 +111,7 @@ class JudgeEngine:
                     tools,
                     weights.get(model.name, 1.0),
                     turns,
-                    self._tie_guesses,
+                    self.tie_guesses,
                 )
                 for model, options in zip(models, self.options.jurors, strict=False)
             ]
@@ -154,7 +155,7 @@ class JudgeEngine:
             result = replace(result, satisfied_from=passing)
         if self._abstention is not None:
             result = self._abstention.apply(result)
-        return result.tied_without_evidence() if self._tie_guesses else result
+        return result.tied_without_evidence() if self.tie_guesses else result
 
     async def _audited(
         self, result: Judgment, name: str, order: Order | None, numbers: Sequence[int]

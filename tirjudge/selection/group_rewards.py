@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -45,6 +45,9 @@ class GroupOptions(BaseModel):
     budget within which the method cannot compare every member is an error."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of brackets, byes and pivots."""
+    keep_guesses: bool = False
+    """Pay a verdict that no program decided as any other, not as a tie: no program runs twice. Only a judge
+    whose undecided verdicts are ties, such as the embedded one, has guesses."""
 
 
 class GroupRewards(BaseModel):
@@ -65,6 +68,10 @@ class GroupRewards(BaseModel):
     """Questions that ended as a tie."""
     no_verdict: int
     """Questions without a verdict; they have no influence on the rewards."""
+    decided: int | None = None
+    """Questions that programs decided; None if the judge's guesses are not known, or kept."""
+    detail: str = ""
+    """Says of a group that no program decided any of its comparisons; empty for other groups."""
     duplicates: int
     """Completions with the text of an earlier one, whose reward they share."""
 
@@ -75,6 +82,7 @@ class _Answer:
 
     best: tuple[int, ...]
     scores: tuple[float | None, ...] | None
+    decided: bool | None
 
 
 @dataclass(slots=True)
@@ -110,7 +118,7 @@ class GroupJudge:
         self._turns = turns or Turns(engine.options.concurrency)
         self._known: dict[bytes, _Answer] = {}
         self._asked: dict[bytes, _Question] = {}
-        self._warned = False
+        self._warned = self._warned_of_guesses = False
 
     async def rewards(self, task: JudgeTask, options: GroupOptions) -> GroupRewards:
         """Return one reward for each candidate of the task.
@@ -139,7 +147,11 @@ class GroupJudge:
         found = await self._judge_group(distinct, options, order)
         of_text = dict(zip(texts, found.rewards, strict=True))
         rewards = tuple(of_text[text] for text in task.candidates)
-        return found.model_copy(update={"rewards": rewards, "duplicates": duplicates})
+        detail = "no program decided any comparison: guesses pay as ties" if found.decided == 0 else ""
+        if detail and not self._warned_of_guesses:
+            self._warned_of_guesses = True
+            logger.warning("a group of %d: %s (said once)", len(task.candidates), detail)
+        return found.model_copy(update={"rewards": rewards, "duplicates": duplicates, "detail": detail})
 
     def _check(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> None:
         """Raise ValueError for a group that cannot be judged with these options, before any call."""
@@ -172,7 +184,7 @@ class GroupJudge:
     async def _judge_group(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> GroupRewards:
         size = len(task.candidates)
         if size == 1:
-            none = {"calls": 0, "cached": 0, "comparisons": 0, "ties": 0, "no_verdict": 0}
+            none: dict[str, Any] = {"calls": 0, "cached": 0, "comparisons": 0, "ties": 0, "no_verdict": 0}
             return GroupRewards(rewards=(TIE,), method=options.method, duplicates=0, **none)
         if options.method == "listwise":
             return await self._listwise(task, options, order)
@@ -183,7 +195,7 @@ class GroupJudge:
             # A repeated completion may make an even group odd, in which everyone plays only after one more
             # round than the budget was checked for.
             most = max(options.budget // each, method.least(size))
-        played, cached = await self._play(method, task, most, options.seed, order)
+        played, cached, decided = await self._play(method, task, most, options, order)
         return GroupRewards(
             rewards=method.rewards(size, played),
             method=options.method,
@@ -192,33 +204,45 @@ class GroupJudge:
             comparisons=len(played),
             ties=sum(len(one.best) > 1 for one in played),
             no_verdict=sum(one.shares is None for one in played),
+            decided=decided,
             duplicates=0,
         )
 
     async def _play(
-        self, method: Tournament, task: JudgeTask, most: int | None, seed: int, order: Order | None
-    ) -> tuple[list[Comparison], int]:
-        """Compare the pairs of all rounds; return the comparisons, and how many were known."""
+        self,
+        method: Tournament,
+        task: JudgeTask,
+        most: int | None,
+        options: GroupOptions,
+        order: Order | None,
+    ) -> tuple[list[Comparison], int, int | None]:
+        """Return the comparisons of all rounds, how many were known, and how many decided."""
         # Another bracket for every group, which is a function of its texts alone.
-        drawn = derive_seed(seed, "group", repr(task.prompt), *map(whole_text, task.candidates))
+        drawn = derive_seed(options.seed, "group", repr(task.prompt), *map(whole_text, task.candidates))
         size, known = len(task.candidates), 0
         played: list[Comparison] = []
+        decided: list[bool | None] = []
         while pairs := method.following(size, most, drawn, played):
-            asked = [self._ask(task, pair, order) for pair in pairs]
+            asked = [self._ask(task, pair, options, order) for pair in pairs]
             answers = await all_or_none(asked)
             played += [
                 Comparison.won_by(pair, answer.best) for pair, (answer, _) in zip(pairs, answers, strict=True)
             ]
             known += sum(was_known for _, was_known in answers)
-        return played, known
+            decided += [answer.decided for answer, _ in answers]
+        return played, known, _decided(decided)
 
     async def _listwise(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> GroupRewards:
-        """Ask once: the judge's scores if its format gives any, else 1 for the best and 0 for all others."""
+        """Ask once: the judge's scores if its format gives any, else 1 for the best and 0 for all others.
+
+        A tie of all, such as a guess, pays 1/2.
+        """
         size = len(task.candidates)
-        answer, was_known = await self._ask(task, tuple(range(size)), order)
+        answer, was_known = await self._ask(task, tuple(range(size)), options, order)
         rewards: tuple[float | None, ...] = answer.scores or (None,) * size
         if answer.scores is None and answer.best:
-            rewards = tuple(float(member in answer.best) for member in range(size))
+            tied = len(answer.best) == size
+            rewards = tuple(TIE if tied else float(member in answer.best) for member in range(size))
         each = self._dialogues(task, options, order)
         return GroupRewards(
             rewards=rewards,
@@ -228,10 +252,13 @@ class GroupJudge:
             comparisons=1,
             ties=int(len(answer.best) > 1),
             no_verdict=int(all(reward is None for reward in rewards)),
+            decided=_decided([answer.decided]),
             duplicates=0,
         )
 
-    async def _ask(self, task: JudgeTask, members: Members, order: Order | None) -> tuple[_Answer, bool]:
+    async def _ask(
+        self, task: JudgeTask, members: Members, options: GroupOptions, order: Order | None
+    ) -> tuple[_Answer, bool]:
         """Return the judge's answer, by places in the group, and True if the question was asked before."""
         texts = [whole_text(response) for response in task.candidates]
         # One question for a set of texts, whichever way round a bracket puts them. The position that a text
@@ -240,21 +267,25 @@ class GroupJudge:
         candidates = tuple(task.candidates[member] for member in shown)
         asked = truncated(replace(task, id="", candidates=candidates), self._truncate)
         named = f"{derive_seed(repr(asked.prompt), *map(whole_text, asked.candidates)):08x}"
-        answer, was_known = await self._answer(replace(asked, id=named), order)
+        evidence = self._engine.tie_guesses and not options.keep_guesses
+        answer, was_known = await self._answer(replace(asked, id=named), order, evidence)
         scores = answer.scores
         if scores is not None:
             by_member = dict(zip(shown, scores, strict=True))
             scores = tuple(by_member[member] for member in members)
-        return _Answer(tuple(sorted(shown[place] for place in answer.best)), scores), was_known
+        best = tuple(sorted(shown[place] for place in answer.best))
+        return replace(answer, best=best, scores=scores), was_known
 
-    async def _answer(self, task: JudgeTask, order: Order | None) -> tuple[_Answer, bool]:
-        text = repr((task.prompt, task.domain, task.candidates, task.reference, task.criteria, order))
+    async def _answer(self, task: JudgeTask, order: Order | None, evidence: bool) -> tuple[_Answer, bool]:
+        text = repr(
+            (task.prompt, task.domain, task.candidates, task.reference, task.criteria, order, evidence)
+        )
         key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if key in self._known:
             return self._known[key], True
         was_asked = key in self._asked
         if not was_asked:
-            self._asked[key] = _Question(asyncio.create_task(self._judge(task, order)))
+            self._asked[key] = _Question(asyncio.create_task(self._judge(task, order, evidence)))
         question = self._asked[key]
         question.waiting += 1
         try:
@@ -270,18 +301,24 @@ class GroupJudge:
             del self._known[next(iter(self._known))]
         return answer, was_asked
 
-    async def _judge(self, task: JudgeTask, order: Order | None) -> _Answer:
+    async def _judge(self, task: JudgeTask, order: Order | None, evidence: bool) -> _Answer:
         async with self._turns.place():
             started = time.monotonic()
-            # Training keeps the settings of its judge: no program runs twice for a reward.
-            judgment = await self._engine.judge(task, order=order, evidence=False)
+            # A program runs twice only where a guess pays otherwise than a verdict.
+            judgment = await self._engine.judge(task, order=order, evidence=evidence)
         if self._on_judgment is not None:
             self._on_judgment(judgment, time.monotonic() - started)
         if judgment.stop is StopReason.SANDBOX_DOWN:
             raise SandboxUnavailable(judgment.detail or judgment.stop.value)
         if judgment.stop.down:
             raise GeneratorFailed(judgment.detail or judgment.stop.value)
-        return _Answer(judgment.best, _scores(judgment))
+        # The scores behind a guess are guessed as well.
+        return _Answer(judgment.best, None if judgment.guess else _scores(judgment), judgment.decided)
+
+
+def _decided(questions: Sequence[bool | None]) -> int | None:
+    """Return how many questions programs decided; None if that is known of none."""
+    return None if all(one is None for one in questions) else sum(one is True for one in questions)
 
 
 def _scores(judgment: Judgment) -> tuple[float | None, ...] | None:

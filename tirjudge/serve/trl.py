@@ -83,6 +83,7 @@ class JudgeGroupReward:
         both_orders: bool = False,
         budget: int | None = None,
         seed: int = 0,
+        keep_guesses: bool = False,
         group_size: int | None = None,
         reference_column: str = "",
         criteria_column: str = "",
@@ -101,7 +102,9 @@ class JudgeGroupReward:
         """
         check_method(method)
         try:
-            self._options = GroupOptions(method=method, both_orders=both_orders, budget=budget, seed=seed)
+            self._options = GroupOptions(
+                method=method, both_orders=both_orders, budget=budget, seed=seed, keep_guesses=keep_guesses
+            )
         except ValidationError as error:
             raise ValueError(first_fault(error)) from None
         self._judge, self._size, self._token = judge, group_size, token
@@ -169,6 +172,9 @@ def _log_groups(log: Any, rewards: Sequence[float | None], groups: Sequence[Grou
     log("judge/calls", sum(group.calls for group in groups) / len(groups))
     log("judge/cached", sum(group.cached for group in groups) / len(groups))
     log("judge/ties", sum(group.ties for group in groups) / comparisons)
+    if known := [group for group in groups if group.decided is not None]:
+        of_known = sum(group.comparisons for group in known) or 1
+        log("judge/decided", sum(group.decided or 0 for group in known) / of_known)
     log("judge/no_comparison", sum(group.no_verdict for group in groups) / comparisons)
     log("judge/no_verdict", rewards.count(None) / len(rewards))
     log("judge/duplicates", sum(group.duplicates for group in groups) / len(rewards))

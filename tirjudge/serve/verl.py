@@ -59,6 +59,7 @@ async def compute_group_score(
     method: str = "swiss",
     both_orders: bool = False,
     budget: int | None = None,
+    keep_guesses: bool = False,
     token: str | None = None,
     prompt_key: str = "question",
     group_key: str | None = None,
@@ -89,7 +90,12 @@ async def compute_group_score(
             "group": "" if group_key is None else str(info.get(group_key, "")),
             "reference": info.get(reference_key) if reference_key else None,
             "criteria": criteria,
-            "options": {"method": method, "both_orders": both_orders, "budget": budget},
+            "options": {
+                "method": method,
+                "both_orders": both_orders,
+                "budget": budget,
+                "keep_guesses": keep_guesses,
+            },
             "wait_seconds": wait_seconds,
         }
     )

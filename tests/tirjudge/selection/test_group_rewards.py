@@ -239,3 +239,69 @@ def test_a_format_that_cannot_take_the_question_is_named() -> None:
     judge = Judge(generator=ScriptedGenerator(["[[A]]"]), format="tir-pairwise", tools=False)
     with judge, pytest.raises(ValueError, match=r"^listwise does not suit this judge: a pair has"):
         judge.reward_group("p", texts(3), GroupOptions(method="listwise"))
+
+
+def measuring(context: Context) -> str:
+    """Let a program name the longer response; where a `u` is shown, guess the first without a program."""
+    if any("u" in text for text in shown(context).values()):
+        return "<preference>A</preference>"
+    if not context.segments:
+        program = "lengths = list(map(len, responses))\nprint('ABCD'[lengths.index(max(lengths))])"
+        return f"```python\n{program}\n```\n"
+    return f"<preference>{context.segments[-1].text.split()[1]}</preference>"
+
+
+@pytest.mark.parametrize(
+    ("completions", "method", "rewards", "decided", "ties"),
+    [
+        (("x", "xx", "xxx"), "round-robin", (0.0, 0.5, 1.0), 3, 0),
+        (("x", "uu", "xxx"), "round-robin", (0.25, 0.5, 0.75), 1, 2),
+        (("u", "uu", "uuu"), "round-robin", (0.5, 0.5, 0.5), 0, 3),
+        (("u", "uu", "uuu"), "swiss", (0.5, 0.5, 0.5), 0, 2),
+        (("u", "uu", "uuu"), "pivot", (0.5, 0.5, 0.5), 0, 2),
+        (("u", "uu"), "knockout", (0.5, 0.5), 0, 1),
+        (("x", "xx", "xxx"), "listwise", (0.0, 0.0, 1.0), 1, 0),
+        (("u", "uu", "uuu"), "listwise", (0.5, 0.5, 0.5), 0, 1),
+    ],
+)
+def test_a_guess_pays_as_a_tie_unless_guesses_are_kept(
+    completions: tuple[str, ...],
+    method: str,
+    rewards: tuple[float, ...],
+    decided: int,
+    ties: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options: dict[str, Any] = {"tools": True, "undecided": "tie", "backend_options": {"preload": []}}
+    with (counting := Counting(measuring, **options)).judge:
+        found = counting(*completions, method=method)
+        assert found.rewards == pytest.approx(rewards)
+        assert (found.decided, found.ties) == (decided, ties)
+        line = "no program decided any comparison: guesses pay as ties"
+        assert found.detail == ("" if decided else line)
+        assert (line in caplog.text) is (decided == 0)
+        # A verdict with its guess is another answer, not the one that is known.
+        kept = counting(*completions, method=method, keep_guesses=True)
+        assert (kept.decided, kept.ties, kept.detail, kept.cached) == (None, 0, "", 0)
+        assert counting(*completions, method=method).cached == found.calls
+
+
+def test_the_guesses_of_a_judge_whose_guesses_are_no_ties_are_kept() -> None:
+    with (counting := Counting(measuring, tools=True, backend_options={"preload": []})).judge:
+        found = counting("u", "uu", "uuu", method="round-robin")
+    assert (found.decided, found.ties) == (None, 0)
+
+
+def test_guessed_scores_are_no_rewards() -> None:
+    def scoring(context: Context) -> str:
+        response = context.prompt.messages[-1].content.partition("\nResponse:\n")[2].partition("\n")[0]
+        return f"<score>{len(response)}</score>"
+
+    options: dict[str, Any] = {
+        "format": "tir-pointwise",
+        "undecided": "tie",
+        "backend_options": {"preload": []},
+    }
+    with Judge(generator=ScriptedGenerator(scoring), **options) as judge:
+        found = judge.reward_group("p", ["x", "xxx", "xx"], GroupOptions(method="listwise"))
+    assert (found.rewards, found.decided) == ((0.5, 0.5, 0.5), 0)

@@ -54,6 +54,8 @@ def test_one_request_rewards_a_group(served: JudgeServer) -> None:
         "comparisons": 6,
         "ties": 0,
         "no_verdict": 3,
+        "decided": None,
+        "detail": "",
         "duplicates": 1,
     }
     assert served.post("/v1/group", body).json()["cached"] == 6
