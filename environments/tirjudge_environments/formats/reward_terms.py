@@ -34,7 +34,7 @@ REWARD_TERMS = Plugins(
     "tirjudge.reward_terms",
     "reward term",
     "tirjudge_environments.formats",
-    {"length": "rewards:length"},
+    {"length": "reward_terms:length"},
 )
 """The terms that a recipe can add to the reward of any format. Each member is a `Term`."""
 
