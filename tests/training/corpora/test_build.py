@@ -166,6 +166,7 @@ app(["data", *sys.argv[1:]])
 """
 
 
+@pytest.mark.slow
 def test_a_killed_build_resumes_without_sampling_any_answer_twice(
     hub: Hub, server: EndpointServer, tmp_path: Path
 ) -> None:
