@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from tirjudge_environments.chat_template import rendered
 from tirjudge_environments.types import THINK, Prompt
 
 _CLOSED = "</think>"
 _SLOT = "tirjudge-content-{}-slot"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _PROBE = "a b\n c: {1.5}"
-_TEMPLATE_SECONDS = 5.0
 _SWITCH = "enable_thinking"
 """The variable of chat templates that turns thinking on or off."""
 
@@ -51,7 +48,8 @@ class ChatEncoder:
         """
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError("the tokenizer has no chat template")
-        self._tokenizer = tokenizer
+        self._tokenizer, self._template = tokenizer, _default_template(tokenizer.chat_template)
+        self._special_tokens = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
         self._added = {token.content: token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
         marks = (text for text in self._added if len(text.strip()) > 1 and not text.strip().isalnum())
         self.control_tokens = frozenset(marks) - {THINK, _CLOSED}
@@ -127,15 +125,10 @@ class ChatEncoder:
     def _render(self, roles: tuple[str, ...], thinking: bool, *, generate: bool = True) -> list[str]:
         slots = [_SLOT.format(position) for position in range(len(roles))]
         messages = [{"role": role, "content": slot} for role, slot in zip(roles, slots, strict=True)]
-        options = {_SWITCH: thinking} if _SWITCH in str(self._tokenizer.chat_template) else {}
-        try:
-            with _within(_TEMPLATE_SECONDS):
-                rest: str = self._tokenizer.apply_chat_template(
-                    messages, tokenize=False, add_generation_prompt=generate, **options
-                )
-        except Exception as error:  # the template is a program, which may be a stranger's
-            reason = str(error).partition("\n")[0] or type(error).__name__
-            raise ValueError(f"the chat template cannot be rendered: {reason}") from error
+        options = {_SWITCH: thinking} if _SWITCH in self._template else {}
+        rest = rendered(
+            self._template, messages, add_generation_prompt=generate, **self._special_tokens, **options
+        )
         pieces = []
         for slot in slots:
             if rest.count(slot) != 1:
@@ -198,28 +191,15 @@ class Encoder(Protocol):
         ...
 
 
+def _default_template(given: str | Mapping[str, str]) -> str:
+    """Return the template of a tokenizer; of several templates with names, the template called `default`."""
+    return given if isinstance(given, str) else given["default"]
+
+
 def _opened(generation_prompt: str) -> str:
     """Return the thinking that the template's last piece opens and does not close, from its tag on."""
     start = generation_prompt.rfind(THINK)
     return "" if start < 0 or _CLOSED in generation_prompt[start:] else generation_prompt[start:]
-
-
-@contextmanager
-def _within(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in this thread as soon as its Python code takes more CPU time."""
-    end, before = time.thread_time() + seconds, sys.gettrace()
-
-    def trace(*_: object) -> Any:
-        if time.thread_time() > end:
-            raise TimeoutError(f"it takes more than {seconds:g} s")
-        return trace
-
-    # A trace function interrupts the code of any thread, while signals reach only the main one.
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
 
 _PUTS_SPACE_FIRST = {

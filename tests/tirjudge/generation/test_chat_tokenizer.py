@@ -13,6 +13,7 @@ from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation.local.chat_tokenizer import CONFIG, ChatTokenizer
 from tirjudge.generation.local.chat_tokenizer import TEMPLATE as TEMPLATE_FILE
+from tirjudge_environments.chat_template import rendered
 from tirjudge_environments.tokenization import ChatEncoder
 
 DIALOGUE = (
@@ -30,7 +31,8 @@ TEMPLATE = (
 def assert_same(folder: Path, messages: Any = DIALOGUE, **options: Any) -> None:
     ours, theirs = ChatTokenizer(folder), AutoTokenizer.from_pretrained(folder)
     text = theirs.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True, **options)
-    assert ours.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options) == text
+    named = {**ours.special_tokens_map, **options}
+    assert rendered(ours.chat_template or "", messages, add_generation_prompt=True, **named) == text
     assert ours.encode(text, add_special_tokens=False) == theirs.encode(text, add_special_tokens=False)
     assert ours.eos_token_id == theirs.eos_token_id
     assert {id: str(token) for id, token in ours.added_tokens_decoder.items()} == {
