@@ -131,54 +131,6 @@ def test_contents_are_kept_once_and_programs_run_again_elsewhere(
     assert "the contents of its files are not in" in lost.stdout + lost.stderr
 
 
-def test_a_file_with_added_evidence_is_complete(
-    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
-) -> None:
-    words = ("data/rows.jsonl", "--output", "data/old.jsonl", "--order", "given", "--no-evidence")
-    judge(tmp_path, *words, *through(endpoint))
-    data, other = tmp_path / "data", tmp_path / "elsewhere"
-    (data / "old.jsonl.failed.jsonl").write_text(
-        '{"id": "lost", "where": "rows.jsonl:9", "reason": "down"}\n'
-    )
-    # A run that was killed left a content and some rows.
-    (data / "new.jsonl.files").mkdir()
-    (first, *_) = (data / "old.jsonl.files").iterdir()
-    shutil.copy(first, data / "new.jsonl.files")
-    (data / "new.jsonl.new").write_text('{"id": "r0"')
-    done = invoke("reproduce", "old.jsonl", "--evidence", "new.jsonl", *FAST, folder=data)
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert "decided by a program 4 of 4 rows" in done.stderr
-    other.mkdir()
-    for path in data.glob("new.jsonl*"):
-        shutil.move(path, other)
-    shutil.rmtree(data)
-    assert sorted(path.name for path in other.iterdir()) == [
-        "new.jsonl",
-        "new.jsonl.failed.jsonl",
-        "new.jsonl.files",
-        "new.jsonl.settings.json",
-    ]
-    again = invoke("reproduce", "new.jsonl", *FAST, folder=other)
-    assert again.returncode == 0, again.stderr + again.stdout
-    assert re.search(r"same +4\n", again.stdout), again.stdout
-    shown = invoke("show", "new.jsonl", "--failed", "--full", folder=other).stdout
-    assert "rows.jsonl:9: no result: down" in shown
-    assert "out/sums.csv, 6 bytes" in invoke("show", "new.jsonl", "r0", folder=other).stdout
-
-
-def test_missing_contents_are_left_out_of_a_file_with_added_evidence(
-    tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
-) -> None:
-    words = ("data/rows.jsonl", "--output", "data/old.jsonl", "--order", "given", "--no-evidence")
-    judge(tmp_path, *words, *through(endpoint))
-    for kept in (tmp_path / "data/old.jsonl.files").iterdir():
-        kept.write_text("changed")
-    done = invoke("reproduce", "old.jsonl", "--evidence", "new.jsonl", *FAST, folder=tmp_path / "data")
-    assert done.returncode == 1
-    assert len(results(tmp_path / "data/new.jsonl")) == 4
-    assert not (tmp_path / "data/new.jsonl.files").exists()
-
-
 def test_attacked_responses_keep_their_files(
     tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
 ) -> None:
