@@ -109,6 +109,7 @@ def attack(
         "labels": meaning,
         "shuffle": shuffle,
     }
+    options = options.model_copy(update={"judge_empty": True})
     if options.undecided is None:
         # A guess that an attack flips counts.
         options = options.model_copy(update={"undecided": "guess"})

@@ -144,6 +144,7 @@ def bon(
         meaning,
         unpack=unpacked,
         alike=False,
+        empty_loses=options.empty_loses,
     )
     refuse_input(target, rows)
     for note in rows.inspect():

@@ -81,6 +81,7 @@ def evaluate(
     if "cache" not in options.model_fields_set:
         # Benchmarks are run again and again, often with one option changed.
         options = options.model_copy(update={"cache": True})
+    options = options.model_copy(update={"judge_empty": True})
     if options.undecided is None:
         # Published protocols count the verdicts of a judge, guesses included.
         options = options.model_copy(update={"undecided": "guess"})

@@ -497,7 +497,13 @@ def judge(
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
     options.check(plan.kind)
     target = output_file(output, file, "verdicts", streamed=True)
-    rows = InspectedRows(open_rows(file, input_format, subset, split, encoding), plan.columns, plan.labels)
+    options = continued(options, target)
+    rows = InspectedRows(
+        open_rows(file, input_format, subset, split, encoding),
+        plan.columns,
+        plan.labels,
+        empty_loses=options.empty_loses,
+    )
     refuse_input(target, rows)
     for note in rows.inspect():
         say(note)

@@ -164,14 +164,18 @@ def continued(options: RunOptions, output: Path) -> RunOptions:
     """Return the options with which a run into `output` goes on.
 
     A file that was begun before undecided comparisons could be ties keeps its guesses, unless the options say
-    what to do: half of its rows would follow another rule.
+    what to do, and before empty answers lost it goes on judging them: half of its rows would follow another
+    rule.
     """
     from tirjudge.storage.result_file import recorded_settings
 
     recorded = None if options.overwrite else recorded_settings(output)
-    if recorded is None or "undecided" in recorded or options.undecided is not None:
+    if recorded is None:
         return options
-    return options.model_copy(update={"undecided": "guess"})
+    before: dict[str, Any] = {} if "judge_empty" in recorded else {"judge_empty": True}
+    if "undecided" not in recorded and options.undecided is None:
+        before["undecided"] = "guess"
+    return options.model_copy(update=before)
 
 
 _CONFIG = inspect.Parameter(

@@ -52,11 +52,17 @@ class RowInspection:
     """Collects unusual properties of rows, to report each property once and not for every row."""
 
     def __init__(
-        self, name: str, columns: Columns, labels: Mapping[str, str] | None, *, alike: bool = True
+        self,
+        name: str,
+        columns: Columns,
+        labels: Mapping[str, str] | None,
+        *,
+        alike: bool = True,
+        empty_loses: bool = False,
     ) -> None:
         """`name` is the rows' name for messages; `columns` and `labels` are those of the run.
 
-        `alike` reports identical responses.
+        `alike` reports identical responses. With `empty_loses` the note on empty responses says that.
         """
         self._alike = alike
         self._name, self._columns, self._labels = name, columns, labels
@@ -86,7 +92,7 @@ class RowInspection:
         self._unread_labels: Counter[str] = Counter()
         self._kinds = {
             "nan": _Kind("a response that is NaN, a missing value; such rows fail"),
-            "empty": _Kind("an empty response"),
+            "empty": _Kind("an empty response" + ", which loses (--judge-empty judges it)" * empty_loses),
             "words": _Kind("a response that reads like a missing value (nan, None, null)"),
             "identical": _Kind("identical responses, between which no judge can choose"),
         }
@@ -294,13 +300,17 @@ class InspectedRows:
     """Converts the fields of a row into the columns that are inspected."""
     alike: bool = True
     """True if identical responses are reported."""
+    empty_loses: bool = False
+    """True if an empty response loses against those with content."""
     name: str = field(init=False)
     _inspection: RowInspection = field(init=False)
     _count: int | None = field(init=False)
     _said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._inspection = RowInspection(self.source.name, self.columns, self.labels, alike=self.alike)
+        self._inspection = RowInspection(
+            self.source.name, self.columns, self.labels, alike=self.alike, empty_loses=self.empty_loses
+        )
         self.name, self._count = self.source.name, self.source.count()
 
     @property

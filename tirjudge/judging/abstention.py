@@ -12,7 +12,7 @@ from statistics import fmean
 
 from tirjudge.judging.checked import checked_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold
-from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.judgment import Judgment, spoken
 from tirjudge.records.verdicts import Confidence, JudgedConfidence
 from tirjudge_environments import Episode, StopReason, Trajectory
 
@@ -113,6 +113,7 @@ def _opinions(judged: Judgment) -> list[Judgment]:
 
 
 def _of_dialogues(judged: Judgment, trajectories: Sequence[Trajectory]) -> list[Judgment]:
+    trajectories = spoken(trajectories)
     groups = [[one] for one in trajectories]
     if all(len(one.view.order) == 1 for one in trajectories):
         samples = sorted({one.sample for one in trajectories})

@@ -13,7 +13,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from tirjudge.judging.checked import UNCHECKED, Checked
-from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.judgment import Judgment, spoken
 from tirjudge.judging.votes import (
     Aggregate,
     aggregate,
@@ -24,7 +24,7 @@ from tirjudge.judging.votes import (
     settled,
     settled_criteria,
 )
-from tirjudge.records.verdicts import JudgedCriterion
+from tirjudge.records.verdicts import EMPTY, JudgedCriterion
 from tirjudge_environments import Criterion, Episode, JudgeTask, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.programs.evidence import decided as program_decided
 
@@ -46,14 +46,19 @@ def by_views(kind: str, episode: Episode, *, evidence: bool = False, tie_guesses
     if stop is StopReason.VERDICT:
         named = [_named(verdict, view) for verdict, view in ended]
         best = of_orders(list(filter(None, named))) or highest(scores, 2)
-    decided = None
-    if evidence:
+    decided, shown = None, spoken(episode.trajectories)
+    if evidence or shown[0].view.name == EMPTY:
         # Where guesses stay, a tie of orders that disagree is nobody's verdict.
-        one_each = (
-            tie_guesses or len(best) < 2 or all(len(one.view.order) == 1 for one in episode.trajectories)
-        )
-        decided = one_each and all_decided(map(program_decided, episode.trajectories))
+        one_each = tie_guesses or len(best) < 2 or all(len(one.view.order) == 1 for one in shown)
+        decided = one_each and all_decided(map(_decided, shown))
     return Judgment(kind, best, scores, stop, detail, episode, decided=decided, evidence=evidence)
+
+
+def _decided(trajectory: Trajectory) -> bool | None:
+    """Return whether a program decided a dialogue, or the rule about empty answers the row."""
+    if trajectory.view.name == EMPTY:
+        return trajectory.verdict is not None and trajectory.verdict.choice is not None
+    return program_decided(trajectory)
 
 
 def by_criterion(episode: Episode) -> list[Episode]:
@@ -234,11 +239,11 @@ def _guessed(part: Judgment) -> Collection[int]:
         return ()
     if not _alone(part):
         return range(len(part.episode.task.candidates))
-    return {one.view.order[0] for one in part.trajectories if program_decided(one) is False}
+    return {one.view.order[0] for one in spoken(part.trajectories) if program_decided(one) is False}
 
 
 def _verdict_on(criterion: Criterion, part: Judgment, count: int, satisfied_from: float) -> JudgedCriterion:
-    return JudgedCriterion.of(
+    verdict = JudgedCriterion.of(
         criterion,
         count,
         best=part.best,
@@ -248,11 +253,17 @@ def _verdict_on(criterion: Criterion, part: Judgment, count: int, satisfied_from
         detail=part.detail,
         decided=part.decided,
     )
+    judged = {index for one in spoken(part.trajectories) for index in one.view.order}
+    # Beside dialogues about each of the others, an empty answer satisfies nothing.
+    if verdict.satisfied_from is None or len(judged) == count or judged == set():
+        return verdict
+    shares = [share if index in judged else 0.0 for index, share in enumerate(verdict.satisfied)]
+    return verdict.model_copy(update={"satisfied": shares})
 
 
 def _alone(judged: Judgment) -> bool:
     """Return True if each response was shown alone."""
-    return all(len(one.view.order) == 1 for one in judged.trajectories)
+    return all(len(one.view.order) == 1 for one in spoken(judged.trajectories))
 
 
 def _joined(task: JudgeTask, sample: int, dialogues: Sequence[tuple[int, Sequence[Trajectory]]]) -> Episode:

@@ -12,6 +12,7 @@ from tirjudge.generation.base import Generator
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import MeteredGenerator, Spending
 from tirjudge.judging.checked import CriteriaCheckers, audited
+from tirjudge.judging.empty_answers import with_content
 from tirjudge.judging.judge_model import JudgeModel, check_model, open_model, undecided_verdicts
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.juror import Juror, open_format
@@ -19,6 +20,7 @@ from tirjudge.judging.jury import Jury
 from tirjudge.judging.options import JudgeOptions, NoSandbox
 from tirjudge.judging.questions import Kind, kind_for
 from tirjudge.models.resolve import ModelNote
+from tirjudge.records.verdicts import EMPTY
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.callers import CallersSandbox, FairGenerator, Turns
 from tirjudge_environments import Environment, Episode, JudgeTask, Score, ToolEnvironment
@@ -147,7 +149,8 @@ class JudgeEngine:
         if len(checked) < max(1, len(task.criteria)):
             self._check_shown(name, task)
         result = await self._jury.judge(name, task, order, evidence=evidence, checked=checked)
-        if checked and self._checkers.is_audited(task):
+        empty = self.options.empty_loses and len(with_content(task)) < len(task.candidates)
+        if checked and not empty and self._checkers.is_audited(task):
             result = await self._audited(result, name, order, sorted(checked))
         if len(task.candidates) == 1:
             # The aggregate of criteria is from 0 to 1: a response passes if it satisfies all.
@@ -195,11 +198,12 @@ class JudgeEngine:
     def rewards(self, result: Judgment) -> tuple[Score, ...]:
         """Return the training reward of each trajectory of a judgment.
 
-        Empty without a label, for a jury, with criteria (verdicts on criteria are not about the label), and
-        for a format whose reward needs another model's answers. Verdicts from `ask_for_verdict` do not count.
+        Empty without a label, for a jury, beside an empty answer, with criteria (verdicts on criteria are not
+        about the label), and for a format whose reward needs another model's answers. Verdicts from
+        `ask_for_verdict` do not count.
         Dialogues of a result file lack their prompts, so the prompts are built again.
         """
-        if result.criteria or result.jury:
+        if result.criteria or result.jury or any(one.view.name == EMPTY for one in result.trajectories):
             return ()
         environment = self.rollout(result.kind).environment
         episodes = (self._with_prompts(environment, one) for one in (result.episode, *result.further))

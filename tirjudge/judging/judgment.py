@@ -17,6 +17,7 @@ from tirjudge.records.result_row import (
     file_records,
 )
 from tirjudge.records.verdicts import (
+    EMPTY,
     AuditedCriterion,
     JudgedConfidence,
     JudgedCriterion,
@@ -145,7 +146,8 @@ class Judgment:
         count = len(self.episode.task.candidates)
         if self.decided is not False or count < 2 or not self.best:
             return self
-        return replace(self, best=tuple(range(count)), guess=self.best)
+        compared = {index for one in spoken(self.trajectories) for index in one.view.order}
+        return replace(self, best=tuple(sorted(compared)), guess=self.best)
 
     def answer(self) -> JudgeAnswer:
         """Return the judgment as people, agents and servers get it."""
@@ -257,6 +259,11 @@ class Judgment:
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the verdict, the texts, and the dialogues with their programs."""
         return row_html(self.row())
+
+
+def spoken(trajectories: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
+    """Return dialogues without the record of the rule about empty answers; the record alone without any."""
+    return tuple(one for one in trajectories if one.view.name != EMPTY) or tuple(trajectories)
 
 
 def verdict_name(best: Sequence[int]) -> str | None:

@@ -10,6 +10,7 @@ from typing import get_args
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.judging.checked import UNCHECKED, Checked
 from tirjudge.judging.combining import by_criteria, by_criterion, by_views, self_consistency
+from tirjudge.judging.empty_answers import among_all, left, rule_view, with_content
 from tirjudge.judging.judge_model import JudgeModel, view_tokens
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions
@@ -90,12 +91,37 @@ class Juror:
         Without `evidence` no program runs twice, whatever the options say. The `checked` criteria, which are
         not all, are left out.
         """
+        kept = tuple(range(len(task.candidates)))
+        if len(kept) > 1 and self.options.empty_loses:
+            kept = with_content(task)
+        if len(kept) < len(task.candidates):
+            return await self._among(kept, format, task, order, evidence, checked)
         size = self.options.criteria_per_call
         asked = [one for number, one in enumerate(task.criteria) if number not in checked]
         starts = range(0, max(1, len(asked)), size)
         questions = [replace(task, criteria=tuple(asked[start : start + size])) for start in starts]
         found = await all_or_none(self._sampled(format, question, order, evidence) for question in questions)
         return [judged for part in found for judged in part]
+
+    async def _among(
+        self,
+        kept: Sequence[int],
+        format: str,
+        task: JudgeTask,
+        order: Order | None,
+        evidence: bool,
+        checked: Checked,
+    ) -> list[Judgment]:
+        """Return the answers where only the responses `kept` have content (see `empty_answers`)."""
+        if len(kept) > 1:
+            # A list of which a pair is left is judged as one.
+            asked = format.replace("listwise", "pairwise") if len(kept) == 2 else format
+            found = await self.answers(asked, left(task, kept), order, evidence=evidence, checked=checked)
+            return [among_all(one, task, kept, format) for one in found]
+        samples = range(self.options.samples)
+        episodes = [Episode(task, number, (rule_view(task, kept, number),)) for number in samples]
+        ruled = _of_samples(format, task, episodes, False, self.tie_guesses)
+        return [ruled] * max(1, len(task.criteria) - len(checked))
 
     def combined(
         self, task: JudgeTask, answers: Sequence[Judgment], checked: Checked = UNCHECKED

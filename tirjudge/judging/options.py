@@ -269,6 +269,8 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         Later("guess"),
     ] = None
     """Verdict on a pair or list that no program decided: the judge's guess, or a tie."""
+    judge_empty: Annotated[bool, Option("Judging", "--judge-empty/--no-judge-empty"), Later(True)] = False
+    """Judge an empty answer of a pair or list as any other; a prompt may ask for silence. Else it loses."""
     satisfied_from: Annotated[
         float, Field(allow_inf_nan=False), Option("Judging", "--satisfied-from", metavar="SCORE")
     ] = SATISFIED_FROM
@@ -367,6 +369,11 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             )
         except ValidationError as error:
             raise ValueError(f"--tool: {first_fault(error)}") from None
+
+    @property
+    def empty_loses(self) -> bool:
+        """True if an empty answer of a pair or list loses without a dialogue."""
+        return not (self.judge_empty or self.exact or self.options.get("exact", False))
 
     @property
     def address_from(self) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.checked import CheckedCriterion, score_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
+from tirjudge.judging.empty_answers import rule_view, with_content
 from tirjudge.judging.judgment import Judgment, verdict_name
 from tirjudge.records.result_row import (
     RecordedMessage,
@@ -26,7 +27,7 @@ from tirjudge.records.result_row import (
     is_truncated,
     read_result_rows,
 )
-from tirjudge.records.verdicts import JudgedConfidence, RecordedVerdict
+from tirjudge.records.verdicts import EMPTY, JudgedConfidence, RecordedVerdict
 from tirjudge_environments import (
     Call,
     Completion,
@@ -120,6 +121,13 @@ class Rereading:
                     reason = (
                         f"the file says {_described(view.verdict)}, and the checker printed {printed.strip()}"
                     )
+                    self.changed.append(ChangedVerdict(row, _place(view), reason))
+                continue
+            if view.view == EMPTY:
+                task = row_task(row)
+                says, ruled = _described(view.verdict), rule_view(task, with_content(task))
+                if row.responses is not None and says != _described(ruled.verdict):
+                    reason = f"the file says {says}, and {ruled.detail}"
                     self.changed.append(ChangedVerdict(row, _place(view), reason))
                 continue
             readings = _readings(row, view) if view.stop in _READ else []

@@ -13,6 +13,8 @@ from tirjudge_environments.tasks import LARGEST_WEIGHT
 
 Confidence = Literal["vote-share", "margin", "evidence"]
 """Names of the confidences in `tirjudge.judging.abstention`."""
+EMPTY = "empty"
+"""Name of a view without a dialogue that records the rule about empty answers."""
 Text = InstanceOf[str]
 """A text, which may have lone surrogates, unlike pydantic's own."""
 Index = Annotated[int, Field(ge=0, lt=2**31)]

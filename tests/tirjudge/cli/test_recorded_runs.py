@@ -62,14 +62,14 @@ def test_a_command_resumes_its_file_and_reuses_every_completion(
 class NewOptions(RunOptions):
     """The options of a later version."""
 
-    min_p: Annotated[float, Option("Judging"), Later(0.0)] = 0.0
+    min_p: Annotated[float, Option("Judging", "--min-p"), Later(0.0)] = 0.0
     """An option that the file was recorded without."""
 
 
 class Undeclared(RunOptions):
     """The options of a later version that does not say what earlier runs did."""
 
-    min_p: Annotated[float, Option("Judging")] = 0.0
+    min_p: Annotated[float, Option("Judging", "--min-p")] = 0.0
     """An option that the file was recorded without."""
 
 

@@ -228,10 +228,11 @@ def test_a_pipe_is_inspected_while_it_is_read(tmp_path: Path) -> None:
     text = "".join(json.dumps(row) + "\n" for row in rows_of_pipe)
     writer = threading.Thread(target=path.write_text, args=(text,))
     writer.start()
-    rows = InspectedRows(RowFile(str(path), name="pipe"), Columns(), None)
+    rows = InspectedRows(RowFile(str(path), name="pipe"), Columns(), None, empty_loses=True)
     assert (list(rows.inspect()), rows.count()) == ([], None)
     assert len(list(rows)) == 2
     writer.join()
     fault, note = rows.left()
     assert fault.endswith("give --labels 1=A,2=B")
-    assert note == "pipe: 1 of 2 inspected rows has an empty response (first: pipe:2)"
+    lost = "an empty response, which loses (--judge-empty judges it)"
+    assert note == f"pipe: 1 of 2 inspected rows has {lost} (first: pipe:2)"

@@ -29,7 +29,7 @@ from tirjudge.evaluation.stored_outputs.base import (
 from tirjudge.evaluation.stored_outputs.files import NoLabel
 from tirjudge.judging.votes import aggregate, highest, of_samples
 from tirjudge.records.result_row import RecordedView, ResultRow
-from tirjudge.records.verdicts import JudgedCriterion, Recorded, RecordedVerdict
+from tirjudge.records.verdicts import EMPTY, JudgedCriterion, Recorded, RecordedVerdict
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.registry import score_scale
 from tirjudge_environments.tasks import RowError, read_label
@@ -71,8 +71,14 @@ def candidates_shown(views: Sequence[Record]) -> int:
     return count
 
 
+def _spoken(views: Sequence[Record]) -> Sequence[Record]:
+    """Return views without the record of the rule about empty answers; the record alone without any other."""
+    return [view for view in views if view.get("view") != EMPTY] or views
+
+
 def recorded_votes(views: Sequence[Record]) -> tuple[Vote, ...]:
     """Return one vote per view of several responses, or one per sample if views show one response each."""
+    views = _spoken(views)
     alone = all(len(view["order"]) == 1 for view in views)
     return tuple(_scored(views) if alone else map(_shown, views))
 
@@ -298,8 +304,8 @@ def _verdict(row: Record, votes: Sequence[Vote], candidates: int) -> tuple[int, 
     except ValueError:
         return None
     if row.get("guess"):
-        # A tie in place of a guess, which all dialogues may name.
-        return tuple(range(candidates))
+        # A tie in place of a guess, which all dialogues may name. An empty answer is no part of it.
+        return tuple(sorted({index for view in _spoken(row["views"]) for index in view["order"]}))
     if len(best) < 3:
         return best
     # A file says `tie` without the number of responses that share the first place.
