@@ -31,9 +31,7 @@ DELIMITERS = (",", ";", "\t", "|")
 _SPACED = re.compile(r'\s+".*"\s*', re.DOTALL)
 """A cell whose quotes were read as text, because of the space in front of them."""
 _RULE = re.compile(r"[\s:+-]*--[\s:+-]*")
-"""The line between a header and its rows, as Markdown, psql and sqlcmd write it."""
-_COUNTED = re.compile(r"\([0-9]+ rows?( affected)?\)")
-"""The last line of such a table."""
+"""The line between a header and its rows, as Markdown, psql and sqlcmd draw it."""
 _SEPARATOR = re.compile(r'"?sep=(.)"?\r?\n')
 """The first line of a file for Excel that names the delimiter."""
 _SAMPLED = 50
@@ -55,8 +53,6 @@ class Dialect:
     quotes: Quotes = "doubled"
     named: bool = False
     """True if the first line names the delimiter, and is no row."""
-    title_rows: int = 0
-    """Rows with a single text above the header, blank rows not counted."""
     fits: bool = False
     """True if the header has several columns and most rows as many cells."""
 
@@ -76,21 +72,19 @@ class Dialect:
         ]
         scored = [_scored(sample, delimiter, quotes, whole=whole) for delimiter, quotes in dialects]
         # The first of equal ones: a comma, and doubled quotes.
-        best = max(range(len(scored)), key=lambda number: scored[number][0])
-        (valid, share, *_, width), title_rows = scored[best]
+        best = max(range(len(scored)), key=scored.__getitem__)
+        valid, share, _, width = scored[best]
         if width < 2:
             return cls()
         delimiter, quotes = dialects[best]
-        return cls(delimiter, quotes, title_rows=title_rows, fits=valid and share >= _LEAST_ALIKE)
+        return cls(delimiter, quotes, fits=valid and share >= _LEAST_ALIKE)
 
 
-def _scored(
-    sample: str, delimiter: str, quotes: Quotes, *, whole: bool
-) -> tuple[tuple[bool, float, bool, bool, int], int]:
-    """Return how well a delimiter fits, and the rows above the header.
+def _scored(sample: str, delimiter: str, quotes: Quotes, *, whole: bool) -> tuple[bool, float, bool, int]:
+    """Return how well a delimiter fits.
 
     It fits by having no error, by the share of rows with as many cells as the header, by having no quotes
-    that seem to be around a cell, by having nothing above the header, and by the header's cells.
+    that seem to be around a cell, and by the header's cells.
     """
     records, valid = [], True
     try:
@@ -102,10 +96,9 @@ def _scored(
     if not whole and len(records) < _SAMPLED:
         records = records[:-1] or records
     rows = [cells for cells in records if not _is_blank(cells)]
-    header = next((n for n, cells in enumerate(rows) if sum(map(bool, map(_name, cells))) > 1), None)
-    if header is None:
-        return (valid, 0.0, True, True, min(1, len(rows))), 0
-    width, below = len(rows[header]), rows[header + 1 :]
+    if not rows or sum(map(bool, map(_name, rows[0]))) < 2:
+        return valid, 0.0, True, min(1, len(rows))
+    width, below = len(rows[0]), rows[1:]
     alike = sum(len(cells) >= width and _is_blank(cells[width:]) for cells in below)
     share = alike / len(below) if below else 1.0
     texts = [cell for cells in below for cell in cells]
@@ -114,7 +107,7 @@ def _scored(
         # A damaged file of quoted cells is no file without quotes.
         edges = [(text.startswith('"'), text.endswith('"')) for text in texts if len(text) > 1]
         valid = valid and edges.count((True, True)) <= sum(one != other for one, other in edges)
-    return (valid, share, bare, not header, width), header
+    return valid, share, bare, width
 
 
 def _reader(stream: Iterable[str], delimiter: str, quotes: Quotes) -> Reader:
@@ -154,62 +147,49 @@ def table_rows(stream: TextIO, dialect: Dialect) -> Iterator[TableRow]:
 
     A row may lack empty cells at its end. It has a fault if it has texts behind the last column, or if it and
     its neighbours together are one row: if it was written with a line break outside of quotes. Nothing after
-    invalid quotes can be read. Raises BadHeader.
+    invalid quotes can be read. Raises BadHeader, also for a table that is drawn with lines.
     """
-    numbered, columns, width = _Numbered(stream, dialect), None, 0
-    short: list[tuple[int, list[str]]] = []
+    reader = _reader(stream, dialect.delimiter, dialect.quotes)
+    before = 1 if dialect.named and stream.readline() else 0
+    columns, line, pieces = list[str](), before + 1, list[tuple[int, list[str]]]()
+    first, width = True, 0
     try:
-        for line, cells in numbered:
-            if columns is None:
-                columns = _columns(cells, line)
-                width = max(number for number, name in enumerate(columns, 1) if name)
-                continue
-            if len(cells) < width:
-                short.append((line, cells))
-                # More rows than a broken row can have pieces.
-                if len(short) <= _MOST_PIECES**2:
-                    continue
-            yield from _completed(short, columns)
-            if len(cells) >= width:
-                yield _row(line, cells, columns)
-            short = []
-    except csv.Error as error:
-        yield from _completed(short, columns or ())
-        yield TableRow(numbered.line, {}, f"not CSV, and nothing after it can be read: {error}")
-        return
-    yield from _completed(short, columns or ())
-
-
-class _Numbered:
-    """The rows of a table that are not blank, from the header on, with their first lines."""
-
-    def __init__(self, stream: TextIO, dialect: Dialect) -> None:
-        self._reader = _reader(stream, dialect.delimiter, dialect.quotes)
-        self._stream, self._dialect = stream, dialect
-        self.line = 1
-        """The first line of the row that is being read."""
-
-    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
-        before, above, behind, ruled = 0, self._dialect.title_rows, 0, False
-        if self._dialect.named:
-            self._stream.readline()
-            before, self.line = 1, 2
-        for cells in self._reader:
+        for cells in reader:
+            if columns and first and _is_rule(cells, dialect.delimiter):
+                raise BadHeader(line, "a table drawn with lines: export it as CSV, as with psql --csv")
             if not _is_blank(cells):
-                behind += not above
-                ruled = ruled or (behind == 2 and self._is_rule(cells))
-                if ruled:
-                    cells = [cell.strip() for cell in cells]
-                passed = ruled and (behind == 2 or _COUNTED.fullmatch("".join(cells)))
-                if not (above or passed):
-                    yield self.line, cells
-                above = max(0, above - 1)
-            self.line = before + self._reader.line_num + 1
+                first = not columns
+                if not columns:
+                    columns = _columns(cells, line)
+                    width = max((number for number, name in enumerate(columns, 1) if name), default=1)
+                else:
+                    pieces.append((line, cells))
+                    yield from _finished(pieces, columns, width)
+            line = before + reader.line_num + 1
+    except csv.Error as error:
+        yield from (_row(*piece, columns) for piece in pieces)
+        yield TableRow(line, {}, f"not CSV, and nothing after it can be read: {error}")
+        return
+    yield from (_row(*piece, columns) for piece in pieces)
 
-    def _is_rule(self, cells: Sequence[str]) -> bool:
-        """Return True for a row of dashes, which pads the cells of the rows below it too."""
-        drawn = all("--" in cell for cell in cells if cell.strip())
-        return bool(_RULE.fullmatch("".join(cells))) and (drawn or self._dialect.delimiter == "|")
+
+def _finished(pieces: list[tuple[int, list[str]]], columns: Sequence[str], width: int) -> Iterator[TableRow]:
+    """Yield the rows that are finished, and take them from `pieces`, which may be pieces of one row."""
+    most = 1 if len(pieces[-1][1]) >= width else _MOST_PIECES
+    # Each line break outside of quotes cuts one cell into two.
+    while (cells := sum(len(cells) - 1 for _, cells in pieces) + 1) > width or len(pieces) > most:
+        yield _row(*pieces.pop(0), columns)
+    if cells == width:
+        for line, piece in pieces:
+            fault = f"{len(piece)} cells under {len(columns)} columns: quote texts with line breaks"
+            yield TableRow(line, {}, fault) if len(pieces) > 1 else _row(line, piece, columns)
+        pieces.clear()
+
+
+def _is_rule(cells: Sequence[str], delimiter: str) -> bool:
+    """Return True for a row of dashes."""
+    drawn = all("--" in cell for cell in cells if cell.strip())
+    return bool(_RULE.fullmatch("".join(cells))) and (drawn or delimiter == "|")
 
 
 def _columns(cells: Sequence[str], line: int) -> list[str]:
@@ -228,20 +208,3 @@ def _row(line: int, cells: Sequence[str], columns: Sequence[str]) -> TableRow:
         return TableRow(line, {}, f"{len(cells)} cells under {len(columns)} columns")
     found = [*cells, *[None] * (len(columns) - len(cells))]
     return TableRow(line, {name: cell for name, cell in zip(columns, found, strict=False) if name})
-
-
-def _completed(short: Sequence[tuple[int, list[str]]], columns: Sequence[str]) -> Iterator[TableRow]:
-    """Yield rows with too few cells that follow each other."""
-    width = max((number for number, name in enumerate(columns, 1) if name), default=0)
-    counts, broken = [len(cells) for _, cells in short], set[int]()
-    for pieces in range(2, _MOST_PIECES + 1):
-        for first in range(len(counts) - pieces + 1):
-            # Each line break outside of quotes cuts one cell into two.
-            if sum(counts[first : first + pieces]) == width + pieces - 1:
-                broken.update(range(first, first + pieces))
-    for number, (line, cells) in enumerate(short):
-        if number in broken:
-            fault = f"{len(cells)} cells under {len(columns)} columns: quote texts with line breaks"
-            yield TableRow(line, {}, fault)
-        else:
-            yield _row(line, cells, columns)
