@@ -37,6 +37,7 @@ from tirjudge.evaluation.calibration import (
 )
 from tirjudge.evaluation.people import PeopleLabels
 from tirjudge.evaluation.prediction_powered import Corrected, corrected
+from tirjudge.evaluation.protocols.agreement import KAPPA
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.judging.abstention import ABOUT
 from tirjudge.records.verdicts import Confidence
@@ -145,7 +146,7 @@ def _print_agreement(one: Calibration) -> None:
     named = next((pair for pair in judge if pair.second == MAJORITY), judge[0])
     _say(
         f"kappa {_interval(named.kappa, named.interval)} of the judge with {named.second}, "
-        f"n = {named.agreement.n} ({one.run})"
+        f"{KAPPA.card.order}, n = {named.agreement.n} ({one.run})"
     )
     _table(
         ("raters", "agreement", "by chance", "kappa", "n"),

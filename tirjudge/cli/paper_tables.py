@@ -13,8 +13,10 @@ from tirjudge.console_text import printable
 
 if TYPE_CHECKING:
     from tirjudge.evaluation.base import ProtocolCard
+    from tirjudge.evaluation.judges import JudgesAgreement
     from tirjudge.evaluation.runs import ScoredRun
     from tirjudge.evaluation.scoring import Comparison, Estimate
+    from tirjudge.evaluation.stored_outputs.reading import Replay
     from tirjudge.judging.tally import EvidenceTally
     from tirjudge.selection.best_of_n import SolvedTally
 
@@ -111,6 +113,65 @@ def score_rows(
                 cells["value"] = Number(other.value, card.percent)
                 rows.append(cells | {"source": f"{other.paper}, {other.table}"})
     return rows
+
+
+def print_judges(runs: Sequence[Replay], named: Sequence[str], *, seed: int) -> bool:
+    """Print what a paper says of each judge in LaTeX; return False without accuracy, and print nothing.
+
+    Accuracy is that of the first protocol that has it.
+    """
+    from tirjudge.evaluation.protocols.agreement import KAPPA
+    from tirjudge.evaluation.runs import default_protocols, score_run
+
+    rows: list[Row] = []
+    columns = {"accuracy": "accuracy, %", "consistency": "consistency, %", "judge and label": "kappa"}
+    protocols: dict[str, None] = {}
+    for run in runs:
+        names = [*(named or default_protocols(run)), "position", KAPPA.card.name]
+        cells: dict[str, Cell] = {"judge": run.name, "n": None, **dict.fromkeys(columns.values())}
+        for one in (found.score for found in score_run(run, names, run.benchmark, seed=seed)[0]):
+            for figure, column in columns.items():
+                if cells[column] is None and figure in one.estimates:
+                    cells[column] = _short(one.estimates[figure], one.card)
+                    if figure == "accuracy":
+                        cells["n"] = one.estimates[figure].n
+                        protocols[one.card.quoted] = None
+        rows.append(cells)
+    if not protocols:
+        return False
+    accuracy = printable(", ".join(protocols))
+    print(f"% accuracy: {accuracy}; kappa: {KAPPA.card.order}; in brackets: 95 % intervals")
+    print_table(rows, "latex")
+    return True
+
+
+def agreement_rows(agreement: JudgesAgreement, names: Sequence[str]) -> list[Row]:
+    """Return a row for every two judges, and one for all of them."""
+    from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
+
+    empty = dict.fromkeys(("equal verdicts, %", "kappa", "Krippendorff's alpha", "n"))
+    rows: list[Row] = [
+        {
+            "judges": f"{names[one]}, {names[other]}",
+            **empty,
+            "equal verdicts, %": _short(equal, THREE_CLASS.card),
+            "kappa": _short(kappa, KAPPA.card),
+            "n": equal.n,
+        }
+        for one, other, equal, kappa in agreement.pairs
+    ]
+    alpha = agreement.alpha
+    all_judges = {"judges": "all", "Krippendorff's alpha": _short(alpha, KAPPA.card), "n": alpha.n}
+    return [*rows, {**rows[0], **empty, **all_judges}]
+
+
+def _short(found: Estimate, card: ProtocolCard) -> str:
+    """Return a number with its interval as papers print them: per cent with one decimal, others with two."""
+    scale, digits = (100, 1) if card.percent else (1, 2)
+    value, low, high = (f"{scale * one:.{digits}f}" for one in (found.value, found.low, found.high))
+    if math.isnan(found.value):
+        return ""
+    return value if math.isnan(found.low) else f"{value} [{low}, {high}]"
 
 
 def evidence_rows(tally: EvidenceTally, run: str) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -92,6 +93,37 @@ def one_output(table: TableFormat | None, as_json: bool) -> None:
         raise ValueError("--as and --json exclude each other")
 
 
+def split_words(words: Sequence[str], *, columns: bool) -> tuple[list[str], list[str]]:
+    """Return the files and the `PART=PLACE` among the words of a command, such as those a shell's glob adds.
+
+    With `columns`, a word that begins with a part's name and `=`, and is no file, names a column.
+    """
+    from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
+
+    places = [
+        word
+        for word in words
+        if columns and word.partition("=")[0] in VerdictColumns.parts() and not Path(word).exists()
+    ]
+    return [word for word in words if word not in places], places
+
+
+def judges_columns(columns: Sequence[str]) -> list[list[str]]:
+    """Return the `PART=PLACE` of each judge of a table: parts that are given several times tell them apart.
+
+    Raises ValueError for parts that are given unequally often.
+    """
+    given: dict[str, list[str]] = {}
+    for column in columns:
+        given.setdefault(column.partition("=")[0], []).append(column)
+    counts = {part: len(places) for part, places in given.items() if len(places) > 1}
+    if len(set(counts.values())) > 1:
+        often = ", ".join(f"{part} {count} times" for part, count in counts.items())
+        raise ValueError(f"--column has {often}: give each part of a verdict once for each judge")
+    number = max(counts.values(), default=1)
+    return [[places[judge % len(places)] for places in given.values()] for judge in range(number)]
+
+
 @examples(
     "tirjudge score judgebench.verdicts.jsonl --protocol both-orders",
     "tirjudge score published.jsonl --column prediction=verdict --column label=winner",
@@ -163,7 +195,6 @@ def score(
         print_protocols,
         print_published,
         print_scored,
-        split_words,
         stored_files,
         with_matchings,
     )
@@ -217,13 +248,17 @@ def score(
 @examples(
     "tirjudge compare before.verdicts.jsonl after.verdicts.jsonl",
     "tirjudge compare first.verdicts.jsonl second.verdicts.jsonl third.verdicts.jsonl --full",
+    "tirjudge compare judged.csv --column prediction=judge_1 --column prediction=judge_2",
 )
 def compare(
     first: Annotated[Path, typer.Argument(metavar="FILE", help="Stored outputs, as for tirjudge score.")],
-    second: Annotated[Path, typer.Argument(metavar="FILE", help="Another run over the same rows.")],
-    more: Annotated[
+    others: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE...", help="Further runs, each compared with the first."),
+        typer.Argument(
+            metavar="FILE...",
+            help="Further runs over the same rows, each compared with the first. A table with the columns of "
+            "several judges needs none: --column prediction=COLUMN once for each.",
+        ),
     ] = None,
     protocol: ProtocolOption = None,
     full: FullOption = False,
@@ -247,14 +282,29 @@ def compare(
 
     with one_line_errors("compare"):
         one_output(table, as_json)
-        opened, _ = stored_files(
-            columns=column or (),
-            labels=labels or (),
-            swapped=swapped,
-            format=format,
-            duplicates=duplicates,
-            cluster=cluster,
-        )
-        runs = [with_matchings(opened([one])) for one in (first, second, *(more or ()))]
+        files, judges = [first, *(others or ())], judges_columns(column or ())
+        if len(files) == 1:
+            files *= len(judges)
+        if len(judges) == 1:
+            judges *= len(files)
+        if len(files) < 2:
+            raise ValueError("give two files, or one and --column prediction=COLUMN for each of two judges")
+        if len(files) != len(judges):
+            raise ValueError(f"{len(files)} files, and columns of {len(judges)} judges: give one file")
+        runs = []
+        for file, columns in zip(files, judges, strict=True):
+            opened, _ = stored_files(
+                columns=columns,
+                labels=labels or (),
+                swapped=swapped,
+                format=format,
+                duplicates=duplicates,
+                cluster=cluster,
+            )
+            run = with_matchings(opened([file]))
+            own = [one.partition("=")[2] for one in columns if any(one not in other for other in judges)]
+            if own:
+                run.name = f"{run.name} {own[0]}" if len(set(files)) > 1 else own[0]
+            runs.append(run)
         fits = print_compared(runs, protocol or (), seed=seed, full=full, as_json=as_json, table=table)
     raise typer.Exit(0 if fits else SOME_FAILED)

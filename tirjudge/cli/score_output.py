@@ -15,7 +15,15 @@ from rich.console import Console
 
 from tirjudge.cli.options import label_values
 from tirjudge.cli.output import console, new_table, plain, say
-from tirjudge.cli.paper_tables import TableFormat, comparison_rows, evidence_rows, print_table, score_rows
+from tirjudge.cli.paper_tables import (
+    TableFormat,
+    agreement_rows,
+    comparison_rows,
+    evidence_rows,
+    print_judges,
+    print_table,
+    score_rows,
+)
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol, decision
@@ -99,19 +107,6 @@ def stored_files(
     return opened, meaning
 
 
-def split_words(words: Sequence[str], *, columns: bool) -> tuple[list[str], list[str]]:
-    """Return the files and the `PART=PLACE` among the words of a command, such as those a shell's glob adds.
-
-    With `columns`, a word that begins with a part's name and `=`, and is no file, names a column.
-    """
-    places = [
-        word
-        for word in words
-        if columns and word.partition("=")[0] in VerdictColumns.parts() and not Path(word).exists()
-    ]
-    return [word for word in words if word not in places], places
-
-
 def with_matchings(
     run: Replay, meta_judge: str = "", base_url: str = "", *, timeout: float = TIMEOUT, retries: int = RETRIES
 ) -> Replay:
@@ -173,7 +168,7 @@ def headline(score: ProtocolScore, run: str = "", figure: str = "") -> str:
     """Return a figure of a score, by default the first, with its interval, protocol, n and the run."""
     figure = figure or _first_known({name: one.value for name, one in score.estimates.items()})
     estimate = score.estimates[figure]
-    line = f"{figure} {_quoted(estimate, score.card)}, protocol {score.card.name}, n = {_n(estimate)}"
+    line = f"{figure} {_quoted(estimate, score.card)}, protocol {score.card.quoted}, n = {_n(estimate)}"
     line += in_clusters(cluster_count(score.units)) + _without_interval(estimate)
     line += _missing(score.card, score.units.counts["no verdict"])
     return printable(f"{line} ({run})" if run else line)
@@ -192,7 +187,7 @@ def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
     first, second = (_number(one[figure], comparison.card) for one in (comparison.first, comparison.second))
     line = (
         f"{figure} {_quoted(estimate, comparison.card, signed=True)}, from {first} ({names[0]}) to {second} "
-        f"({names[1]}), protocol {comparison.card.name}, n = {_n(estimate)}"
+        f"({names[1]}), protocol {comparison.card.quoted}, n = {_n(estimate)}"
         f"{in_clusters(comparison.clusters)}{_without_interval(estimate)}"
     )
     line += _missing(comparison.card, *comparison.no_verdict)
@@ -445,6 +440,8 @@ def print_scored(
     if table:
         for fault in {one.fault for one in results if one.fault}:
             say(f"tirjudge {command}: {incomparable(fault, run.benchmark)}")
+        if table == "latex" and not full and print_judges([run], named, seed=seed):
+            return not (named and unfit)
         figures = score_rows(results, run.name, lambda one: _quotable(one.score, full=full))
         print_table(figures + evidence_rows(evidence, run.name), table)
         return not (named and unfit)
@@ -495,7 +492,7 @@ def print_compared(
     table: TableFormat | None = None,
 ) -> bool:
     """Compare the first run with every other one under each protocol, otherwise like `print_scored`."""
-    agreement = judges_agreement(runs) if full and not table else None
+    agreement = judges_agreement(runs) if full and table != "csv" else None
     found, faults = [], []
     for other in runs[1:]:
 
@@ -507,18 +504,20 @@ def print_compared(
             _say_unfit("compare", unfit, named=bool(named), found=[one.card for one in compared])
         found.append(compared)
         faults += unfit
-    pairs = [(runs[0].name, other.name) for other in runs[1:]]
+    names = [run.name for run in runs]
+    pairs = [(names[0], other) for other in names[1:]]
     results = [(one, pair) for some, pair in zip(with_holm(found), pairs, strict=True) for one in some]
     if table:
+        if table == "latex" and not full and print_judges(runs, named, seed=seed):
+            return not (named and faults)
         rows = comparison_rows(results, lambda one: list(one.differences) if full else [_compared_first(one)])
         print_table(rows, table)
+        if agreement is not None:
+            print()
+            print_table(agreement_rows(agreement, names), table)
         return not (named and faults)
     if as_json:
-        together = (
-            {}
-            if agreement is None
-            else {"agreement": agreement_record(agreement, [run.name for run in runs])}
-        )
+        together = {} if agreement is None else {"agreement": agreement_record(agreement, names)}
         known = {run.name: tally.record() for run in runs if (tally := evidence_of(run)).known}
         together |= {"evidence": known} if known else {}
         records = [comparison_record(one) | {"runs": pair} | together for one, pair in results]
@@ -535,7 +534,7 @@ def print_compared(
         print()
         print_comparison(one, pair)
     if agreement is not None:
-        print_agreement(agreement, [run.name for run in runs])
+        print_agreement(agreement, names)
     return not (named and faults)
 
 
@@ -557,7 +556,7 @@ def agreement_record(agreement: JudgesAgreement, names: Sequence[str]) -> JsonOb
 
 def print_agreement(agreement: JudgesAgreement, names: Sequence[str]) -> None:
     """Print the agreement of every two judges, and of all."""
-    table = new_table(title="agreement of the judges", title_justify="left")
+    table = new_table(title="agreement of the judges, all orders combined", title_justify="left")
     table.add_column("", overflow="fold")
     for name in ("equal verdicts, %", "95 % interval", "kappa", "95 % interval", "n"):
         table.add_column(name, justify="right")

@@ -299,12 +299,19 @@ class ProtocolCard:
     """Credit of a row without a readable verdict."""
     source: str = ""
     """Paper and section, or the code that defines the protocol."""
+    order: str = ""
+    """The verdict of a row that counts, where protocols with the same figures differ in it."""
     percent: bool = True
     """True if figures are shares, printed as percentages; False if their names give the units."""
     missing_ties: bool = False
     """True if a row without a readable verdict counts as a tie; their number is printed beside the figure."""
     intervals: bool = True
     """False if the units are not a random draw, so that an interval would mean nothing."""
+
+    @property
+    def quoted(self) -> str:
+        """The name for a line to quote, with the verdict that counts."""
+        return f"{self.name} ({self.order})" if self.order else self.name
 
 
 class ScoringProtocol(Protocol):

@@ -40,7 +40,8 @@ class ColumnPlaces(BaseModel):
                     f"{assignment!r} is no mapping: write PART=COLUMN, PART being one of "
                     f"{', '.join(cls.model_fields)}"
                 )
-            places[part] = place
+            if places.setdefault(part, place) != place:
+                raise ValueError(f"{part} is in two columns, {places[part]!r} and {place!r}: name one")
         return cls(**places)
 
     def find(self, row: Mapping[str, Any], part: str) -> Any:

@@ -77,8 +77,9 @@ def test_a_score_stands_with_its_interval_n_protocol_and_the_papers_figures() ->
     # TIR-Judge, Table 1.
     (own,) = [row for row in published if row["run"] == "GPT-o1-mini"]
     assert (own["value"], own["source"], own["n"], own["low"]) == ("65.70", "TIR-Judge, Table 1", "", "")
-    for format in ("markdown", "latex"):
-        assert f"{first['low']} to {first['high']}" in printed(*words, "--as", format)
+    assert f"{first['low']} to {first['high']}" in printed(*words, "--as", "markdown")
+    value, low, high = (f"{100 * found[name]:.1f}" for name in ("value", "low", "high"))
+    assert f"& 350 & {value} {{[}}{low}, {high}{{]}} &" in printed(*words, "--as", "latex")
     every = as_csv(*words, "--full")
     assert {row["figure"] for row in every} == set(record["figures"])
 
@@ -140,7 +141,7 @@ def test_a_comparison_has_both_runs_and_the_test() -> None:
     assert float(row["p"]) == pytest.approx(record["p_value"], rel=1e-3)
     assert (int(row["n"]), row["test"]) == (found["n"], record["test"])
     assert "+31.25" in printed(*words, "--as", "markdown")
-    assert "$+31.25$" in printed(*words, "--as", "latex")
+    assert "$+31.25$" in printed(*words, "--full", "--as", "latex")
 
 
 def test_a_selection_is_a_table_alone(tmp_path: Path) -> None:

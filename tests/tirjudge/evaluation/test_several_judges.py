@@ -121,3 +121,57 @@ def test_the_agreement_of_three_judges_needs_no_labels(tmp_path: Path) -> None:
     assert "only the agreement of the judges can be measured" in done.stderr
     # Without --full the answer is still that accuracy needs labels.
     assert command("compare", *files.values(), "--column", "prediction=said").exit_code == 2
+
+
+def test_one_table_has_the_columns_of_two_judges_and_each_kappa_names_its_order(tmp_path: Path) -> None:
+    draw = np.random.default_rng(5)
+    label = draw.integers(0, 2, 200)
+    said = {
+        name: np.where(draw.random(200) < share, label, 1 - label)
+        for name, share in (("one", 0.9), ("one_swapped", 0.8), ("two", 0.7), ("two_swapped", 0.7))
+    }
+    rows = [
+        {"id": n, "label": "AB"[label[n]], **{name: "AB"[classes[n]] for name, classes in said.items()}}
+        for n in range(200)
+    ]
+    table = write_rows(tmp_path / "table.jsonl", rows)
+
+    def columns(judge: str) -> tuple[str, ...]:
+        return "--column", f"prediction={judge}", "--column", f"prediction_swapped={judge}_swapped"
+
+    labelled = ("--column", "label=label")
+    # Both orders agree, or the verdict is a tie.
+    classes = {
+        name: np.where(said[name] == said[f"{name}_swapped"], said[name], 2) for name in ("one", "two")
+    }
+    own = {name: cohen_kappa_score(found, label) for name, found in classes.items()}
+    kappas = ("--protocol", "kappa", "--protocol", "kappa-one-order")
+    printed = command("score", table, *columns("one"), *labelled, *kappas).stdout.splitlines()
+    assert f"judge and label {own['one']:.4g}" in printed[0]
+    assert ["(all orders combined)" in line for line in printed] == [True, False]
+    assert ["(one order, drawn by seed)" in line for line in printed] == [False, True]
+    people = ("--calibrate", table, *labelled)
+    assert "all orders combined" in command("score", table, *columns("one"), *people).stdout
+    both = (*columns("one"), *columns("two"), *labelled)
+    (found,) = records(table, *both, "--protocol", "kappa", "--full")
+    assert found["runs"] == ["one", "two"]
+    sides = [found["first"]["judge and label"], found["second"]["judge and label"]]
+    assert sides == pytest.approx([own["one"], own["two"]])
+    (pair,) = found["agreement"]["pairs"]
+    assert pair["kappa"]["value"] == pytest.approx(cohen_kappa_score(classes["one"], classes["two"]))
+    lines = command("compare", table, *both, "--as", "latex").stdout.splitlines()
+    assert lines[3] == r"judge & n & accuracy, \% & consistency, \% & kappa \\"
+    assert [line.partition(" & ")[0] for line in lines[5:7]] == ["one", "two"]
+    same = 100 * np.mean(said["one"] == said["one_swapped"])
+    assert f"& {same:.1f} {{[}}" in lines[5]
+    assert f"& {own['one']:.2f} {{[}}" in lines[5]
+    full = command("compare", table, *both, "--full", "--as", "latex").stdout
+    assert f"one, two & {100 * np.mean(classes['one'] == classes['two']):.1f} {{[}}" in full
+    for words in (
+        (table, *columns("one")),
+        (table, table, table, *both),
+        (table, *both, *columns("one")[:2]),
+    ):
+        assert command("compare", *words).exit_code == 2
+    done = command("score", table, *both)
+    assert (done.exit_code, "prediction is in two columns, 'one' and 'two'" in done.stderr) == (2, True)

@@ -20,6 +20,7 @@ PROTOCOLS = Plugins(
         "every-order": "protocols.accuracy:EVERY_ORDER",
         "first-order": "protocols.accuracy:FIRST_ORDER",
         "kappa": "protocols.agreement:KAPPA",
+        "kappa-one-order": "protocols.agreement:KAPPA_ONE_ORDER",
         "length-controlled": "protocols.length_controlled:LENGTH_CONTROLLED_PROTOCOL",
         "mean-score": "protocols.samples:MEAN_SCORE",
         "net-vote": "protocols.accuracy:NET_VOTE",

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import CLASSES, Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.base import (
+    CLASSES,
+    Figures,
+    JudgedRow,
+    ProtocolCard,
+    Units,
+    Unscorable,
+    Vote,
+    decision,
+)
 from tirjudge.evaluation.raters import alpha, chance_of_pi, scott_pi
 from tirjudge.evaluation.scoring import (
     UnitsBuilder,
@@ -207,22 +216,16 @@ _NO_CANDIDATE = -1
 """The class of a tie for rows with any number of candidates."""
 
 
+@dataclass(frozen=True, slots=True)
 class Kappa:
     """Cohen's kappa of every two raters, and Krippendorff's alpha of the annotators.
 
     The judge and the label are raters if a row has them.
     """
 
-    card = ProtocolCard(
-        name="kappa",
-        about="Cohen's kappa of every two annotators, and of the judge with the label (also Scott's pi); "
-        "Krippendorff's alpha of all annotators",
-        ties="are a class of their own",
-        failures="count as a verdict of tie",
-        missing_ties=True,
-        source="Cohen 1960; PandaLM; Scott 1955; Krippendorff 2011",
-        percent=False,
-    )
+    card: ProtocolCard
+    drawn: bool = False
+    """True for the verdict of one seeded order; False for the row's verdict, which combines its orders."""
 
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         builder = UnitsBuilder()
@@ -231,9 +234,9 @@ class Kappa:
             ratings = list(map(float, row.annotations))
             judged = bool(row.votes) and (row.tied or row.label is not None)
             if judged:
-                vote = drawn_vote(row)
-                builder.count_outcomes(vote)
-                verdict = _NO_CANDIDATE if vote.choice is None else vote.choice
+                best = drawn_vote(row).best if self.drawn else decision(row)
+                builder.count_outcomes(Vote(best=best))
+                verdict = best[0] if len(best) == 1 else _NO_CANDIDATE
                 ratings += [verdict, _NO_CANDIDATE if row.label is None else row.label]
             if len(ratings) < 2:
                 builder.counts["left out: fewer than two raters"] += 1
@@ -285,4 +288,28 @@ def kappa(one: NDArray[np.float64], other: NDArray[np.float64]) -> OfTable:
     return OfTable(cohen_kappa, table, codes, by_chance(table))
 
 
-KAPPA = Kappa()
+_ABOUT = (
+    "Cohen's kappa of every two annotators, and of {verdict} with the label (also Scott's pi); "
+    "Krippendorff's alpha of all annotators"
+)
+KAPPA = Kappa(
+    ProtocolCard(
+        name="kappa",
+        about=_ABOUT.format(verdict="each row's verdict, which combines its orders and samples,"),
+        ties="are a class of their own",
+        failures="count as a verdict of tie",
+        missing_ties=True,
+        source="Cohen 1960; PandaLM; Scott 1955; Krippendorff 2011",
+        order="all orders combined",
+        percent=False,
+    )
+)
+KAPPA_ONE_ORDER = Kappa(
+    replace(
+        KAPPA.card,
+        name="kappa-one-order",
+        about=_ABOUT.format(verdict="the judge in one seeded order"),
+        order="one order, drawn by seed",
+    ),
+    drawn=True,
+)

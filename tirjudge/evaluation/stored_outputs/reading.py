@@ -87,6 +87,8 @@ class Replay:
         With `duplicates="first"`, only the first of several rows with the same id counts.
         """
         self.files = files
+        self.name = files.name
+        """The name of the run for messages and tables."""
         self.format = format
         self.dropped = 0
         """Rows that the last iteration dropped because their id had been read before."""
@@ -109,11 +111,6 @@ class Replay:
     def path(self) -> Path:
         """The first of the files."""
         return self.files.paths[0]
-
-    @property
-    def name(self) -> str:
-        """The name of the run for messages and tables."""
-        return self.files.name
 
     @property
     def benchmark(self) -> str:
