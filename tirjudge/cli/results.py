@@ -270,6 +270,7 @@ Seed = Annotated[int, option("Output", "Seed of the bootstrap.")]
 
 @examples(
     "tirjudge report rows.verdicts.jsonl -o report.html",
+    "tirjudge report rows.verdicts.jsonl --labels rows.labels.jsonl",
     "tirjudge report before.verdicts.jsonl after.verdicts.jsonl --texts wrong",
     "tirjudge report runs/smol-0 --follow",
 )
@@ -308,6 +309,7 @@ def report(
         from tirjudge.cli.score_output import stored_files
         from tirjudge.report.page import page_of
 
+        files = [Path(text) for text in labels or () if "=" not in text or Path(text).exists()]
         opened, _ = stored_files(
             columns=column or (),
             labels=labels or (),
@@ -316,9 +318,11 @@ def report(
             duplicates=duplicates,
             cluster=cluster,
         )
-        named = bool(column or labels or swapped or cluster or format or duplicates != "refuse")
+        meant = len(labels or ()) > len(files)
+        named = bool(column or meant or swapped or cluster or format or duplicates != "refuse")
         price = price_of(price_in, price_out)
-        page = page_of(runs, opened=opened, named=named, texts=texts, price=price, seed=seed)
+        own = files[0] if files else None
+        page = page_of(runs, opened=opened, named=named, labels=own, texts=texts, price=price, seed=seed)
         write_atomically(output, page.html)
     print(f"open {output.resolve().as_uri()} ({_sizes(page)})")
 

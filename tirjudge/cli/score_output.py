@@ -24,7 +24,7 @@ from tirjudge.cli.paper_tables import (
     print_table,
     score_rows,
 )
-from tirjudge.console_text import printable
+from tirjudge.console_text import counted, printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol, decision
 from tirjudge.evaluation.benchmarks.rationale_rm import KeptAnswers, Matched, matched
@@ -432,7 +432,8 @@ def print_scored(
         named_alike = ", ".join(repr(name) for name in names)
         say(f"tirjudge {command}: sections that differ only in case or spaces: {printable(named_alike)}")
     if run.dropped:
-        say(f"tirjudge {command}: {run.dropped} rows with an id that occurred before are not counted")
+        dropped = counted(run.dropped, "row")
+        say(f"tirjudge {command}: not counted: {dropped} with an id that occurred before")
     if run.unlabelled:
         rows = "1 row has" if run.unlabelled == 1 else f"{run.unlabelled} rows have"
         say(f"tirjudge {command}: {rows} no label in the file of --labels, and no part in the accuracy")

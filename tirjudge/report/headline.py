@@ -6,32 +6,62 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tirjudge.console_text import counted
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.protocols.accuracy import VERDICT
 from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.runs import estimate_record
 from tirjudge.evaluation.scoring import ProtocolScore
-from tirjudge.evaluation.who_won import WhoWon, who_won_decided
+from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.report.breakdowns import RowFacts
-from tirjudge.statistics import Proportion
 
 _MOST_SOURCES = 8
 """Sources whose bars the head of a page has; the table of sources has all."""
 
 
-def headline(facts: Sequence[RowFacts], scores: Sequence[ProtocolScore], benchmark: str) -> dict[str, Any]:
-    """Return the number of a run: its benchmark's, the accuracy, who won, or the share of verdicts."""
-    if scores and (benchmark or scores[0].card.name in (VERDICT.card.name, WIN_RATE.card.name)):
-        scored = scores[0]
-        found = scored.estimates[scored.headline]
-        name, card = f"{scored.headline}, protocol {scored.card.name}", scored.card
-        about = f"{card.about}; ties: {card.ties}; rows without a verdict: {card.failures}"
-        return {"name": name, "about": about} | estimate_record(found)
+def headline(scores: Sequence[ProtocolScore], benchmark: str, tally: EvidenceTally) -> dict[str, Any] | None:
+    """Return the number of a benchmark, or the accuracy of other rows; None without either.
+
+    Where undecided rows are ties, which no accuracy should measure, it is that of the decided rows.
+    """
+    if tally.undecided and is_about_decided(tally) and not benchmark:
+        credits = tally.decided_credits
+        about = "labelled rows whose verdict a program decided"
+        return {"name": "accuracy", "about": about, **credits.mean.record()} if credits else None
+    if not scores or not (benchmark or scores[0].card.name in (VERDICT.card.name, WIN_RATE.card.name)):
+        return None
+    scored = scores[0]
+    found = scored.estimates[scored.headline]
+    name, card = f"{scored.headline}, protocol {scored.card.name}", scored.card
+    about = f"{card.about}; ties: {card.ties}; rows without a verdict: {card.failures}"
+    return {"name": name, "about": about} | estimate_record(found)
+
+
+def sentence(facts: Sequence[RowFacts], number: object, won: WhoWon | None, tally: EvidenceTally) -> str:
+    """Return what programs decided in words; empty where guesses count, and the `number` says it.
+
+    `won` is who won the rows that programs decided. The names of sources are untrusted.
+    """
     verdicts = sum(one.stop == "verdict" for one in facts)
-    about = "share of rows with a verdict; no row has a label"
-    return {"name": "verdicts", "about": about, **Proportion(verdicts, len(facts)).record()}
+    if not is_about_decided(tally):
+        return "" if won or number else f"{verdicts} of {counted(len(facts), 'row')} have a verdict"
+    decided, said = "that a program decided", f"{tally.decided} of {tally.known} rows decided by a program"
+    if won is not None and tally.decided:
+        best, *others = won.sources
+        rows = f"of the {counted(best.rate.n or 0, 'row')} {decided}"
+        said = f"{best.name} better in {best.wins} {rows}"
+        if others and best.wins == others[0].wins:
+            said = f"{best.name} and {others[0].name} each better in {best.wins} {rows}"
+    elif won is None and (right := tally.decided_credits):
+        said = f"Right in {right.total:g} of the {len(right)} labelled rows {decided}"
+    return "; ".join([said, *(other.partition(",")[0] for other in tally.others)])
+
+
+def is_about_decided(tally: EvidenceTally) -> bool:
+    """Return True if only the verdicts that programs decided count for more than ties."""
+    return tally.known > 0 and tally.tied == tally.undecided
 
 
 def winner(won: WhoWon | None) -> dict[str, Any] | None:
@@ -77,17 +107,19 @@ def trust(
     return [{"asks_for_labels": False} | one for one in found]
 
 
-def decided(rows: Sequence[JudgedRow], evidence: EvidenceTally) -> dict[str, Any]:
-    """Return how many rows programs decided, in the form of `trust`."""
+def decided(tally: EvidenceTally, won: WhoWon | None) -> dict[str, Any]:
+    """Return how many rows programs decided, in the form of `trust`, with who won these rows."""
     found: dict[str, Any] = {"name": "decided by a program", "asks_for_labels": False}
-    if not evidence.known:
+    if not tally.known:
         return found | {"value": "unknown", "notes": ["these rows were judged without evidence"]}
-    _, *accuracies = evidence.lines()
-    won = who_won_decided(rows, evidence)
-    wins = [f"of the decided rows, {line}" for line in (won.wins() if won else ())]
+    _, *accuracies = tally.lines()
+    # The headline is about the decided rows, unless guesses count.
+    wins = (
+        [f"of the decided rows, {line}" for line in won.wins()] if won and not is_about_decided(tally) else []
+    )
     return found | {
-        "value": f"{evidence.decided} of {evidence.known} rows",
-        "notes": [*evidence.others, *accuracies, *wins],
+        "value": f"{tally.decided} of {tally.known} rows",
+        "notes": [*tally.others, *accuracies, *wins],
     }
 
 

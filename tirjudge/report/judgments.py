@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tirjudge.console_text import counted
 from tirjudge.evaluation.base import JudgedRow, Vote, decision
 from tirjudge.evaluation.runs import (
     LabelCheck,
@@ -20,12 +22,12 @@ from tirjudge.evaluation.runs import (
 )
 from tirjudge.evaluation.scoring import Comparison, ProtocolScore, compare, with_holm
 from tirjudge.evaluation.stored_outputs.reading import Replay, open_results
-from tirjudge.evaluation.who_won import WhoWon
+from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.generation.spending import Price
 from tirjudge.judging.copied_programs import CopiedPrograms
 from tirjudge.judging.tally import CheckerTally, EvidenceTally
 from tirjudge.records.result_row import ResultRow, is_truncated, read_result_row, read_result_rows
-from tirjudge.records.verdicts import verdict_credit
+from tirjudge.records.verdicts import rating_credit, verdict_credit
 from tirjudge.report.breakdowns import (
     RowFacts,
     breakdowns,
@@ -35,7 +37,7 @@ from tirjudge.report.breakdowns import (
     histograms,
     positions,
 )
-from tirjudge.report.headline import decided, headline, trust, winner
+from tirjudge.report.headline import decided, headline, is_about_decided, sentence, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.row_table import FLAGS, RowTable, TableBuilder, Texts, distinct
 from tirjudge.statistics import prompt_cluster
@@ -63,18 +65,24 @@ def read_run(
     path: Path,
     *,
     stored: Replay | None = None,
+    labels: Path | None = None,
     texts: Texts = "all",
     price: Price | None = None,
     seed: int = 0,
 ) -> JudgedRun:
     """Read a result file of `judge`, `eval` or `bon`, or the `stored` outputs of another project.
 
+    A file of `labels` replaces those of a result file.
+
     Raises OSError for a missing file, and ValueError, in one line, for a file without rows and for a file
     that is no result file.
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
     evidence, checkers = EvidenceTally(CopiedPrograms(KeptFiles(path))), CheckerTally()
+    run = stored or open_results(path, labels)
+    known = {} if labels is None else {row.id: row for row in run}
     for row, fields in read_result_rows(path) if stored is None else _stored_rows(stored):
+        row = _labelled(row, known[row.id]) if known else row
         builder.add(row)
         if stored is None:
             evidence.add(fields, row.correct, row.label, prompt_cluster(fields.get("prompt")))
@@ -85,20 +93,27 @@ def read_run(
         notes.append(row.note)
     if not facts:
         raise ValueError(f"{path} has no complete row")
-    run = open_results(path) if stored is None else stored
     rows = list(run)
+    dropped = counted(run.dropped, "row") if run.dropped else ""  # until the next iteration
     protocols = default_protocols(run)
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
     won = next(filter(None, map(WhoWon.of, scores)), None)
+    won_decided = who_won_decided(rows, evidence)
+    leading = won_decided or (won if evidence.decided else None) if is_about_decided(evidence) else won
     order = positions(rows)
     table = builder.build({row.id: decision(row) for row in rows if not row.left_open})
+    table.count_apart(evidence.apart)
+    number = headline(scores, run.benchmark, evidence)
+    ends = endings(facts, read_lines(failures_path(path)))
     summary = {
         "name": path.name,
         "rows": len(facts),
-        "headline": headline(facts, scores, run.benchmark),
-        "winner": winner(won),
+        "judged": "" if stored else datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d"),
+        "sentence": "" if run.benchmark else sentence(facts, number, leading or won, evidence),
+        "headline": number,
+        "winner": winner(leading),
         "trust": [
-            *([decided(rows, evidence)] if evidence.known or evidence.programs else []),
+            *([decided(evidence, won_decided)] if evidence.known or evidence.programs else []),
             *trust(rows, scores, won, order, labels_here=any(table.candidates)),
             *_checked(checkers),
         ],
@@ -109,19 +124,33 @@ def read_run(
         "settings": _settings(path),
         "warnings": list(evidence.warnings()),
         "truncated": stored is None and is_truncated(path),
-        "dropped": run.dropped,
+        "dropped": dropped,
+        "failed": counted(failed, "row") if (failed := sum(n for _, n in ends["failed"])) else "",
         "who_won": [won.record() | {"lines": list(won.lines())}] if won is not None else [],
         "breakdowns": breakdowns(facts),
         "criteria": criteria_shares(facts),
         "positions": order,
         "histograms": histograms(facts),
         "costs": costs(facts, price),
-        "endings": endings(facts, read_lines(failures_path(path))),
+        "endings": ends,
         "scores": [score_record(one) | {"percent": one.card.percent} for one in scores],
         "published": published,
         "not_comparable": benchmark,
     }
     return JudgedRun(path.name, path, summary, table, rows, protocols)
+
+
+def _labelled(row: ResultRow, judged: JudgedRow) -> ResultRow:
+    """Return a row of a result file with the label of its judged row, which may be that of another file."""
+    label, best = judged.label, decision(judged)
+    if judged.passes:
+        (rating,) = judged.ratings or (None,)
+        rating = rating if label is None else bool(label)
+        credit = rating_credit(rating, (row.scores or [None])[0], row.satisfied_from)
+        return row.model_copy(update={"rating": rating, "correct": credit})
+    compared = label is not None and not judged.left_open
+    credit = verdict_credit(best, label) if compared and label is not None else None
+    return row.model_copy(update={"label": label, "correct": credit})
 
 
 def _checked(checkers: CheckerTally) -> Iterator[dict[str, Any]]:
@@ -174,10 +203,27 @@ def comparisons(runs: Sequence[JudgedRun], seed: int = 0) -> list[dict[str, Any]
         {
             "first": runs[0].name,
             "second": other.name,
+            **_changed(runs[0].table, other.table, compared[0]),
             "tables": [comparison_record(one) | {"percent": one.card.percent} for one in compared],
         }
         for other, compared in zip(runs[1:], found, strict=True)
     ]
+
+
+def _changed(first: RowTable, second: RowTable, compared: Comparison) -> dict[str, int | None]:
+    """Return the rows that the second run gained and lost, as the filters of the page count them.
+
+    Without labels they are the units that the comparison counts.
+    """
+    before, after = (dict(zip(one.ids, one.credits, strict=True)) for one in (first, second))
+    credits = [(before[id], after[id]) for id in before if id in after]
+    known = [(one, other) for one, other in credits if one is not None and other is not None]
+    if not known:
+        return {"gained": compared.gained, "lost": compared.lost}
+    return {
+        "gained": sum(one < other for one, other in known),
+        "lost": sum(one > other for one, other in known),
+    }
 
 
 def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[Comparison]:
@@ -252,7 +298,8 @@ def _fields(row: JudgedRow, format: str, where: str) -> dict[str, Any]:
     best, tied = decision(row), len(decision(row)) > 1
     labelled = row.label is not None and row.candidates > 1
     decided = bool(best) or (row.preference is not None and row.preference.value is not None)
-    unread = next((vote.stop for vote in row.votes if vote.stop != "verdict"), "malformed")
+    # A cell of another project's file is empty or unreadable; it has no dialogue that ended in some way.
+    unread = "no verdict"
     cost = row.cost
     return {
         "id": str(row.id),

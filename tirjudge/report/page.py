@@ -47,13 +47,14 @@ def page_of(
     *,
     opened: Callable[[Sequence[Path]], Replay],
     named: bool,
+    labels: Path | None,
     texts: Texts,
     price: Price | None,
     seed: int,
 ) -> Page:
     """Return the page of result files, of stored outputs that are `opened`, or of training runs.
 
-    With `named`, options say how files are read that are no result files.
+    With `named`, options say how files are read that are no result files. Result files take `labels` as well.
 
     Raises OSError for a missing file, and ValueError, in one line, for any other bad input.
     """
@@ -73,7 +74,8 @@ def page_of(
         if own and named:
             raise ValueError(f"{run} is a result file: leave out the options for files of other projects")
         stored = None if own else opened([run])
-        judged.append(read_run(run, stored=stored, texts=texts, price=price, seed=seed))
+        given = labels if own else None
+        judged.append(read_run(run, stored=stored, labels=given, texts=texts, price=price, seed=seed))
     return judged_page(judged, seed=seed)
 
 

@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -114,6 +114,13 @@ class RowTable:
         """Return the verdict of a row."""
         return self.verdicts.text_at(number)
 
+    def count_apart(self, ids: Collection[str]) -> None:
+        """Let the filters count the rows that copied programs decided apart from the other decided rows."""
+        decided, copied = (1 << FLAGS.index(name) for name in ("decided", "copied program"))
+        for number, id in enumerate(self.ids):
+            if id in ids:
+                self.flags[number] = self.flags[number] & ~decided | copied
+
     def data(self) -> dict[str, Any]:
         """Return the columns for the page, without the chunks themselves."""
         return {
@@ -135,7 +142,16 @@ class RowTable:
         }
 
 
-FLAGS = ("wrong", "tie", "malformed", "program failed", "flipped", "decided", "undecided")
+FLAGS = (
+    "wrong",
+    "tie",
+    "without a verdict",
+    "program failed",
+    "flipped",
+    "decided",
+    "undecided",
+    "copied program",
+)
 """Filters of the page; the position is the bit in `RowTable.flags`."""
 
 
@@ -149,6 +165,7 @@ def row_flags(row: ResultRow) -> int:
         row.flipped,
         row.verdict_decided is True,
         row.verdict_decided is False,
+        False,  # known of all rows together, see `RowTable.count_apart`
     )
     return sum(1 << bit for bit, fitting in enumerate(fits) if fitting)
 

@@ -102,6 +102,124 @@ def test_numbers_of_a_run(judged: Path) -> None:
     assert dict(summary["endings"]["programs"]) == {"ok": 16}
 
 
+def evidence_of(decided: int, *, guesses: bool = False, sources: bool = False, labels: bool = False) -> Any:
+    """Return a change after which programs decided so many rows for A, and the others are ties or guesses."""
+
+    def change(rows: list[dict[str, Any]]) -> None:
+        for number, row in enumerate(sorted(rows, key=lambda row: not row["id"].startswith("row"))):
+            row["decided"] = number < decided
+            row["sources"] = ["Old prompt", "New prompt"] if sources else []
+            row["label"] = row["label"] if labels else None
+            row["correct"] = None if row["label"] is None else float(row["label"] == 0)
+            if number >= decided and not guesses:
+                row.update(
+                    verdict="tie", choice=None, guess="A", correct=0.5 if row["correct"] is not None else None
+                )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence", "number"),
+    [
+        (
+            evidence_of(3, sources=True),
+            "Old prompt better in 3 of the 3 rows that a program decided; 5 undecided",
+            None,
+        ),
+        (evidence_of(8, sources=True), "Old prompt better in 8 of the 8 rows that a program decided", 1.0),
+        (evidence_of(0, sources=True), "0 of 8 rows decided by a program; 8 undecided", None),
+        (evidence_of(3), "3 of 8 rows decided by a program; 5 undecided", None),
+        # Three of the six labels are A.
+        (
+            evidence_of(6, labels=True),
+            "Right in 3 of the 6 labelled rows that a program decided; 2 undecided",
+            0.5,
+        ),
+        # Guesses count: three of six labels are A, whatever programs decided.
+        (evidence_of(3, labels=True, guesses=True), "", 0.5),
+        (
+            lambda rows: [row.update(decided=None, label=None, correct=None) for row in rows],
+            "8 of 8 rows have a verdict",
+            None,
+        ),
+    ],
+)
+def test_the_headline_is_about_what_programs_decided(
+    change: Any, sentence: str, number: float | None, judged: Path, tmp_path: Path
+) -> None:
+    path, page = tmp_path / "out.jsonl", tmp_path / "page.html"
+    path.write_text(judged.read_text())
+    edit(path, change)
+    summary = read_run(path).summary
+    assert summary["sentence"] == sentence
+    headline = summary["headline"]
+    assert (headline and headline["value"]) == (number and pytest.approx(number))
+    assert report(path, "-o", page).exit_code == 0
+    lead = page.read_text().partition('<section class="lead">')[2].partition("</section>")[0]
+    assert f'<p class="sentence">{sentence}.' in lead or not sentence
+    assert "Judged by scripted; results of 20" in lead
+    assert "% verdicts" not in lead
+
+
+def test_a_file_of_labels_is_part_of_the_report(judged: Path, tmp_path: Path) -> None:
+    """Seven of eight rows are labelled; the judge always prefers A."""
+    labels = tmp_path / "out.labels.jsonl"
+    names = {**{f"row-{n}": "AABAAt"[n] for n in range(6)}, "open-0": "A"}
+    labels.write_text(
+        "".join(
+            json.dumps({"id": id, "label": {"t": "tie"}.get(name, name)}) + "\n" for id, name in names.items()
+        )
+    )
+    run = read_run(judged, labels=labels)
+    assert (run.summary["headline"]["n"], run.summary["headline"]["value"]) == (6, pytest.approx(5 / 6))
+    assert sum(flags & 1 for flags in run.table.flags) == 1
+    page = tmp_path / "page.html"
+    assert report(judged, "--labels", labels, "-o", page).exit_code == 0
+    assert b"83.3" in page.read_bytes()
+    done = report(judged, "--labels", labels, "--cluster", "id", "-o", page)
+    assert (done.exit_code, "leave out the options" in done.output) == (2, True)
+    done = report(judged, "--labels", tmp_path / "none.jsonl", "-o", page)
+    assert (done.exit_code, "none.jsonl" in done.output) == (2, True)
+
+
+def test_gained_and_lost_rows_are_those_that_the_filters_count(judged: Path, tmp_path: Path) -> None:
+    after = tmp_path / "after.jsonl"
+    after.write_text(judged.read_text())
+
+    def tie(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            if row["id"] in ("row-0", "row-1", "row-2"):
+                row.update(verdict="tie", choice=None, correct=0.5)
+            if row["id"] == "row-3":
+                row.update(verdict="B", choice=1, correct=1.0)
+        rows[:] = [row for row in rows if row["id"] != "open-1"]
+
+    edit(after, tie)
+    page = tmp_path / "page.html"
+    assert report(judged, after, "-o", page).exit_code == 0
+    data = json.loads(page.read_text().partition('id="rows-data">')[2].partition("</script>")[0])
+    gained, lost = data["changes"].count(1), data["changes"].count(-1)
+    assert (gained, lost) == (2, 2)
+    assert f"{gained} rows gained, {lost} lost" in page.read_text()
+
+
+def test_an_empty_cell_is_no_verdict_and_one_row_is_no_plural(judged: Path, tmp_path: Path) -> None:
+    file, page = tmp_path / "rows.csv", tmp_path / "page.html"
+    file.write_text("said,label\nA,A\n,A\nB,A\n")
+    words = ["--column", "prediction=said", "--column", "label=label"]
+    assert report(file, *words, "-o", page).exit_code == 0
+    text = page.read_text()
+    data = json.loads(text.partition('id="rows-data">')[2].partition("</script>")[0])
+    assert data["runs"][0]["verdicts"]["values"] == ["A", "no verdict", "B"]
+    assert "malformed" not in text.partition("<script>")[0]
+    path = tmp_path / "out.jsonl"
+    path.write_text(judged.read_text())
+    edit(path, lambda rows: rows[1].update(id=rows[0]["id"]))
+    assert report(path, "-o", page).exit_code == 0
+    assert "1 row with an id that occurred before" in page.read_text()
+
+
 def trusted(run: Any) -> dict[str, Any]:
     return {one["name"]: one for one in run.summary["trust"]}
 

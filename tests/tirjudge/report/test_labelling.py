@@ -61,10 +61,13 @@ def saved(page: Any, button: str) -> tuple[str, str]:
     return download.value.suggested_filename, Path(download.value.path()).read_text(encoding="utf-8")
 
 
-def label(page: Any, key: str) -> None:
-    """Give the open row a label, and go to the next row without a label."""
+def label(page: Any, name: str) -> None:
+    """Give the open row the label A, B, ... or tie in the row's letters, and go to the next row without one.
+
+    The responses are shown in a drawn order, with letters by their places.
+    """
     page.locator("#labeller .choices").wait_for()
-    page.keyboard.press(key)
+    page.locator(f"#labeller .choice[data-label='{name}']").click()
     page.locator("#labeller .choice[aria-pressed=true]").wait_for()
     page.keyboard.press("n")
     # The next row is drawn once its texts are unpacked.
@@ -91,11 +94,14 @@ def test_ten_labels_become_a_file_that_score_judge_and_train_read(
                 "id => document.querySelector('#row-title').textContent === id", arg=f"Row row-{n}"
             )
             # The judge is right about all rows but two, of which the person calls one a tie.
-            label(page, "t" if n == 9 else "a" if n % 2 or n == 4 else "b")
+            label(page, "tie" if n == 9 else "A" if n % 2 or n == 4 else "B")
+        assert page.locator("#labelled").inner_text() == "10 of 12 rows labelled"
+        page.locator("#stop-labels").click()
         page.keyboard.press("Escape")
-        assert page.locator("#labelled").inner_text() == (
-            "10 of 12 rows labelled; the judge is right on 8 of 9 with a letter"
-        )
+        said = "he judge is right on 8 of the 9 labelled rows that it decides"
+        assert page.locator("#labelled").inner_text() == f"10 of 12 rows labelled; t{said}"
+        known = page.locator("#trust-labels").inner_text()
+        assert known.splitlines()[1:] == [f"T{said}", "by 10 labels of this page, which Save labels keeps"]
         name, content = saved(page, "#save-labels")
         assert f"tirjudge score {pairs.name} --labels {name}" in page.locator("#saved").inner_text()
     assert name == "pairs.labels.jsonl"
@@ -110,6 +116,12 @@ def test_ten_labels_become_a_file_that_score_judge_and_train_read(
     }
     labels = tmp_path / name
     labels.write_text(content)
+    with opened(chromium, written(tmp_path, pairs, "--labels", labels)) as page:
+        assert "88.9 %" in page.locator(".lead").inner_text().replace("\n", " ")
+        assert page.locator("#filters input[value=wrong]").locator("..").inner_text().split() == [
+            "wrong",
+            "1",
+        ]
     # Wilson's interval of 8 of 9, by statsmodels' proportion_confint(8, 9, method="wilson").
     scored = run("score", pairs, "--labels", labels)
     assert "accuracy 88.89 % [56.50, 98.01], protocol verdict, n = 9" in scored.stdout
@@ -124,7 +136,9 @@ def test_ten_labels_become_a_file_that_score_judge_and_train_read(
     assert "1 tie left out" in run("train", "--data", labels, "--plan").output
 
 
-def test_the_verdict_is_hidden_until_the_row_has_a_label(chromium: Any, pairs: Path, tmp_path: Path) -> None:
+def test_sources_order_and_verdicts_are_hidden_until_labelling_ends(
+    chromium: Any, pairs: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "named.jsonl"
     path.write_text(pairs.read_text())
 
@@ -142,19 +156,29 @@ def test_the_verdict_is_hidden_until_the_row_has_a_label(chromium: Any, pairs: P
         assert page.locator(".trust").is_hidden()
         assert page.locator("#numbers").is_hidden()
         page.keyboard.press("b")
-        page.locator("#row-body .view").wait_for()
-        assert "Labelled B. The judge: B llama." in page.locator("#labeller").inner_text()
-        assert "response B (llama, chosen)" in page.locator("#row-body").inner_text()
+        page.locator("#labeller .choice[aria-pressed=true]").wait_for()
+        assert "Labelled B." in page.locator("#labeller").inner_text()
+        told = page.locator("main").inner_text()
+        assert [word for word in ("gpt", "llama", "chosen", "longer:") if word in told] == []
         page.keyboard.press("Backspace")
-        page.locator("#row-body .view").wait_for(state="detached")
+        page.locator("#labeller .choice[aria-pressed=true]").wait_for(state="detached")
+        # The key names a place, and the label the response that is shown there.
+        texts = page.locator("#row-body .response pre").all_inner_texts()
         page.keyboard.press("b")
         page.keyboard.press("Escape")
-        verdicts = page.locator("#list td.verdict").all_inner_texts()
-        assert (verdicts[0][:7], set(verdicts[1:])) == ("B llama", {"hidden"})
+        assert set(page.locator("#list td.verdict").all_inner_texts()) == {"hidden"}
+        assert page.locator("#list td.labelled").first.inner_text() == "B"
         assert page.locator("#filters input[value=wrong]").count() == 0
         assert serious(page) == []
         page.locator("#label-rows").click()
         assert page.locator(".trust").is_visible()
+        labelled = page.locator("#list td.labelled").first.inner_text()
+        assert ["short", "longer"]["AB".index(labelled)] == texts[1]
+        page.locator("#list a.id").first.click()
+        page.locator("#row-body .view").wait_for()
+        note = page.locator("#row-body > .note").inner_text()
+        assert f"Your label: {labelled}. While you labelled you saw" in note
+        assert f"response {labelled} as B" in note
 
 
 def test_labels_and_notes_outlive_a_reload_and_nothing_else_is_restored(
@@ -164,10 +188,10 @@ def test_labels_and_notes_outlive_a_reload_and_nothing_else_is_restored(
         page.evaluate("location.hash = 'label'")
         page.locator("#note").fill("the second one, b\n")
         page.locator("#row-title").click()
-        label(page, "a")
+        label(page, "A")
         page.reload()
         assert page.locator("#labelled").inner_text().startswith("1 of 12 rows labelled")
-        # The second row is open, and still hides its verdict.
+        # The second row is open, and verdicts are still hidden.
         page.locator("#labeller .choices").wait_for()
         assert page.locator("#row-body .view").count() == 0
         _, content = saved(page, "#save-labels")
@@ -177,7 +201,7 @@ def test_labels_and_notes_outlive_a_reload_and_nothing_else_is_restored(
         page.evaluate("localStorage.clear()")
         page.reload()
         assert page.locator("#labelled").inner_text().startswith("1 of 12 rows labelled")
-        label(page, "b")
+        label(page, "B")
         page.evaluate(
             """() => {
               const key = Object.keys(localStorage).find((one) => one.startsWith('tirjudge-labels'));
@@ -207,7 +231,7 @@ def test_a_hostile_file_is_labelled_and_saved_as_data(chromium: Any, tmp_path: P
         for _ in rows:
             page.locator("#note").fill(HOSTILE)
             page.locator("#row-title").click()
-            label(page, "a")
+            label(page, "A")
         page.keyboard.press("Escape")
         name_of_labels, content = saved(page, "#save-labels")
         page.locator("#label-rows").click()
@@ -258,7 +282,7 @@ def test_a_single_response_gets_a_grade_and_a_transcript_keeps_its_messages(
     single = apart(lambda: judge_to(scored, rows, lambda context: "<score>8</score>", tools=False))
     with opened(chromium, written(tmp_path, path)) as page:
         page.locator("#label-rows").click()
-        label(page, "b")
+        label(page, "B")
         (row,) = map(json.loads, saved(page, "#save-labels")[1].splitlines())
     assert row["label"] == "B"
     tasks = [read_task(one, default_id="") for one in (ROW, row)]
@@ -266,7 +290,7 @@ def test_a_single_response_gets_a_grade_and_a_transcript_keeps_its_messages(
     assert (tasks[0].prompt, tasks[0].tools) == (tasks[1].prompt, tasks[1].tools)
     with opened(chromium, written(tmp_path, single)) as page:
         page.locator("#label-rows").click()
-        label(page, "0")
+        label(page, "10")
         (row,) = map(json.loads, saved(page, "#save-labels")[1].splitlines())
     assert row == alone | {"responses": ["fine"], "label": "10", "reference": "r"}
 
@@ -315,7 +339,7 @@ def test_columns_sort_and_choices_filter_and_the_shown_rows_are_saved(
         assert page.evaluate("document.documentElement.scrollWidth") == 400
 
 
-def test_a_tie_of_two_of_four_is_worth_a_half_with_their_labels_and_nothing_with_others(
+def test_a_tie_of_two_of_four_is_no_right_verdict_and_worth_a_half_in_the_accuracy(
     chromium: Any, tmp_path: Path
 ) -> None:
     """As the accuracy of `tirjudge score` with the saved labels: 1 / k for a tie of k."""
@@ -329,14 +353,15 @@ def test_a_tie_of_two_of_four_is_worth_a_half_with_their_labels_and_nothing_with
     path = apart(
         lambda: judge_to(tmp_path / "four.jsonl", rows, scoring, format="tir-pointwise", tools=False)
     )
-    for keys, right in (("ad", "0.5"), ("dd", "0"), ("ab", "1")):
+    for keys, right in (("AD", "0.5"), ("DD", "0"), ("AB", "1")):
         with opened(chromium, written(tmp_path, path)) as page:
             page.locator("#label-rows").click()
             for key in keys:
                 label(page, key)
+            page.locator("#stop-labels").click()
             page.keyboard.press("Escape")
             said = page.locator("#labelled").inner_text()
-            assert f"the judge is right on {right} of 2 with a letter" in said
+            assert said.endswith("the judge decides none of the 2 rows labelled with a letter")
             labels = tmp_path / "four.labels.jsonl"
             labels.write_text(saved(page, "#save-labels")[1])
         assert f"accuracy {50 * float(right):.2f} %" in run("score", path, "--labels", labels).stdout
@@ -359,6 +384,34 @@ def test_labels_of_responses_with_files_are_saved_with_the_responses_alone(
             page.locator("#labeller .choices").wait_for()
             page.locator("#row-body summary").first.click()
             assert "report.txt" in page.locator("#row-body").inner_text()
-            label(page, "a")
+            label(page, "A")
             (row,) = map(json.loads, saved(page, "#save-labels")[1].splitlines())
         assert row["responses"] == responses
+
+
+def test_the_order_of_each_row_is_drawn_and_stays_the_same(
+    chromium: Any, pairs: Path, tmp_path: Path
+) -> None:
+    def orders(page: Any) -> list[str]:
+        return [page.evaluate("entry => shownOrder(entry).join('')", entry) for entry in range(12)]
+
+    with opened(chromium, written(tmp_path, pairs)) as page:
+        found = orders(page)
+        page.reload()
+        assert orders(page) == found
+    assert set(found) == {"01", "10"}
+
+
+def test_texts_have_most_of_a_telephone_while_rows_are_labelled(
+    chromium: Any, pairs: Path, tmp_path: Path
+) -> None:
+    with opened(chromium, written(tmp_path, pairs), viewport={"width": 400, "height": 900}) as page:
+        page.locator("#label-rows").click()
+        page.locator("#labeller .choices").wait_for()
+        top = page.locator("#row-body").bounding_box()["y"]
+        box = page.locator("#labeller").bounding_box()
+        assert box["height"] + top < 250
+        assert page.locator(".bar").is_hidden()
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        page.locator("#stop-labels").click()
+        assert page.locator(".bar").is_visible()

@@ -247,6 +247,20 @@ def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_pa
         expect(verdict).to_have_text(re.compile(r"^out\.jsonl\nA "), use_inner_text=True)
 
 
+def test_runs_without_programs_have_no_column_of_reasons(chromium: Any, tmp_path: Path) -> None:
+    for name, said in (("one.csv", "AB"), ("other.csv", "AA")):
+        (tmp_path / name).write_text("id,said,label\n" + "".join(f"{n},{said[n % 2]},A\n" for n in range(8)))
+    words = ("--column", "prediction=said", "--column", "label=label")
+    with opened(chromium, written(tmp_path, tmp_path / "one.csv", tmp_path / "other.csv", *words)) as page:
+        headings = page.locator("#list thead th").all_inner_texts()
+        assert [one.split()[0] for one in headings] == ["number", "row", "one.csv", "other.csv"]
+        assert "4 rows gained, 0 lost" in page.locator(".lead").inner_text()
+        assert page.locator("#filters input[value=gained]").locator("..").inner_text().split() == [
+            "gained",
+            "4",
+        ]
+
+
 def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: Path) -> None:
     run = training_run(tmp_path / "run")
     with opened(chromium, written(tmp_path, run)) as page:

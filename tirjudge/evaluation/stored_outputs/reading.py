@@ -267,12 +267,14 @@ class _CompleteRows(RunFiles):
                 yield Row(f"{path}:{number}", f"line-{number}", fields)
 
 
-def open_results(path: Path) -> Replay:
+def open_results(path: Path, labels: Path | None = None) -> Replay:
     """Open a result file of tirjudge, which may still be written; of rows with the same id the first counts.
 
-    Raises OSError for a missing file. Iterating raises ValueError as that of every `Replay` does.
+    A file of `labels` replaces those of the rows. Raises OSError for a missing file. Iterating raises
+    ValueError as that of every `Replay` does.
     """
-    return Replay(_CompleteRows([path]), STORED_OUTPUTS.load("tirjudge"), duplicates="first")
+    known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), BY_KEYS)
+    return Replay(_CompleteRows([path]), STORED_OUTPUTS.load("tirjudge"), labels=known, duplicates="first")
 
 
 def stored_output_formats() -> tuple[StoredOutputFormat, ...]:

@@ -63,7 +63,7 @@ function promptOf(entry) {
 const several = () => data.runs.length > 1;
 const of = (number, read, missing = "") => (entry) => {
   const at = place(entry, number);
-  return at < 0 || isHidden(entry) ? missing : read(data.runs[number], at);
+  return at < 0 || state.labelling ? missing : read(data.runs[number], at);
 };
 
 // Every column has a key, a name, the value by which it is sorted and saved, and for the table a class and what a cell contains.
@@ -81,7 +81,7 @@ function columns() {
       key: `verdict-${number}`, name: several() ? run.name : "winner", kind: "verdict", number,
       value: (entry) => `${verdict(entry)} ${outcome(entry)}`.trim(),
     });
-    if (state.labelling) return;
+    if (state.labelling || !run.reasons.length) return;
     found.push({
       key: `why-${number}`, name: several() ? `why: ${run.name}` : "why: output of the last program, and its check", kind: "why", number,
       value: of(number, (one, at) => why(one, at)[0]),

@@ -1,4 +1,4 @@
-// Labels that a person gives in the page. The judge's verdict on a row stays hidden until the row has a label.
+// Labels that a person gives in the page. Sources, verdicts and the order of the responses stay hidden until labelling ends.
 const labels = new Map();
 const notes = new Map();
 const MOST_BY_KEY = 8;
@@ -6,7 +6,24 @@ let keeps = true;
 
 const labelOf = (entry) => labels.get(idOf(entry)) ?? "";
 const noteOf = (entry) => notes.get(idOf(entry)) ?? "";
-const isHidden = (entry) => state.labelling && !labels.has(idOf(entry));
+// The responses of a row in the order in which a person who labels sees them, drawn by the page and the row's id.
+function shownOrder(entry) {
+  const found = Array.from({ length: candidatesOf(entry) }, (_, at) => at);
+  let seed = 2166136261;
+  for (const mark of `${data.labels.key} ${idOf(entry)}`) seed = Math.imul(seed ^ mark.codePointAt(0), 16777619);
+  for (let at = found.length - 1; at > 0; at--) {
+    seed = Math.imul(seed ^ (seed >>> 15), 2246822519) + 1013904223;
+    const other = ((seed ^ (seed >>> 13)) >>> 0) % (at + 1);
+    [found[at], found[other]] = [found[other], found[at]];
+  }
+  return found;
+}
+
+// The letter under which a person sees the response of a label; other labels are themselves.
+const shownAs = (entry, label) => {
+  const at = shownOrder(entry).findIndex((index) => letterOf(index) === label);
+  return at < 0 || candidatesOf(entry) < 2 ? label : letterOf(at);
+};
 // The run that has the texts of a row, and the number of its responses; none if the row cannot be labelled.
 const runWith = (entry) => data.runs.findIndex((run, number) => place(entry, number) >= 0 && run.candidates[place(entry, number)] > 0);
 const candidatesOf = (entry) => {
@@ -14,12 +31,12 @@ const candidatesOf = (entry) => {
   return run < 0 ? 0 : data.runs[run].candidates[place(entry, run)];
 };
 
-// The labels that a row may have, each with its key.
+// The labels that a row may have, each with its key and its name, which is a place while rows are labelled.
 function allowed(entry) {
   const count = candidatesOf(entry);
   if (!count) return [];
-  if (count === 1) return [["pass", "p"], ["fail", "f"], ...Array.from({ length: 10 }, (_, at) => [String(at + 1), String((at + 1) % 10)])];
-  return [...Array.from({ length: count }, (_, at) => [letterOf(at), at < MOST_BY_KEY ? letterOf(at).toLowerCase() : ""]), ["tie", "t"]];
+  if (count === 1) return [["pass", "p", "pass"], ["fail", "f", "fail"], ...Array.from({ length: 10 }, (_, at) => [String(at + 1), String((at + 1) % 10), String(at + 1)])];
+  return [...shownOrder(entry).map((index, at) => [letterOf(index), at < MOST_BY_KEY ? letterOf(at).toLowerCase() : "", letterOf(at)]), ["tie", "t", "tie"]];
 }
 
 const storage = () => `tirjudge-labels-${data.labels.key}`;
@@ -67,17 +84,26 @@ function setNote(entry, text) {
   keep();
 }
 
-// How often the judge is right by the labels that name a response; a tie of k is worth 1/k.
+// How often the judge names the response that a label names, another response, or several or none.
 function agreement() {
-  let right = 0, count = 0;
+  let right = 0, wrong = 0, open = 0;
   for (const [id, label] of labels) {
     const entry = entryOf.get(id), run = runWith(entry);
     if (run < 0 || candidatesOf(entry) < 2 || label === "tie") continue;
     const best = data.runs[run].choices[place(entry, run)];
-    count += 1;
-    if (best.some((one) => letterOf(one) === label)) right += 1 / best.length;
+    if (best.length !== 1) open += 1; else if (letterOf(best[0]) === label) right += 1; else wrong += 1;
   }
-  return count ? `; the judge is right on ${Number(right.toFixed(2))} of ${count} with a letter` : "";
+  if (!(right + wrong)) return open ? `the judge decides none of the ${open} rows labelled with a letter` : "";
+  const found = `right on ${right} of the ${right + wrong} labelled rows that it decides`;
+  return `the judge is ${found}${open ? `; ${open} more ${open === 1 ? "is a tie" : "are ties"} or without a verdict` : ""}`;
+}
+
+// The labels of this page among what the result rests on.
+function trusted(said) {
+  const shown = byId("trust-labels")?.querySelector("dd");
+  if (!shown || !said) return;
+  shown.replaceChildren(make("strong", {}, said[0].toUpperCase() + said.slice(1)),
+    make("span", { class: "note" }, `by ${labels.size} label${labels.size === 1 ? "" : "s"} of this page, which Save labels keeps`));
 }
 
 function progress() {
@@ -85,6 +111,7 @@ function progress() {
   for (let entry = 0; entry < size; entry++) if (candidatesOf(entry)) distinct.add(idOf(entry));
   const possible = distinct.size, begun = labels.size > 0 || state.labelling;
   byId("label-rows").textContent = state.labelling ? "Stop labelling" : "Label rows";
+  byId("stop-labels").hidden = !state.labelling;
   byId("label-rows").disabled = !possible;
   byId("cannot-label").textContent = possible ? ""
     : "This page has no texts, so its rows cannot be labelled: write it with --texts all, from rows that were judged without --no-texts.";
@@ -94,7 +121,9 @@ function progress() {
   byId("label-progress").value = labels.size;
   const count = `${labels.size.toLocaleString("en")} of ${possible.toLocaleString("en")} row${possible === 1 ? "" : "s"} labelled`;
   const kept = keeps ? "" : ". This browser keeps nothing: save the labels before you close the page";
-  byId("labelled").textContent = begun ? count + (several() ? "" : agreement()) + kept : "";
+  const said = several() || state.labelling ? "" : agreement();
+  byId("labelled").textContent = begun ? count + (said && `; ${said}`) + kept : "";
+  trusted(said);
 }
 
 function drawLabeller(entry) {
@@ -106,8 +135,8 @@ function drawLabeller(entry) {
     byId("labeller").replaceChildren(make("p", { class: "note" }, "This page has no texts of this row, so it cannot be labelled."), nextButton());
     return;
   }
-  const buttons = choices.map(([label, key]) => {
-    const button = make("button", { type: "button", class: "choice", "aria-pressed": String(label === mine) }, label, ...(key ? [" ", make("kbd", {}, key)] : []));
+  const buttons = choices.map(([label, key, name]) => {
+    const button = make("button", { type: "button", class: "choice", "aria-pressed": String(label === mine) }, name, ...(key ? [" ", make("kbd", {}, key)] : []));
     button.dataset.label = label;
     button.addEventListener("click", () => setLabel(entry, label));
     return button;
@@ -119,20 +148,18 @@ function drawLabeller(entry) {
   note.addEventListener("input", () => setNote(entry, note.value));
   const question = candidatesOf(entry) === 1 ? "Is the response good?" : "Which response is better?";
   byId("labeller").replaceChildren(
-    make("p", { class: "what", id: "asked", role: "status" }, mine ? `Labelled ${mine}. ${judged(entry)}` : `${question} The judge's verdict is hidden until you say.`),
+    make("p", { class: "what", id: "asked", role: "status" }, mine ? `Labelled ${shownAs(entry, mine)}.` : question, " ",
+      make("span", { class: "wide quiet" }, "Sources, order and the judge's verdicts are shown once you stop labelling.")),
     make("div", { class: "choices", role: "group", "aria-labelledby": "asked" }, ...buttons, clear),
     make("label", { class: "note-line" }, "Note ", note), nextButton());
   if (focused) buttons.find((button) => button.dataset.label === focused)?.focus();
 }
 
 function nextButton() {
-  const button = make("button", { type: "button", id: "next-unlabelled" }, "Next without a label ", make("kbd", {}, "n"));
+  const button = make("button", { type: "button", id: "next-unlabelled" }, "Next", make("span", { class: "wide" }, " without a label "), make("kbd", {}, "n"));
   button.addEventListener("click", nextUnlabelled);
   return button;
 }
-
-const judged = (entry) => data.runs.map((run, number) => [run, place(entry, number)]).filter(([, at]) => at >= 0)
-  .map(([run, at]) => `${several() ? visible(run.name) : "The judge"}: ${visible(coded(run.verdicts, at))}.`).join(" ");
 
 // Goes to the next row without a label among the rows shown, after the open one.
 function nextUnlabelled() {
@@ -156,6 +183,14 @@ function toggleLabelling() {
   hideOthers();
   if (state.labelling) nextUnlabelled();
   else if (state.open !== null) openRow(state.open, true);
+}
+
+// What a person saw of a row, once labelling has ended.
+function drawnNote(entry) {
+  const label = labelOf(entry), order = shownOrder(entry);
+  if (state.labelling || !label || order.length < 2) return [];
+  const shown = order.map((index, at) => `response ${letterOf(index)} as ${letterOf(at)}`).join(", ");
+  return [make("p", { class: "note" }, `Your label: ${label}. While you labelled you saw ${shown}.`)];
 }
 
 // An object's keys in the order of the responses, which JavaScript would change for names like 1 and 2.
@@ -182,10 +217,10 @@ async function saveLabels() {
   }
   const { name, quoted, results } = data.labels;
   save(name, "application/jsonl", lines.join(""));
-  const commands = [`tirjudge score ${results} --labels ${quoted}`, `tirjudge judge ${quoted}`, `tirjudge train --data ${quoted} --plan`];
+  const commands = [`tirjudge report ${results} --labels ${quoted}`, `tirjudge score ${results} --labels ${quoted}`, `tirjudge judge ${quoted}`, `tirjudge train --data ${quoted} --plan`];
   byId("saved").hidden = false;
   byId("saved").replaceChildren(`Saved ${lines.length} labelled row${lines.length === 1 ? "" : "s"} as `, make("code", {}, visible(name)),
-    ". The accuracy of these verdicts, of another judge, and training:", make("pre", { tabIndex: 0 }, commands.map(visible).join("\n")));
+    ". A report with these labels, the accuracy of these verdicts, of another judge, and training:", make("pre", { tabIndex: 0 }, commands.map(visible).join("\n")));
 }
 
 function labelKey(key) {

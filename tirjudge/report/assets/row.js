@@ -1,4 +1,4 @@
-// The view of one row: its texts, and what the judge did, which stays hidden while a person labels the row.
+// The view of one row: its texts, and what the judge did, which stays hidden while a person labels rows.
 const letterOf = (index) => String.fromCharCode(65 + index);
 const BLIND = ["domain", "tags", "from"];
 
@@ -21,13 +21,16 @@ const facts = (record, hidden) => make("dl", { class: "facts" }, ...record.facts
   .map(([name, fact]) => make("div", {}, make("dt", {}, name), make("dd", {}, visible(fact)))));
 
 // The question and the responses; sources, letters of verdicts and labels are part of the headings unless hidden.
-function drawQuestion(record, hidden) {
+function drawQuestion(record, hidden, order) {
   const parts = [facts(record, hidden)];
   if (record.prompt) {
     parts.push(make("div", { class: "texts" }, ...record.prompt.map(([heading, text]) => block("h3", "prompt", heading, text))));
     parts.push(...record.given.map(folder));
-    parts.push(make("div", { class: "texts responses" }, ...record.responses.map(([heading, text, ...folders], index) =>
-      block("h3", "response", hidden ? `response ${letterOf(index)}` : heading, text, ...folders.map(folder)))));
+    parts.push(make("div", { class: "texts responses" }, ...order.map((index, at) => {
+      const [heading, text, ...folders] = record.responses[index], name = `response ${letterOf(at)}`;
+      const named = hidden ? folders.map((one) => ({ ...one, heading: one.heading.replace(/response [A-Z]+/, name) })) : folders;
+      return block("h3", "response", hidden ? name : heading, text, ...named.map(folder));
+    })));
     if (record.cut) parts.push(make("p", { class: "note" }, record.cut));
   } else parts.push(make("p", { class: "note" }, "The prompt and the responses are not in the file."));
   if (record.reference) parts.push(make("div", { class: "texts" }, block("h3", "reference", "reference", record.reference)));
@@ -45,7 +48,8 @@ function drawView(view) {
     make("p", { class: "end" }, make("strong", {}, visible(view.verdict)), ...more));
 }
 
-function drawRecord(record, run, at, hidden) {
+function drawRecord(record, run, at, entry) {
+  const hidden = state.labelling;
   const found = make("div", { class: "record" });
   if (several()) found.append(make("h3", {}, visible(run.name)));
   if (!hidden) {
@@ -57,13 +61,14 @@ function drawRecord(record, run, at, hidden) {
     found.append(make("p", { class: "note" }, "This page has no texts of this row: write the report with --texts all."));
     return found;
   }
-  found.append(...drawQuestion(record, hidden));
+  const given = (record.responses ?? []).map((_, index) => index);
+  found.append(...drawQuestion(record, hidden, hidden && candidatesOf(entry) ? shownOrder(entry) : given));
   if (!hidden) found.append(...record.views.map(drawView));
   return found;
 }
 
 async function openRow(entry, quiet) {
-  const id = idOf(entry), hidden = isHidden(entry);
+  const id = idOf(entry), hidden = state.labelling;
   state.open = entry;
   hideOthers();
   byId("row").hidden = false;
@@ -75,10 +80,10 @@ async function openRow(entry, quiet) {
   const bodies = await Promise.all(runs.map(async ([run, number]) => {
     const at = place(entry, number);
     return at < 0 ? make("div", { class: "record" }, make("h3", {}, visible(run.name)), make("p", { class: "note" }, "This run does not have the row."))
-      : drawRecord(await textsOf(number, at), run, at, hidden);
+      : drawRecord(await textsOf(number, at), run, at, entry);
   }));
   if (state.open !== entry) return;
-  byId("row-body").replaceChildren(...bodies);
+  byId("row-body").replaceChildren(...drawnNote(entry), ...bodies);
   byId("row-body").className = bodies.length > 1 ? "pair" : "";
   drawLabeller(entry);
   const at = state.shown.indexOf(entry);
@@ -91,6 +96,7 @@ async function openRow(entry, quiet) {
 
 // Shows what belongs to a row, to the table, or to labelling.
 function hideOthers() {
+  document.body.classList.toggle("labelling", state.labelling && state.open !== null);
   document.querySelector("#rows .heading a").hidden = state.labelling;
   for (const node of document.querySelectorAll("main > section, main > details")) {
     node.hidden = node.id === "row" ? state.open === null : node.id === "rows" ? state.open !== null : state.open !== null || state.labelling;

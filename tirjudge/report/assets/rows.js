@@ -93,7 +93,7 @@ function cells(entry, all) {
       const [output, code] = of(column.number, why, ["", ""])(entry);
       return make("td", { class: "why" }, ...(output ? [make("div", {}, output), make("div", { class: "quiet" }, code)] : []));
     }
-    const value = column.value(entry);
+    const value = column.kind === "labelled" && state.labelling ? shownAs(entry, labelOf(entry)) : column.value(entry);
     return make("td", { class: column.kind }, typeof value === "number" ? value.toLocaleString("en", column.key === "seconds" ? { minimumFractionDigits: 2 } : {}) : value);
   });
 }
@@ -101,7 +101,7 @@ function cells(entry, all) {
 function verdictCell(entry, number) {
   const run = data.runs[number], at = place(entry, number);
   if (at < 0) return make("td", { class: "verdict quiet" }, "not in this run");
-  if (isHidden(entry)) return make("td", { class: "verdict quiet" }, "hidden");
+  if (state.labelling) return make("td", { class: "verdict quiet" }, "hidden");
   const outcome = coded(run.outcomes, at);
   const mark = outcome === "right" ? "✓ right" : outcome === "wrong" ? "✗ wrong" : outcome;
   // Narrow pages show no headings, which name the runs elsewhere.
@@ -241,6 +241,7 @@ function start() {
   byId("next-row").addEventListener("click", () => step(1));
   byId("save-rows").addEventListener("click", saveRows);
   byId("label-rows").addEventListener("click", toggleLabelling);
+  byId("stop-labels").addEventListener("click", toggleLabelling);
   byId("save-labels").addEventListener("click", saveLabels);
   drawFilters();
   drawChoices();
