@@ -13,8 +13,7 @@ from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation.local.chat_tokenizer import CONFIG, ChatTokenizer
 from tirjudge.generation.local.chat_tokenizer import TEMPLATE as TEMPLATE_FILE
-from tirjudge_environments.chat_template import rendered
-from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder, rendered
 
 DIALOGUE = (
     {"role": "system", "content": "You judge."},
