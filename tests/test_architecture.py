@@ -68,7 +68,7 @@ SHARED: dict[str, set[str]] = {
     "tirjudge.evaluation.stored_outputs": {"base", "columns", "files", "reading"},
     "tirjudge.generation": {"base", "cached", "model_files", "spending", "vllm_worker", "weight_stream"},
     "tirjudge_environments.adapters": {"dialogues", "settings", "verl_views"},
-    "tirjudge_environments.formats": {"quotations", "reward_terms", "rm_r1_rubrics", "text_only", "tir"},
+    "tirjudge_environments.formats": {"reward_terms", "rm_r1_rubrics", "text_only", "tir"},
     "tirjudge_training.corpora.sources": set(),
     "tirjudge_training.weight_sync": {"base"},
     "tirjudge_training.stages": {"base"},

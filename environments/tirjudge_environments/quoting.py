@@ -1,8 +1,8 @@
 """Quoting of untrusted text, so that no part of it reads as part of a prompt, an output or a chat template.
 
-A quoted line begins with `> `, and a quoted control token has a space behind its first character. All other
-text, which is nearly all text, stays as it is, byte by byte: prompts of papers and of trained models do not
-change.
+A quoted line begins with `> `, a quoted control token has a space behind its first character, and a tag that
+the judge's format reads has look-alikes of its brackets. All other text, which is nearly all text, stays as
+it is, byte by byte: prompts of papers and of trained models do not change.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from importlib import resources
 
@@ -135,6 +135,92 @@ def _spaced(token: re.Match[str]) -> str:
 def _any_of(tokens: frozenset[str]) -> re.Pattern[str]:
     # Longest first, since a token that begins another token would match in place of that.
     return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))))
+
+
+def with_look_alikes(text: str, marks: tuple[str, ...]) -> str:
+    """Return the text without tokens that a judge could copy into its answer, in linear time.
+
+    `marks` are names of tags, and commands such as `\\boxed`. A tag becomes `‹name›`, and a command gets a
+    space behind its backslash. Every spelling that a model may tidy counts: other case, spaces, attributes,
+    escapes, entities, compatible and invisible characters.
+    """
+    return _replaced(text, *_written(marks)) if marks else text
+
+
+def without_look_alikes(text: str, marks: tuple[str, ...]) -> str:
+    """Return the text with plain tokens in place of those that `with_look_alikes` makes."""
+    return _replaced(text, *_made(marks)) if marks else text
+
+
+_UNSEEN = r"\\u(?:00ad|034f|061c|180.|20[0-6].|fe0.|feff|fff.)"
+"""Invisible characters as JSON escapes them."""
+_GAP = rf"(?:[\s\u200b*`~]|{_UNSEEN}){{0,4}}"
+"""Characters within a name that a reader does not see, or drops."""
+_MARGIN = rf"(?:[^\w<>]|{_UNSEEN}){{0,8}}?"
+"""Characters between a bracket and a name."""
+_AND = r"&(?:amp;|#0{0,6}38;|#x0{0,6}26;){0,8}"
+
+
+def _escaped(sign: str, name: str) -> str:
+    """Return a pattern for the spellings of a sign: plain, or as an escape of HTML, JSON, Python or a URL."""
+    code = ord(sign)
+    entity = rf"{_AND}(?:{name}|#0{{0,6}}{code}|#x0{{0,6}}{code:x});?"
+    escape = rf"\\(?:u\{{?0{{0,6}}{code:x}\}}?|x{code:x}|0?{code:o})"
+    return rf"(?:{re.escape(sign)}|{entity}|{escape}|%(?:25){{0,8}}{code:x})"
+
+
+def _replaced(text: str, pattern: re.Pattern[str], signs: Mapping[str, str]) -> str:
+    parts, done = [], 0
+    for found in pattern.finditer(text.lower() if text.isascii() else text.translate(_FOLDED)):
+        for group, sign in signs.items():
+            start, end = found.span(group)
+            if start >= 0:
+                parts += [text[done:start], sign]
+                done = end
+    return "".join((*parts, text[done:]))
+
+
+@lru_cache(64)
+def _written(marks: tuple[str, ...]) -> tuple[re.Pattern[str], Mapping[str, str]]:
+    signs = {"open": "‹", "close": "›", "command": "\\ "}
+    return _tokens(marks, _escaped("<", "lt"), _escaped(">", "gt"), _escaped("\\", "bsol")), signs
+
+
+@lru_cache(64)
+def _made(marks: tuple[str, ...]) -> tuple[re.Pattern[str], Mapping[str, str]]:
+    return _tokens(marks, "‹", "›", r"\\ "), {"open": "<", "close": ">", "command": "\\"}
+
+
+def _tokens(marks: tuple[str, ...], opens: str, closes: str, command: str) -> re.Pattern[str]:
+    """Return a pattern of folded text for these tokens between these signs."""
+
+    def spelled(names: Iterable[str]) -> str:
+        return "|".join(_GAP.join(map(re.escape, name.lower())) for name in names) or "(?!)"
+
+    tags = spelled(mark for mark in marks if mark[0] != "\\")
+    commands = spelled(mark[1:] for mark in marks if mark[0] == "\\")
+    slash = rf"(?:{_escaped('/', 'sol')}{_MARGIN})?"
+    # A name behind a space may be a variable that is compared.
+    return re.compile(
+        rf"(?P<open>{opens})(?:(?P<loose>\s)|(?!\s)){_MARGIN}{slash}_{{0,2}}(?:{tags})(?!-?_*[a-z0-9])"
+        rf"(?(loose){_MARGIN}|[^<‹]{{0,200}}?)(?P<close>{closes})"
+        rf"|(?P<command>{command})(?=\u200b{{0,4}}(?:{commands}))"
+    )
+
+
+class _Folded(dict[int, str]):
+    """Each character as one character: compatible letters, and letters drawn like Latin ones, in one case."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        folded = unicodedata.normalize("NFKC", character).casefold().translate(_LOOKALIKES)
+        if _INVISIBLE.fullmatch(character):
+            folded = "\u200b"
+        self[code] = folded if len(folded) == 1 else character
+        return self[code]
+
+
+_FOLDED = _Folded()
 
 
 def cut_middle(text: str, limit: int) -> str:

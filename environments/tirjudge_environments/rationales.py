@@ -12,10 +12,17 @@ from enum import StrEnum
 from typing import Self
 
 from tirjudge_environments.messages import conversation_text
+from tirjudge_environments.quoting import with_look_alikes
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.types import Malformed, Message, Prompt, Question
 
 START, END = "<RESULT_START>", "<RESULT_END>"
+
+
+def _filled(name: str, values: Mapping[str, str]) -> str:
+    """Return a prompt, with look-alikes in the texts of others (see `with_look_alikes`)."""
+    shown = {slot: with_look_alikes(value, ("RESULT_START", "RESULT_END")) for slot, value in values.items()}
+    return load_template(name).with_values(shown)
 
 
 def question(kind: str, text: str, read: Callable[[str], object]) -> Question:
@@ -62,6 +69,8 @@ class Assessment:
     """`A` or `B`; empty for a tie."""
     strength: int
     """2 for significantly, 1 for slightly, 0 for a tie."""
+    contested: bool = False
+    """True if another box of the text holds another verdict."""
 
 
 def read_assessment(text: str) -> Assessment | Malformed:
@@ -80,7 +89,8 @@ def read_assessment(text: str) -> Assessment | Malformed:
         return Malformed("the last \\boxed{} is none of the five results")
     headings = [number for number, line in enumerate(lines[: boxes[-1] + 1]) if _FINAL.match(line)]
     end = headings[-1] if headings else boxes[-1]
-    return Assessment(tuple(_items(lines[:end])), *verdict)
+    boxed = {_verdict(line) for line in text.splitlines() if _BOX in line} - {None}
+    return Assessment(tuple(_items(lines[:end])), *verdict, contested=len(boxed) > 1)
 
 
 def _verdict(line: str) -> tuple[str, int] | None:
@@ -138,7 +148,8 @@ def decomposition_ask(
     if len(responses) != 2 or not conversation:
         raise ValueError("a decomposition takes a conversation and two responses")
     *history, query = conversation
-    text = load_template("rationale-decomposition").with_values(
+    text = _filled(
+        "rationale-decomposition",
         {
             "history": conversation_text(history) if history else "",
             "query": query.content,
@@ -146,7 +157,7 @@ def decomposition_ask(
             "response_2": responses[1],
             "str_brief": summary,
             "str_eval": evaluation,
-        }
+        },
     )
     return question("decomposition", text, read_decomposition)
 
@@ -256,8 +267,8 @@ def matching_ask(checklist: Sequence[str], reasons: Sequence[str]) -> Question:
 
     Neither may be empty, since there would be nothing to ask. The prompt is that of Fig. 9.
     """
-    text = load_template("rationale-matching").with_values(
-        {"source_list": numbered("S", reasons), "target_list": numbered("R", checklist)}
+    text = _filled(
+        "rationale-matching", {"source_list": numbered("S", reasons), "target_list": numbered("R", checklist)}
     )
     return question(
         "matching", text, lambda answer: read_scores(answer, humans=len(checklist), reasons=len(reasons))
@@ -359,13 +370,14 @@ def flaws_ask(conversation: Sequence[Message], responses: Sequence[str], reasons
 
     The paper defines the labels and does not print its prompt; this one is ours.
     """
-    text = load_template("rationale-flaws").with_values(
+    text = _filled(
+        "rationale-flaws",
         {
             "prompt": conversation_text(conversation),
             "response_a": responses[0],
             "response_b": responses[1],
             "reasons": numbered("S", reasons),
-        }
+        },
     )
     return question("flaws", text, lambda answer: read_flaws(answer, len(reasons)))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from tirjudge_environments.base import Environment, JudgeCard, JudgeFormat
+from tirjudge_environments.boundary import replaced_marks, shown
 from tirjudge_environments.tools.base import Tool
 from tirjudge_sandbox.registry import Plugins
 
@@ -127,7 +128,9 @@ def with_tools(environment: Environment, tools: Sequence[Tool]) -> Environment:
         return environment
     if not offers_tools(environment):
         raise ValueError(f"{type(environment).__name__} offers its judge no further tools")
-    return with_options(environment, further_tools=tuple(tool.spec for tool in tools))
+    # What a server says of its tools is a text of others.
+    specs = shown(tuple(tool.spec for tool in tools), replaced_marks(environment))
+    return with_options(environment, further_tools=specs)
 
 
 def judge_cards(package: str = "") -> dict[str, JudgeCard]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from tirjudge_environments.base import Environment, ToolEnvironment
+from tirjudge_environments.boundary import is_exposed, marks_of, replaced_marks, shown_prompt
 from tirjudge_environments.messages import response_data
+from tirjudge_environments.quoting import with_look_alikes, without_look_alikes
 from tirjudge_environments.tokenization import Encoder
 from tirjudge_environments.tools.base import Tool, called
 from tirjudge_environments.tools.python import PythonTool
@@ -90,13 +92,14 @@ class JudgeSession:
         Raises ValueError for native tool calls with an encoder, since only an endpoint can render those, and
         for a prompt that the encoder cannot render.
         """
-        self.prompt: Prompt = environment.prompt(task, view)
+        self.prompt: Prompt = shown_prompt(environment, task, view)
         """With an encoder, its prefill begins with the thinking that the chat template opened, if it did."""
         if encoder is not None and self.prompt.tools:
             raise ValueError(
                 "native tool calls need an endpoint that speaks them; use the `fence` protocol here"
             )
         self._environment, self._task, self._view = environment, task, view
+        self._exposed = is_exposed(environment, task, view)
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
         self._python, self._encoder, self._budget = PythonTool(sandbox, limits), encoder, budget
         self._sample, self._seed = sample, seed
@@ -114,6 +117,7 @@ class JudgeSession:
         self._calls: list[Call] = []
         self._turns = 0
         self._used_tokens = 0
+        self._contested = False
         self._may_ask = ask_for_verdict
         self._asked = False
         self._answers = _EndpointAnswers()
@@ -221,7 +225,8 @@ class JudgeSession:
             reading = Malformed("a program in place of the verdict that was asked for")
         if isinstance(reading, RunCode):
             self._drop_overhang(reading)
-            return await self._answer(reading)
+            return await self._answer(self._written_back(reading))
+        self._contested = not isinstance(reading, Continue) and reading.contested
         if isinstance(reading, Verdict):
             self._end(StopReason.VERDICT, reading, "")
         elif isinstance(reading, Malformed):
@@ -261,6 +266,12 @@ class JudgeSession:
         if written.by is By.MODEL and written.ids is None and request.end is not None:
             prefill = len(self.prompt.prefill) if len(self._segments) == 1 else 0
             self._segments[-1] = replace(written, text=written.text[: request.end - prefill])
+
+    def _written_back(self, request: RunCode) -> RunCode:
+        """Return a request whose source has the tokens that the judge copied as look-alikes."""
+        source = without_look_alikes(request.source, replaced_marks(self._environment))
+        changed = source != request.source
+        return replace(request, source=source, written=request.source) if changed else request
 
     async def _answer(self, request: RunCode) -> Segment | None:
         """Run or refuse a program; return None if that ended the dialogue."""
@@ -336,6 +347,10 @@ class JudgeSession:
                 "readings are RunCode must be a ToolEnvironment"
             )
         text = self._environment.show(request, outcome)
+        replaced = with_look_alikes(text, marks_of(self._environment))
+        if replaced_marks(self._environment):
+            text = replaced
+        self._exposed |= text != replaced
         # An output fence must begin a line, also if the model stopped in the middle of one.
         if request.call_id is None and not self._segments[-1].text.endswith("\n"):
             text = "\n" + text
@@ -355,6 +370,8 @@ class JudgeSession:
             detail=detail,
             usage=self._usage,
             seconds=time.monotonic() - self._started,
+            contested=self._contested,
+            exposed=self._exposed,
         )
 
 

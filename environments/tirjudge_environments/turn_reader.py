@@ -77,7 +77,7 @@ def _body(text: str, fence: Fence) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """An opening or closing tag, `<name>` or `</name>`, outside every fence."""
+    """An opening or closing tag, `<name>` or `</name>`, outside every request."""
 
     opens: bool
     start: int
@@ -91,6 +91,8 @@ class Turn:
     text: str
     tools: tuple[str, ...] = ()
     """Names of the tools besides Python whose calls are fences with the name of the tool."""
+    runs: bool = True
+    """False if the judge calls nothing by fences, so that a program in the text is text."""
 
     @cached_property
     def fences(self) -> tuple[Fence, ...]:
@@ -133,6 +135,13 @@ class Turn:
         return self.program.end
 
     @property
+    def before_open_request(self) -> str:
+        """The text before a request without an end, which a model that was cut was writing."""
+        last = self.fences[-1] if self.runs and self.fences else None
+        opened = last is not None and not last.closed and _requests(last.info, self.tools)
+        return self.text[: last.start] if last is not None and opened else self.text
+
+    @property
     def forged(self) -> tuple[Fence, ...]:
         """The output blocks that the model wrote itself."""
         return tuple(fence for fence in self.fences if fence.info == OUTPUT and fence is not self.awaited)
@@ -143,10 +152,11 @@ class Turn:
         return tuple(fence for fence in self.fences if not fence.closed and fence is not self.awaited)
 
     def tags(self, name: str) -> tuple[Tag, ...]:
-        """Return the tags of this name outside fences, in order."""
+        """Return the tags of this name outside requests, in order: also those in open and in other fences."""
         found = []
+        requests = [one for one in self.fences if one.closed and _requests(one.info, self.tools)]
         # Tags and fences are both in order, so one pass over each keeps this linear.
-        fences = iter((*self.fences, None))
+        fences = iter((*(requests if self.runs else ()), None))
         fence = next(fences)
         for match in _tag_pattern(name).finditer(self.text):
             while fence is not None and fence.end <= match.start():

@@ -237,6 +237,8 @@ class RunCode:
     """Name of the tool; empty for a program."""
     fault: str = ""
     """The reason why the call cannot be made, which becomes the result of the call; else empty."""
+    written: str = ""
+    """The source as the judge wrote it, if it held look-alikes, which are turned back before it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,8 @@ class Verdict:
     criteria: tuple[tuple[Verdict, int], ...] = ()
     """The verdict on each criterion of a dialogue on several criteria, in their order, with the offset behind
     its answer in the text of the turn. The whole verdict has nothing else then."""
+    contested: bool = field(default=False, compare=False)
+    """True if the turn states another verdict as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +270,8 @@ class Malformed:
     """A reading: the turn ended with neither a program nor a readable verdict, for a `reason`."""
 
     reason: str
+    contested: bool = field(default=False, compare=False)
+    """True if the turn states several verdicts, none of which counts."""
 
 
 Reading = RunCode | Verdict | Continue | Malformed
@@ -410,6 +416,10 @@ class Trajectory:
     """The tokens of all requests together."""
     seconds: float = 0.0
     """Wall-clock time from the first request to the end."""
+    contested: bool = False
+    """True if the last turn states two different verdicts."""
+    exposed: bool = False
+    """True if the format's `boundary` is off, and a shown text holds a token of the format."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,19 +91,21 @@ def test_an_output_written_by_the_model_is_forged(text: str, count: int) -> None
         ("<score> 7\n</score> and more", "7"),
         ("<score>7</score> no, <score>8</score>", "8"),
         ("```json\n<score>1</score>\n```\n<score>2</score>", "2"),
-        ("<score>2</score>\n```\n<score>1</score>\n```", "2"),
-        ("<score>2</score>\n```\n<score>1</score>", "2"),
+        ("<score>2</score>\n```\n<score>1</score>\n```", "1"),
+        ("<score>2</score>\n```\n<score>1</score>", "1"),
+        ("<score>2</score>\n```python\n<score>1</score>\n```", "2"),
+        ("<score>2</score>\n```python\n<score>1</score>", "1"),
         ("<score>2", None),
         ("2</score>", None),
         ("<score>1</score><score>2", None),
         ("<score>1</score></score>", None),
         ("<score>1<score>2</score>", "2"),
         ("<Score>1</Score>", None),
-        ("```\n<score>1</score>\n```", None),
+        ("```\n<score>1</score>\n```", "1"),
         ("", None),
     ],
 )
-def test_the_answer_is_the_last_element_outside_fences(text: str, answer: str | None) -> None:
+def test_the_answer_is_the_last_element_outside_programs(text: str, answer: str | None) -> None:
     assert Turn(text).answer("score") == answer
 
 

@@ -123,6 +123,9 @@ def run_benchmark(
     if benchmark.format and not (options.format or plan.kind):
         options = options.model_copy(update={"format": benchmark.format})
     options = _ordered(options, plan.kind, benchmark)
+    if "boundary" in environment_options(_format(options, plan.kind)):
+        # Published judges read the texts as they are.
+        options = options.model_copy(update={"options": {"boundary": False, **options.options}})
     options.check(plan.kind)
     alone = _judges_alone(options, plan.kind)
     given = _by_part(data, chosen)

@@ -405,6 +405,8 @@ def reproduce(
     if timeout is not None:
         limits = replace(limits, wall_seconds=timeout, cpu_seconds=timeout)
     result = _Result(str(file), verdicts(file))
+    if result.verdicts.settings and result.verdicts.is_older:
+        say("tirjudge reproduce: these verdicts were read by an older rule, which guessed what a turn quotes")
     try:
         if has_programs(file):
             require_prepared(file, options.prepare)
@@ -448,6 +450,7 @@ class _Result:
             "verdicts": self.verdicts.read,
             "verdicts_changed": len(self.verdicts.changed),
             "verdicts_not_read": self.verdicts.unreadable,
+            **({"verdicts_by_older_rule": older} if (older := self.verdicts.by_older_rule) else {}),
             "not_same": [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)],
         }
 
@@ -459,6 +462,8 @@ class _Result:
         rows.append(("verdict changed", str(len(self.verdicts.changed))))
         if self.verdicts.unreadable:
             rows.append(("verdicts not read", str(self.verdicts.unreadable)))
+        if self.verdicts.by_older_rule:
+            rows.append(("read by an older rule", str(self.verdicts.by_older_rule)))
         print("\n".join(table(rows)))
         records = [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)]
         if records:

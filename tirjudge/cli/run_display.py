@@ -338,6 +338,8 @@ class Summary:
             "stops": dict(tally.stops),
             "ties": tally.ties,
             "open": tally.open,
+            **({"contested": tally.contested} if tally.contested else {}),
+            **({"exposed": tally.exposed} if tally.exposed else {}),
             "evidence": tally.evidence.record(),
             **({} if (checked := tally.checkers.record()) is None else {"checkers": checked}),
             "labelled": tally.labelled,
@@ -397,6 +399,11 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
     lines += tally.checkers.lines()
     if ties := tally.ties - tally.evidence.tied:
         lines.append(("ties", f"{ties}{' more' if tally.evidence.tied else ''}"))
+    if tally.contested:
+        lines.append(("contested", f"{counted(tally.contested, 'row')} with two verdicts in one turn"))
+    if tally.exposed:
+        rows = counted(tally.exposed, "row")
+        lines.append(("exposed", f"{rows} with a tag in a shown text, and the boundary is off"))
     if tally.programs or tally.programs_refused:
         lines.append(("programs", _programs(tally)))
     if tally.prompt_tokens or tally.completion_tokens:

@@ -15,6 +15,7 @@ from tirjudge.judging.criteria import listed
 from tirjudge_environments import Context, Message, Prompt
 from tirjudge_environments.checkers.file import fault_of_source
 from tirjudge_environments.checkers.rules import RulePattern, escaped
+from tirjudge_environments.quoting import with_look_alikes, without_look_alikes
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.turn_reader import behind_thinking
 
@@ -22,6 +23,8 @@ MOST_RULES = 8
 _RULE = re.compile(r"^RULE:[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 _FENCE = re.compile(r"^```(?:python|py)?[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LONGEST_ANSWER = 40_000
+_MARKS = ("think",)
+"""The tokens from which an answer is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,11 @@ class Author:
 
         Raises GeneratorFailed.
         """
-        fields = {"rule": rule.strip(), "number-field": "{n:number}", "text-field": "{text}"}
+        fields = {
+            "rule": with_look_alikes(rule.strip(), _MARKS),
+            "number-field": "{n:number}",
+            "text-field": "{text}",
+        }
         return written(
             await self._ask(load_template("checker").with_values(fields)), rule, self.generator.model
         )
@@ -46,8 +53,9 @@ class Author:
 
         Raises GeneratorFailed.
         """
-        asked = load_template("checker-rules").with_values({"count": str(MOST_RULES), "prompt": prompt})
-        found = listed(await self._ask(asked))
+        shown = with_look_alikes(prompt, _MARKS)
+        asked = load_template("checker-rules").with_values({"count": str(MOST_RULES), "prompt": shown})
+        found = [without_look_alikes(rule, _MARKS) for rule in listed(await self._ask(asked))]
         return [rule for rule in dict.fromkeys(found) if rule in prompt][:MOST_RULES]
 
     async def _ask(self, text: str) -> str:
@@ -65,7 +73,7 @@ def written(answer: str, rule: str, author: str) -> Candidate | None:
     A pattern that does not match the rule, or whose fields the function does not take, is replaced by the
     exact text.
     """
-    answer = behind_thinking(answer) or ""
+    answer = without_look_alikes(behind_thinking(answer) or "", _MARKS)
     fence = _FENCE.search(answer)
     if fence is None:
         return None

@@ -213,7 +213,8 @@ class CopiedPrograms:
             for folder in folders:
                 if self.kept is None:
                     return ""
-                found += self.kept.folder({path: file["sha256"] for path, file in folder.items()}).texts
+                kept = self.kept.folder({path: file["sha256"] for path, file in folder.items()})
+                found += [*kept.files, *filter(None, map(kept.text, kept.files))]
         except ValueError:
             return ""
         return "\n".join(found)

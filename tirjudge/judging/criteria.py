@@ -15,6 +15,7 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.questions import Kind
 from tirjudge.rollout import all_or_none
 from tirjudge_environments import Criterion, JudgeTask
+from tirjudge_environments.boundary import shown
 from tirjudge_environments.messages import response_text
 from tirjudge_environments.tasks import RowError
 from tirjudge_environments.templates import Template, load_template, question_text
@@ -71,6 +72,7 @@ def listed(text: str) -> list[str]:
 
 
 def _question(task: JudgeTask, better: int, worse: int, most: int) -> str:
+    task = shown(task, ("think",))
     asked = load_template("criteria-proposal").with_values({"count": str(most)})
-    shown = [response_text(task.candidates[index]) for index in (better, worse)]
-    return Template(asked).fill(question_text(task), shown)
+    responses = [response_text(task.candidates[index]) for index in (better, worse)]
+    return Template(asked).fill(question_text(task), responses)

@@ -24,6 +24,7 @@ from tirjudge.records.verdicts import EMPTY
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.callers import CallersSandbox, FairGenerator, Turns
 from tirjudge_environments import Environment, Episode, JudgeTask, Score, ToolEnvironment
+from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.session import strict
@@ -177,12 +178,12 @@ class JudgeEngine:
             return
         environment = self.rollout(name).environment
         view = environment.views(task)[0]
-        prompt = environment.prompt(task, view)
+        prompt = shown_prompt(environment, task, view)
         for part, without in (
             ("reference", replace(task, reference="")),
             ("criteria", replace(task, criteria=())),
         ):
-            if without != task and environment.prompt(without, view) == prompt:
+            if without != task and shown_prompt(environment, without, view) == prompt:
                 raise ValueError(
                     f"the format {name} does not show the judge a row's {part}: use another format, or "
                     f"leave the column out with --column {part}="
@@ -217,7 +218,7 @@ class JudgeEngine:
         trajectories = []
         for one in episode.trajectories:
             if not one.prompt.messages:
-                prompt = environment.prompt(episode.task, one.view)
+                prompt = shown_prompt(environment, episode.task, one.view)
                 if encoder is not None:
                     prompt = replace(prompt, prefill=encoder.opening(prompt))
                 one = replace(one, prompt=prompt)

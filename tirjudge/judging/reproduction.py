@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -23,9 +24,11 @@ from tirjudge.records.result_row import (
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.kept_files import prepared_path
 from tirjudge.storage.result_file import recorded_settings
+from tirjudge_environments.boundary import marks_of
 from tirjudge_environments.files import program_of
 from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences
-from tirjudge_environments.quoting import cut_middle
+from tirjudge_environments.quoting import cut_middle, with_look_alikes
+from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tools.base import called
 from tirjudge_environments.tools.code_tests import RUN_TESTS, RunTests
 from tirjudge_sandbox import (
@@ -268,10 +271,19 @@ def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
         now = now if now.status in (Status.OK, Status.ERROR) else replace(now, stdout="")
     if shown is not None and now.status is Status.OUTPUT_LIMIT:
         shown, now = _CUT_BYTES.sub("", shown), replace(now, cut_bytes=0)
-    if shown is None or recorded.row.format not in _OUR_FORMATS or shown in _showings(shown, now):
+    if shown is None or recorded.row.format not in _OUR_FORMATS:
+        return ""
+    marks = ((), *_marks(f"tir-{recorded.row.format.removeprefix('tir-')}"))
+    forms = (with_look_alikes(form, one) for form in _showings(shown, now) for one in marks)
+    if shown in forms:
         return ""
     whole = output_text(now, _WHOLE)
     return f"the judge was shown {_excerpt(shown, whole)}, and the output is {_excerpt(whole, shown)}"
+
+
+@cache
+def _marks(format: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(marks_of(open_environment(format, protocol=one)) for one in ("fence", "tool"))
 
 
 def _showings(shown: str, now: Execution) -> Iterator[str]:

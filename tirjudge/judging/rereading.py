@@ -1,16 +1,17 @@
 """Rereadings: the verdicts of a result file, read again from its dialogues and combined again.
 
-A result file may state another verdict than its dialogues end with. A text is read with every option of the
-format that may have been used and does not appear in the file, and the recorded verdict is taken as it is if
-one of the readings gives it.
+A result file may state another verdict than its dialogues end with. A text is read with the options that are
+recorded beside the file, and with those that the note of a model may have set and no file records; the
+recorded verdict is taken as it is if one of the readings gives it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from itertools import groupby
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tirjudge.records.result_row import (
     read_result_rows,
 )
 from tirjudge.records.verdicts import EMPTY, JudgedConfidence, RecordedVerdict
+from tirjudge.storage.result_file import is_read_by_older_rule, recorded_settings
 from tirjudge_environments import (
     Call,
     Completion,
@@ -46,13 +48,15 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
+from tirjudge_environments.boundary import marks_of, shown, shown_prompt
 from tirjudge_environments.orders import letter
 from tirjudge_environments.registry import environment_names, environment_options, open_environment
+from tirjudge_environments.turn_reader import find_fences
 from tirjudge_environments.types import THINK
 from tirjudge_sandbox import Execution, Status
 
 _STYLES: tuple[dict[str, Any], ...] = ({}, {"tools": False}, {"style": "answer-only"})
-"""Options that decide how an answer is read; each applies to the formats that know it."""
+"""Options that decide how an answer is read, and that a model's note may set or a copied file has lost."""
 _READ = (StopReason.VERDICT.value, StopReason.MALFORMED.value)
 """Ends of a dialogue that depend on its text alone; budgets and failures do not."""
 _MOST_RESPONSES = 1000
@@ -100,11 +104,18 @@ class Rereading:
     """All dialogues that are not empty."""
     unreadable: int = 0
     """Dialogues of a format that cannot be opened."""
+    by_older_rule: int = 0
+    """Dialogues whose verdict an older rule read otherwise, which guessed what a turn quotes."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings recorded beside the file."""
+    is_older: bool = False
+    """True for a file whose verdicts may have been read by the older rule."""
 
     @classmethod
     def of(cls, results: Path) -> Rereading:
         """Read every row; raises ValueError for a file that is no result file, and OSError."""
-        found = cls([])
+        settings = recorded_settings(results) or {}
+        found = cls([], settings=settings, is_older=is_read_by_older_rule(results))
         for row, _ in read_result_rows(results):
             found.add(row)
         return found
@@ -130,13 +141,16 @@ class Rereading:
                     reason = f"the file says {says}, and {ruled.detail}"
                     self.changed.append(ChangedVerdict(row, _place(view), reason))
                 continue
-            readings = _readings(row, view) if view.stop in _READ else []
+            environments = _environments(row.format, self.settings)
+            readings = _readings(row, view, environments) if view.stop in _READ else []
             if not readings:
                 self.unreadable += view.stop in _READ
                 continue
             self.read += 1
             recorded = _described(view.verdict)
-            if recorded not in readings:
+            if recorded not in readings and self.is_older and _may_quote(row, view, environments[0]):
+                self.by_older_rule += 1
+            elif recorded not in readings:
                 reason = f"the file says {recorded}, and the dialogue says {readings[0]}"
                 self.changed.append(ChangedVerdict(row, _place(view), reason))
         if difference := _combined_difference(row):
@@ -151,37 +165,57 @@ def _checked_criterion(row: ResultRow, view: RecordedView) -> Criterion | None:
     return row.criteria[number].criterion
 
 
-def _readings(row: ResultRow, view: RecordedView) -> list[str]:
+def _may_quote(row: ResultRow, view: RecordedView, environment: Environment) -> bool:
+    """Return True for a dialogue in which the older rule may have guessed what the judge quotes."""
+    task, marks = row_task(row), marks_of(environment)
+    outputs = [one.stdout + one.stderr for one in view.segments if one.kind == "program"]
+    text = view.last_turn.text
+    told = [task, outputs, [text[one.start : one.end] for one in find_fences(text)]]
+    return bool(row.files) or shown(told, marks) != told
+
+
+def _readings(row: ResultRow, view: RecordedView, environments: Sequence[Environment]) -> list[str]:
     """Return the verdicts that the last turn of a dialogue can be read as; empty if it cannot be read."""
     text, hidden = view.last_turn
     if not 1 <= len(view.order) <= _MOST_RESPONSES or max(view.order) >= _MOST_RESPONSES:
         return []
-    task, shown = row_task(row), View(view.view, tuple(view.order))
+    task, place = row_task(row), View(view.view, tuple(view.order))
     found = []
-    for environment in _environments(row.format):
-        prefill = environment.prompt(task, shown).prefill
-        # The chat template of a thinking model may have opened the thinking.
-        for start in (prefill, f"{THINK}\n{prefill}"):
+    for environment in environments:
+        prefill = shown_prompt(environment, task, place).prefill
+        # The chat template of a thinking model may have opened the thinking, and a turn may have been cut.
+        for start, finish in product((prefill, f"{THINK}\n{prefill}"), (Finish.END, Finish.LENGTH)):
             turns = *view.earlier_turns, text
             *earlier, last = start + turns[0], *turns[1:]
-            completion = Completion(text=last, finish=Finish.END, reasoning=hidden, earlier=tuple(earlier))
-            reading = environment.read(task, shown, completion)
+            completion = Completion(text=last, finish=finish, reasoning=hidden, earlier=tuple(earlier))
+            reading = environment.read(task, place, completion)
             verdict = _described(reading) if isinstance(reading, Verdict) else _described(None)
             found += [verdict] if verdict not in found else []
     return found
 
 
-@cache
-def _environments(format: str) -> tuple[Environment, ...]:
-    """Return a format with every way to read an answer; empty for a format that cannot be opened."""
+def _environments(format: str, settings: Mapping[str, Any]) -> Sequence[Environment]:
+    """Return a format as the settings say, then with other ways to read; empty for an unknown format."""
     name = f"tir-{format}" if format in ("pointwise", "pairwise", "listwise") else format
     if name not in environment_names():
         return ()
-    opened = []
+    given = settings.get("options")
+    recorded = {
+        **({"tools": settings["tools"]} if "tools" in settings else {}),
+        **({"protocol": "tool"} if settings.get("tier") == "tools" else {}),
+        **(given if isinstance(given, dict) else {}),
+    }
+    return _opened(name, json.dumps(recorded, sort_keys=True))
+
+
+@lru_cache(64)
+def _opened(name: str, recorded: str) -> tuple[Environment, ...]:
+    known, opened = environment_options(name), []
+    given = {option: value for option, value in json.loads(recorded).items() if option in known}
     for style in _STYLES:
         try:
-            if style.keys() <= set(environment_options(name)):
-                opened.append(open_environment(name, **style))
+            if style.keys() <= known - given.keys():
+                opened.append(open_environment(name, **given, **style))
         except (TypeError, ValueError):  # a format of another package may need options
             continue
     return tuple(opened)

@@ -50,6 +50,10 @@ class Tally:
     verdicts: int = 0
     """Rows with a choice, a tie or a score."""
     ties: int = 0
+    contested: int = 0
+    """Rows with a turn that states two different verdicts."""
+    exposed: int = 0
+    """Rows judged without the boundary whose texts hold a token from which verdicts are read."""
     open: int = 0
     """Rows left open because of a low confidence."""
     credits: Credits = field(default_factory=Credits)
@@ -91,6 +95,8 @@ class Tally:
         self.stops[row["stop"]] += 1
         self.verdicts += row["stop"] == "verdict"
         self.ties += row["verdict"] == "tie"
+        self.contested += any(view.get("contested") for view in row.get("views", ()))
+        self.exposed += any(view.get("exposed") for view in row.get("views", ()))
         self.open += row["stop"] == StopReason.ABSTAINED
         if row["correct"] is not None:
             self.credits.add(row["correct"], prompt_cluster(row.get("prompt")))

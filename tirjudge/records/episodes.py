@@ -122,7 +122,8 @@ def _segment(segment: Segment, *, ids: bool) -> JsonObject:
 
 
 def _read_call(record: Mapping[str, Any], call_id: str | None) -> Call:
-    request = RunCode(record["source"], call_id=call_id, tool=record.get("tool", ""))
+    kept = {name: record.get(name, "") for name in ("tool", "written")}
+    request = RunCode(record["source"], call_id=call_id, **kept)
     if record["status"] == "refused":
         return Call(request, Refused(record["reason"]))
     again = record.get("exchanged")

@@ -119,6 +119,8 @@ class RecordedPassage(Recorded):
     """True for thinking that the endpoint returned separately."""
     tool: Text = ""
     """The name of the tool that was called; empty for a program."""
+    written: Text = ""
+    """The program as the judge wrote it, where look-alikes of tags were turned back before it ran."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     """None for a program that did not run."""
     status: Text = ""
@@ -180,6 +182,10 @@ class RecordedView(Dialogue):
     reward: RecordedReward | None = None
     evidence: Text = ""
     """A value of `tirjudge_environments.Evidence`; empty if none was recorded."""
+    contested: bool = False
+    """True if the last turn states two different verdicts."""
+    exposed: bool = False
+    """True if the format's `boundary` was off, and a shown text holds a token of the format."""
 
     @classmethod
     def of(
@@ -206,6 +212,8 @@ class RecordedView(Dialogue):
         optional: dict[str, Any] = {} if criterion is None else {"criterion": criterion}
         optional |= {} if reward is None else {"reward": RecordedReward(**reward_record(reward))}
         optional |= {"evidence": evidence_of(trajectory).value} if evidence else {}
+        flags = {"contested": trajectory.contested, "exposed": trajectory.exposed}
+        optional |= {name: True for name, is_set in flags.items() if is_set}
         return cls(
             view=trajectory.view.name,
             sample=trajectory.sample,
@@ -512,6 +520,8 @@ def call_record(call: Call) -> JsonObject:
     record: JsonObject = {"source": call.request.source}
     if call.request.tool:
         record["tool"] = call.request.tool
+    if call.request.written:
+        record["written"] = call.request.written
     if isinstance(call.outcome, Refused):
         return record | {"status": "refused", "reason": call.outcome.reason}
     if call.seed is not None:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.base import Environment
+from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.programs.recording import RecordingSandbox, ReplaySandbox
 from tirjudge_environments.quoting import quote_control_tokens
@@ -305,7 +306,7 @@ class ToolDialogue:
         self._settings, self._tools = settings, tuple(tools)
         self._environment = with_tools(settings.environment, self._tools)
         self._view = row_view(self._environment, self.task, row, framework)
-        prompt = self._environment.prompt(self.task, self._view)
+        prompt = shown_prompt(self._environment, self.task, self._view)
         if prompt.stop or prompt.prefill or len(prompt.messages) != 1:
             raise ValueError(
                 f"{framework} needs native tools and one user message: open the judge with protocol='tool', "

@@ -24,8 +24,13 @@ from tirjudge_environments.adapters.dialogues import (
     score_together,
 )
 from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.boundary import replaced_marks
 from tirjudge_environments.programs.outputs import output_text
-from tirjudge_environments.quoting import quote_control_tokens
+from tirjudge_environments.quoting import (
+    quote_control_tokens,
+    with_look_alikes,
+    without_look_alikes,
+)
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tokenization import ChatEncoder
@@ -207,11 +212,13 @@ class PythonTool(BaseTool):
         if number > self._settings.tool_calls:
             spent = Refused(f"The budget of {self._settings.tool_calls} programs is spent: this was not run.")
             return ToolResponse(text=output_text(spent, _OUTPUT_CHARS)), 0.0, {}
-        program = Program(source=str(parameters.get("code", "")), seed=self._settings.seed)
+        marks = replaced_marks(self._settings.environment)
+        source = without_look_alikes(str(parameters.get("code", "")), marks)
+        program = Program(source=source, seed=self._settings.seed)
         run = run_with_isolated(self._thread.sandbox, program, self._settings.limits)
         execution = await self._thread.awaited(run)
         if execution.status is Status.SANDBOX_FAILED:
             raise RuntimeError(f"the sandbox failed: {execution.detail}")
         # verl encodes it: a control token in it must not end the message.
-        shown = quote_control_tokens(output_text(execution, _OUTPUT_CHARS))
+        shown = quote_control_tokens(with_look_alikes(output_text(execution, _OUTPUT_CHARS), marks))
         return ToolResponse(text=shown), 0.0, {}

@@ -6,17 +6,17 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from heapq import merge
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from pydantic import ConfigDict
 
-from tirjudge_environments.files.kinds import cells_of, is_notebook, kind_of
-from tirjudge_environments.quoting import cut_middle
+from tirjudge_environments.files.kinds import kind_of
+from tirjudge_environments.quoting import cut_middle, with_look_alikes
 
 MOST_FILES = 5000
 """Files of one folder."""
@@ -27,13 +27,6 @@ MOST_DEPTH = 16
 _MOST_NAME_BYTES, _MOST_PATH_BYTES = 200, 1000
 MOST_ENTRIES = 2 * MOST_FILES
 """Entries of an archive, folders and links included."""
-_WHOLE_TEXT = 1 << 20
-"""Bytes of a text that is kept whole for quotations."""
-_MOST_QUOTABLE = 4 << 20
-"""Most bytes kept of a longer text."""
-_AROUND = 200
-"""Bytes kept around each tag or fence of a longer text."""
-_MARKS = (b"<", b"```")
 _PLAIN_PATH = re.compile(r"[\w.@+-][\w./@+ -]{0,160}", re.ASCII)
 
 
@@ -48,6 +41,8 @@ class Folder:
     __pydantic_config__ = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     files: Mapping[str, bytes] = field(default_factory=dict)
+    marks: ClassVar[tuple[str, ...]] = ()
+    """Tokens that no shown text of the folder holds, see `shown`."""
 
     def __repr__(self) -> str:
         return f"Folder({len(self.files)} files, {self.digest})"
@@ -66,21 +61,22 @@ class Folder:
         return hashlib.sha256(json.dumps(list(self.digests.items())).encode()).hexdigest()
 
     @cached_property
-    def texts(self) -> tuple[str, ...]:
-        """The paths, and the contents that are texts; of texts of more than 1 MiB, what is near tags.
-
-        Notebooks are there twice: as they are, and as the cells that a judge is shown.
-        """
-        cells = (cells_of(content) for path, content in self.files.items() if is_notebook(path))
-        return (*self.files, *filter(None, map(_quotable, self.files.values())), *filter(None, cells))
-
-    @cached_property
     def _kinds(self) -> dict[str, str]:
         return {}
 
+    def shown(self, marks: tuple[str, ...]) -> Folder:
+        """Return the folder with look-alikes in its listings and texts (see `with_look_alikes`).
+
+        The contents stay as they are: `files` is for programs, and not for prompts.
+        """
+        other = copy(self)
+        other.__dict__["marks"] = marks
+        return other
+
     def text(self, path: str) -> str | None:
         """Return a file's content; None if there is no such file or it is not UTF-8."""
-        return text_of_file(self.files[path]) if path in self.files else None
+        text = text_of_file(self.files[path]) if path in self.files else None
+        return None if text is None else with_look_alikes(text, self.marks)
 
     def kind(self, path: str) -> str:
         """Return the kind of a file, see `kinds.kind_of`."""
@@ -108,31 +104,6 @@ def encoded(path: str, text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise BadFolder(f"{shown_path(path)}: it holds a lone surrogate (half a character)") from None
-
-
-def _quotable(content: bytes) -> str | None:
-    """Return the parts of a file from which a judge could quote a tag or a fence; None if it is no text."""
-    if len(content) <= _WHOLE_TEXT:
-        return text_of_file(content)
-    if b"\0" in content:
-        return None
-    parts = list[bytes]()
-    end = left = 0
-    for place in merge(*(_places(content, mark) for mark in _MARKS)):
-        start, end = max(end, place - _AROUND), max(end, place + _AROUND)
-        parts.append(content[start:end])
-        left += end - start
-        if left > _MOST_QUOTABLE:
-            break
-    return b"".join(parts).decode(errors="replace")
-
-
-def _places(content: bytes, mark: bytes) -> Iterator[int]:
-    place = content.find(mark)
-    while place >= 0:
-        yield place
-        # Marks up to there are among the bytes around this one, with some of their own.
-        place = content.find(mark, place + _AROUND // 2)
 
 
 def folder_of(files: Mapping[str, bytes]) -> Folder:

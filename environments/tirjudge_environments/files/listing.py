@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 
 from tirjudge_environments.files.folder import NO_FILES, Folder, shown_path, text_of_file
 from tirjudge_environments.files.kinds import cells_of, counted, is_notebook
-from tirjudge_environments.quoting import cut_middle, quote_lines, starts_with
+from tirjudge_environments.quoting import cut_middle, quote_lines, starts_with, with_look_alikes
 
 _LISTED, _SHOWN = 40, 8
 """Files of a folder that a prompt lists, and files whose start or difference it shows."""
@@ -57,7 +57,8 @@ def listing(folder: Folder, of: str, before: Folder = NO_FILES) -> str:
         before: the files that the response began with; of a file that it changed, the difference is shown.
     """
     files = (file.text for file in listed_files(folder, before))
-    return "\n".join([f"[{folder_heading(folder, of)}]", *files])
+    # After everything that was read and cut.
+    return with_look_alikes("\n".join([f"[{folder_heading(folder, of)}]", *files]), folder.marks)
 
 
 def folder_heading(folder: Folder, of: str) -> str:

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.reward_terms import (
     Scored,
     Term,
@@ -19,7 +18,7 @@ from tirjudge_environments.formats.reward_terms import (
     label_scores_highest,
     together,
 )
-from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording
+from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.turn_reader import behind, behind_thinking, elements, tag_count
@@ -38,8 +37,9 @@ _TENTHS = re.compile(r"10(\.0{1,9})?|[0-9](\.[0-9]0{0,8})?", re.ASCII)
 class J1(TextOnly):
     """The base class of J1's judges: a reward of 1 if right and 0 if wrong, plus two optional terms."""
 
-    marks: ClassVar[Marks] = Marks(
-        elements=("answer", "score", "score_A", "score_B"), tags=("think", "plan", "execution")
+    marks: ClassVar[tuple[str, ...]] = (
+        *("answer", "score", "score_A", "score_B"),
+        *("think", "plan", "execution"),
     )
 
     negative_reward: RewardOnly[float] = Field(default=0.0, le=0.0)
@@ -58,7 +58,7 @@ class J1(TextOnly):
         return {
             "correct": Term(correct),
             "format": Term(
-                lambda seen: float(thought(self.own_text(seen.task, seen.trajectory), self.steps)),
+                lambda seen: float(thought(written(seen.trajectory), self.steps)),
                 weight=self.format_reward,
             ),
         }
@@ -101,7 +101,8 @@ def said(text: str, name: str, steps: Sequence[str]) -> str | Malformed:
     if len(bodies) == 1:
         return bodies.pop()
     return Malformed(
-        f"<{name}> elements that contradict each other" if bodies else f"no <{name}> behind the thinking"
+        f"<{name}> elements that contradict each other" if bodies else f"no <{name}> behind the thinking",
+        contested=bool(bodies),
     )
 
 

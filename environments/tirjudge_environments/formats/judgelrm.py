@@ -12,9 +12,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.reward_terms import Scored, Term, failed, length_reward
-from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording
+from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.turn_reader import behind_thinking, elements
@@ -29,7 +28,7 @@ from tirjudge_environments.types import (
     View,
 )
 
-_MARKS = Marks(elements=("answer",))
+_MARKS = ("answer", "think")
 _NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 _TAG = re.compile(r"</?(?:think|answer)>")
 _IN_ORDER = ["<think>", "</think>", *2 * ["<answer>", "</answer>"]]
@@ -45,7 +44,8 @@ def read_scores(text: str, count: int) -> tuple[float, ...] | Malformed:
         return Malformed("the thinking was not closed")
     bodies = [element.body for element in elements(answer, "answer")]
     if len(bodies) != count:
-        return Malformed(f"{len(bodies)} <answer> elements behind the thinking, not {count}")
+        reason = f"{len(bodies)} <answer> elements behind the thinking, not {count}"
+        return Malformed(reason, contested=len(bodies) > count)
     if not all(_NUMBER.fullmatch(body) for body in bodies):
         return Malformed("an <answer> that is no number")
     return tuple(float(body) for body in bodies)
@@ -160,7 +160,7 @@ class JudgeLrmPair(TextPair):
         source="JudgeLRM section 3.2, Fig. 2, Eq. 1 to 5 and 9",
     )
 
-    marks: ClassVar[Marks] = _MARKS
+    marks: ClassVar[tuple[str, ...]] = _MARKS
 
     order: Order = "given"
     terms: RewardOnly[Terms] = "paper"
@@ -208,7 +208,7 @@ class JudgeLrmPair(TextPair):
         if isinstance(gold, Unscored):
             return gold
         shown = tuple(gold[index] for index in trajectory.view.order)
-        right = matches(read_scores(self.own_text(task, trajectory), 2), shown, self.rules)
+        right = matches(read_scores(written(trajectory), 2), shown, self.rules)
         return Scored(task, trajectory, right, right)
 
     def _part(self, name: str, seen: Scored) -> float:
@@ -216,8 +216,7 @@ class JudgeLrmPair(TextPair):
         assert not isinstance(gold, Unscored)  # see `_scored`
         first, second = seen.trajectory.view.order
         shown = (gold[first], gold[second])
-        text = self.own_text(seen.task, seen.trajectory)
-        return judgelrm_parts(text, shown, terms=self.terms, rules=self.rules)[name]
+        return judgelrm_parts(written(seen.trajectory), shown, terms=self.terms, rules=self.rules)[name]
 
     def _gold(self, task: JudgeTask) -> Sequence[float] | Unscored:
         """Return gold scores by candidate; for a reward of the relation alone, a label replaces them."""
@@ -243,7 +242,7 @@ class JudgeLrmSingle(TextOnly):
         source="JudgeLRM section 4.3, Fig. 4",
     )
     scale: ClassVar[tuple[float, float]] = (1.0, 10.0)
-    marks: ClassVar[Marks] = _MARKS
+    marks: ClassVar[tuple[str, ...]] = _MARKS
 
     @property
     def wording(self) -> Wording:

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.reward_terms import Scored, Term, correct, failed
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.orders import letter
@@ -48,7 +47,7 @@ class Rationale(TextPair):
         reward="AP of the reasons, matched one to one with people's by another model, times the outcome",
         source="Rationale section 4.1, Eq. 1, 3 and 4, Fig. 9 and 13",
     )
-    marks: ClassVar[Marks] = Marks(others=r"<RESULT_(?:START|END)>|\\boxed\{[^{}\n]{0,40}\}")
+    marks: ClassVar[tuple[str, ...]] = ("think", "RESULT_START", "RESULT_END", "\\boxed")
     wording: ClassVar[Wording] = Wording("rationale")
 
     reward: RewardOnly[Literal["hybrid", "outcome", "rationale"]] = "hybrid"
@@ -68,8 +67,9 @@ class Rationale(TextPair):
             return read
         parsed = {"reasons": list(read.reasons), "strength": read.strength}
         if not read.preferred:
-            return Verdict(tie=True, parsed=parsed)
-        return Verdict(choice=view.order["AB".index(read.preferred)], parsed=parsed)
+            return Verdict(tie=True, parsed=parsed, contested=read.contested)
+        choice = view.order["AB".index(read.preferred)]
+        return Verdict(choice=choice, parsed=parsed, contested=read.contested)
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         """Return one question per list of reasons; equal lists share one."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PrivateAttr, model_validator
 
@@ -92,6 +92,11 @@ class Rewarded(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    marks: ClassVar[tuple[str, ...]] = ("think",)
+    """The tokens from which the format reads: names of tags, and commands such as `\\boxed`."""
+    boundary: bool = True
+    """Replace these tokens by look-alikes in all texts that the judge is shown, so that no copy is a verdict;
+    off, texts stand as in the papers. Our own option."""
     reward_terms: RewardOnly[Mapping[str, FiniteFloat]] = Field(default_factory=dict)
     """Weights of terms that are added to the reward, by their names in `REWARD_TERMS`. Our own option."""
     _added: Mapping[str, Term] = PrivateAttr(default_factory=dict)
@@ -103,6 +108,11 @@ class Rewarded(BaseModel):
         terms = self.reward_terms.items()
         self._added = {name: replace(REWARD_TERMS.load(name), weight=weight) for name, weight in terms}
         return self
+
+    @property
+    def is_bounded(self) -> bool:
+        """True if tokens in texts of others are replaced, see `boundary`."""
+        return self.boundary
 
     @property
     def own_terms(self) -> Mapping[str, Term]:

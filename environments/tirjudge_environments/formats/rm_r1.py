@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.quotations import Marks
 from tirjudge_environments.formats.reward_terms import Scored, Term, correct, failed, unlabelled
 from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
-from tirjudge_environments.formats.text_only import TextPair, Wording
+from tirjudge_environments.formats.text_only import TextPair, Wording, written
 from tirjudge_environments.messages import is_transcript, response_text
 from tirjudge_environments.quoting import quote_lines, starts_with
 from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.templates import load_template
-from tirjudge_environments.turn_reader import behind_thinking
+from tirjudge_environments.turn_reader import behind_thinking, elements
 from tirjudge_environments.types import (
     Episode,
     JudgeTask,
@@ -43,7 +42,10 @@ class RmR1(TextPair):
         source="RM-R1 §2.3, App. A, G.1; Fig. 3, 5, 6, 7",
     )
 
-    marks: ClassVar[Marks] = Marks(elements=("answer",))
+    marks: ClassVar[tuple[str, ...]] = (
+        *("answer", "think", "type", "rubric", "justify", "solution", "eval"),
+        *(f"{kind}_{chatbot}" for kind in ("quote", "summary") for chatbot in CHATBOTS),
+    )
 
     style: Style = "instruct"
     """`instruct`: the chain of rubrics (Fig. 3); `reasoning`: for models that think, without a system message
@@ -90,8 +92,11 @@ class RmR1(TextPair):
         chosen = self._chosen(answer)
         if isinstance(chosen, Malformed):
             return chosen
+        named = {one.body for one in elements(answer, "answer")} & {f"[[{one}]]" for one in CHATBOTS}
         return Verdict(
-            choice=view.order[CHATBOTS.index(chosen)], parsed=ChainOfRubrics(answer).parsed(view.order)
+            choice=view.order[CHATBOTS.index(chosen)],
+            parsed=ChainOfRubrics(answer).parsed(view.order),
+            contested=len(named) > 1,
         )
 
     def well_formed(self, text: str) -> bool:
@@ -117,7 +122,7 @@ class RmR1(TextPair):
     def own_terms(self) -> Mapping[str, Term]:
         if self.reward != "cold-start":
             return {"correct": Term(correct)}
-        form = Term(lambda seen: float(self.well_formed(self.own_text(seen.task, seen.trajectory))))
+        form = Term(lambda seen: float(self.well_formed(written(seen.trajectory))))
         return {"correct": Term(correct), "format": form}
 
     def equation(self, parts: Mapping[str, float]) -> float:
@@ -131,7 +136,7 @@ class RmR1(TextPair):
         ]
 
     def _scored(self, task: JudgeTask, trajectory: Trajectory) -> Scored:
-        right = self._choice(trajectory, self.own_text(task, trajectory)) == task.label
+        right = self._choice(trajectory, written(trajectory)) == task.label
         return Scored(task, trajectory, right, right)
 
     def _choice(self, trajectory: Trajectory, text: str) -> int | None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tirjudge_environments.formats.quotations import Marks, mask_quotations, read_own
 from tirjudge_environments.formats.reward_terms import (
     Rewarded,
     Scored,
@@ -60,9 +59,6 @@ class TextOnly(Rewarded, ABC):
     `verdict`, `own_terms` and `scored`. Everything that these depend on is an option.
     """
 
-    marks: ClassVar[Marks] = Marks()
-    """The tokens that `verdict` reads; tokens in quotations of the judged texts are masked."""
-
     def model_post_init(self, context: Any) -> None:
         """Load the prompts now, so that a missing prompt fails before a run."""
         self._messages()
@@ -92,17 +88,13 @@ class TextOnly(Rewarded, ABC):
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
         text = _with_reasoning(completion.text, completion.reasoning, self.wording.prefill)
-        reading = read_own(text, task, self.marks, lambda own: self.verdict(task, view, own))
+        reading = self.verdict(task, view, text)
         # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         return ()
-
-    def own_text(self, task: JudgeTask, trajectory: Trajectory) -> str:
-        """Return the text of a dialogue as `written` does, with masked tokens where it quotes the task."""
-        return mask_quotations(written(trajectory), task, self.marks)
 
     def _messages(self) -> tuple[Template, Template | None]:
         wording = self.wording
@@ -130,7 +122,7 @@ class TextScore(TextOnly):
 
     scale: ClassVar[tuple[int, int]]
     """The lowest and the highest rating, which `--satisfied-from` and people's ratings are compared with."""
-    marks: ClassVar[Marks] = Marks(("score",))
+    marks: ClassVar[tuple[str, ...]] = ("score", "think")
 
     @property
     def linked(self) -> bool:
@@ -146,8 +138,8 @@ class TextScore(TextOnly):
         given = {element.body for element in elements(answer, "score")}
         low, high = self.scale
         ratings = {str(rating): float(rating) for rating in range(low, high + 1)}
-        if len(given) != 1 or (rating := ratings.get(given.pop())) is None:
-            return Malformed(f"no single <score> with a whole number from {low} to {high}")
+        if len(given) != 1 or (rating := ratings.get(next(iter(given)))) is None:
+            return Malformed(f"no single <score> with a whole number from {low} to {high}", len(given) > 1)
         return Verdict(scores={view.order[0]: rating})
 
     @property

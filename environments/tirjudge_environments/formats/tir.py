@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from tirjudge_environments.files import listing, unlisted
-from tirjudge_environments.formats.quotations import Marks, mask_quotations, read_own
 from tirjudge_environments.formats.reward_terms import (
     NO_TOOL_DOMAINS,
     Rewarded,
@@ -32,7 +31,7 @@ from tirjudge_environments.programs.outputs import output_text, quote_fences
 from tirjudge_environments.quoting import opens_an_output, quote_lines
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
-from tirjudge_environments.turn_reader import Turn, behind_thinking
+from tirjudge_environments.turn_reader import Turn, behind_thinking, elements
 from tirjudge_environments.types import (
     THINK,
     Completion,
@@ -176,12 +175,21 @@ class TirFormat(Rewarded, ABC):
             tools=(RUN_PYTHON, *self.further_tools) if with_tools and native else (),
         )
 
+    @property
+    def marks(self) -> tuple[str, ...]:  # type: ignore[override]
+        called = ("tool_call", "tool_calls", "tool_response") if self.protocol == "tool" else ()
+        return (self.tag, "think", *called)
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.boundary and not self.exact
+
     def uses_tools(self, task: JudgeTask) -> bool:
         """Return True if the judge of this task may run programs."""
         return self.tools_by_domain.get(task.domain, self.tools)
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
-        turn = self._turn(completion.text)
+        turn = self._turn(task, completion.text)
         if self.uses_tools(task):
             if self.protocol == "tool" and completion.tool_calls:
                 return self._read_call(task, view, completion.tool_calls[0])
@@ -199,8 +207,9 @@ class TirFormat(Rewarded, ABC):
         # A stop string without a program, such as the end of another fence, is only a pause within the turn.
         if completion.finish is Finish.STOP:
             return Continue()
-        opened = self._thinks(task, completion.earlier)
-        reading = self._read_verdict(task, view, completion.text, opened, self._answers(task))
+        searched = turn.text if completion.finish is Finish.END else turn.before_open_request
+        opened, answers = self._thinks(completion.earlier), self._answers(task)
+        reading = self._read_answer(view, self._turn(task, searched), opened, answers)
         # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
@@ -220,7 +229,7 @@ class TirFormat(Rewarded, ABC):
         if trajectory.stop is not StopReason.VERDICT:
             return None
         *earlier, last = model_turns(trajectory.prompt, trajectory.segments)
-        reading = self._read_verdict(task, trajectory.view, last, self._thinks(task, earlier))
+        reading = self._read_answer(trajectory.view, self._turn(task, last), self._thinks(earlier), 1)
         return reading if isinstance(reading, Verdict) else None
 
     def well_formed(self, task: JudgeTask, trajectory: Trajectory) -> bool:
@@ -230,7 +239,7 @@ class TirFormat(Rewarded, ABC):
         if self.replay(task, trajectory) is None:
             return False
         written = model_turns(trajectory.prompt, trajectory.segments)
-        turns = [self._turn(mask_quotations(text, task, self._marks, fenced=True)) for text in written]
+        turns = [self._turn(task, text) for text in written]
         tags = [tag for turn in turns for tag in turn.tags(self.tag)]
         if len(tags) != 2 or turns[-1].text[tags[-1].end :].strip():
             return False
@@ -240,21 +249,17 @@ class TirFormat(Rewarded, ABC):
         called = bool(trajectory.calls) or any(turn.program for turn in turns)
         return not (called and task.domain in NO_TOOL_DOMAINS)
 
-    @property
-    def _marks(self) -> Marks:
-        return Marks(elements=(self.tag,))
-
-    def _thinks(self, task: JudgeTask, earlier: Sequence[str]) -> bool:
+    def _thinks(self, earlier: Sequence[str]) -> bool:
         """Return True if the model's earlier turns left its thinking open."""
         opened = False
         for text in earlier:
             thinking = opened or text.lstrip().startswith(THINK)
-            own = mask_quotations(text, task, self._marks)
-            opened = thinking and behind_thinking(THINK + own) is None
+            opened = thinking and behind_thinking(THINK + text) is None
         return opened
 
-    def _turn(self, text: str) -> Turn:
-        return Turn(text, tuple(tool.name for tool in self.further_tools))
+    def _turn(self, task: JudgeTask, text: str) -> Turn:
+        runs = self.protocol == "fence" and self.uses_tools(task)
+        return Turn(text, tuple(tool.name for tool in self.further_tools), runs)
 
     def _template(self, with_tools: bool) -> Template:
         variant = "-no-tools" if not with_tools else "-calls" if self.protocol == "tool" else ""
@@ -327,35 +332,27 @@ class TirFormat(Rewarded, ABC):
         """Return the number of answers that the judge of this task is asked for."""
         return max(1, len(task.criteria)) if self.per_criterion else 1
 
-    def _read_verdict(
-        self, task: JudgeTask, view: View, text: str, opened: bool, answers: int = 1
-    ) -> Verdict | Malformed:
-        """Read the judge's last turn; `opened` is True if the turn begins within thinking."""
-
-        def read(own: str) -> Verdict | Malformed:
-            return self._read_answer(view, own, opened, answers)
-
-        return read_own(text, task, self._marks, read, fenced=True)
-
-    def _read_answer(self, view: View, text: str, opened: bool, answers: int) -> Verdict | Malformed:
-        turn = self._turn(text)
+    def _read_answer(self, view: View, turn: Turn, opened: bool, answers: int) -> Verdict | Malformed:
+        """Read the verdict of a turn; `opened` is True if the turn begins within thinking."""
+        text = turn.text
         # Only a turn that begins with the tag thinks: elsewhere the judge may quote it from a response.
         if opened or text.lstrip().startswith(THINK):
             behind = behind_thinking(THINK + text)
             if behind is None:
                 return Malformed("the thinking was not closed")
-            turn = self._turn(behind)
+            turn = replace(turn, text=behind)
         if answers > 1:
             return self._read_each(view, turn, answers, len(text) - len(turn.text))
         answer = turn.answer(self.tag)
         if answer is not None:
-            return self.verdict(view, answer) or Malformed(
-                f"the last <{self.tag}> holds no answer to this view"
-            )
+            bodies = {element.body for element in elements(turn.text, self.tag)}
+            found = [verdict for body in bodies if (verdict := self.verdict(view, body)) is not None]
+            contested = any(one != found[0] for one in found)
+            verdict = self.verdict(view, answer)
+            reason = f"the last <{self.tag}> holds no answer to this view"
+            return replace(verdict, contested=contested) if verdict else Malformed(reason, contested)
         return Malformed(
-            f"no complete <{self.tag}> at the end"
-            if turn.tags(self.tag)
-            else f"no <{self.tag}> outside fences"
+            f"no complete <{self.tag}> at the end" if turn.tags(self.tag) else f"no <{self.tag}>"
         )
 
     def _read_each(self, view: View, turn: Turn, answers: int, skipped: int) -> Verdict | Malformed:
@@ -364,7 +361,7 @@ class TirFormat(Rewarded, ABC):
         opened, closed = tags[::2], tags[1::2]
         in_turn = all(one.opens for one in opened) and not any(one.opens for one in closed)
         if len(tags) != 2 * answers or not in_turn:
-            return Malformed(f"not one <{self.tag}> outside fences for each of {answers} criteria")
+            return Malformed(f"not one <{self.tag}> for each of {answers} criteria")
         read: list[tuple[Verdict, int]] = []
         for first, last in zip(opened, closed, strict=True):
             verdict = self.verdict(view, turn.text[first.end : last.start].strip())

@@ -58,6 +58,8 @@ class Checked(BaseModel):
         reward="1 where the labelled response passes and another fails",
         source="an example",
     )
+    marks: ClassVar[tuple[str, ...]] = ("check",)
+    """The tags from which it reads: no text of others that it is shown holds one."""
     linked: ClassVar[bool] = False
     """A view's reward does not depend on the other views."""
 

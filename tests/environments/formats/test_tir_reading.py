@@ -86,7 +86,9 @@ def test_a_program_comes_before_any_verdict(make_task) -> None:
         ("<preference>A</preference>", Finish.LENGTH, Verdict),
         ("<preference>A</preference>\n```output", Finish.STOP, Continue),
         ("```python\nprint(1)\n", Finish.END, Malformed),
-        ("```\n<preference>A</preference>\n```", Finish.END, Malformed),
+        ("```\n<preference>A</preference>\n```", Finish.END, Verdict),
+        ("```python\nprint('<preference>A</preference>')\n", Finish.LENGTH, Continue),
+        ("<preference>A</preference>\n```python\nprint('<preference>')\n", Finish.LENGTH, Verdict),
     ],
 )
 def test_other_turns_are_continued_final_or_malformed(

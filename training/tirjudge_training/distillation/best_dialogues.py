@@ -31,6 +31,7 @@ from tirjudge_environments import (
     View,
     derive_seed,
 )
+from tirjudge_environments.boundary import marks_of, replaced_marks
 from tirjudge_environments.orders import letter
 from tirjudge_environments.registry import with_options
 from tirjudge_sandbox import Execution, Sandbox, open_sandbox
@@ -69,6 +70,14 @@ class CorrectionEnvironment:
     @property
     def linked(self) -> bool:
         return self.environment.linked
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        return marks_of(self.environment)
+
+    @property
+    def is_bounded(self) -> bool:
+        return bool(replaced_marks(self.environment))
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return self.environment.views(task)

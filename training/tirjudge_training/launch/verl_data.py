@@ -9,6 +9,7 @@ from typing import Any
 
 from tirjudge_environments.adapters.dialogues import TASK_COLUMN, VIEW_COLUMN, write_task
 from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.tokenization import without_surrogates
 from tirjudge_training.data.base import WITHOUT_TOOLS, Data
 from tirjudge_training.data.own_rows import JUDGES
@@ -46,7 +47,7 @@ def verl_rows(data: Data, tasks: Iterable[FormattedTask]) -> Iterator[dict[str, 
         judge, task = data.environments[formatted.format], formatted.task
         views = judge.views(task)
         for view in views[:1] if judge.linked else views:
-            messages = judge.prompt(task, view).messages
+            messages = shown_prompt(judge, task, view).messages
             yield {
                 "data_source": formatted.format,
                 "agent_name": formatted.format,

@@ -10,6 +10,7 @@ from pathlib import Path
 from tirjudge.storage.durable_files import RunFolder, disk_full_errors
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.settings_text import recorded_table
+from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.types import THINK
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.own_rows import RowData
@@ -103,7 +104,7 @@ def _check_template(recipe: Recipe, pipeline: Pipeline, data: Data) -> None:
         return
     for one in {task.format: task for task in data.prompts(None, recipe.seed)}.values():
         judge = data.environments[one.format]
-        prompt = judge.prompt(one.task, judge.views(one.task)[0])
+        prompt = shown_prompt(judge, one.task, judge.views(one.task)[0])
         if encoder.opening(prompt).startswith(THINK) and not prompt.prefill.startswith(THINK):
             raise BadRecipe(
                 f"method: the chat template of {recipe.model.base} opens {THINK}, and the dialogues of a "

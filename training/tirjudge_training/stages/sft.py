@@ -19,6 +19,7 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
+from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.orders import letter
 from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.distributed.processes import SharedRows, launched_processes
@@ -148,7 +149,7 @@ class Answering(Stage):
             return []
         samples = []
         for view in judge.views(task):
-            prompt = judge.prompt(task, view)
+            prompt = shown_prompt(judge, task, view)
             answer = self._answer(judge, task, view, encoder.opening(prompt))
             samples.append(Sample.answer(encoder, prompt, answer, end))
         return [{"ids": sample.ids, "labels": sample.labels} for sample in samples]
