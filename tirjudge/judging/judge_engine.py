@@ -260,7 +260,8 @@ class JudgeEngine:
         if self.options.prepare and not (self.options.tools or self.options.checkers):
             raise ValueError("--prepare needs a judge with tools: leave out --no-tools")
         if not format:
-            if self.options.options:
+            # Every format of a row's kind has a boundary.
+            if self.options.options.keys() - {"boundary"}:
                 raise ValueError("options belong to a format: give --format")
             return
         environment = open_environment(format, **self.options.options)
