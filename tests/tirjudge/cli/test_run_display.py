@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import judge, pairs, through, write_rows
-from tirjudge.cli import app, progress
+from tirjudge.cli import app, run_display
 from tirjudge.generation.endpoint import http
 
 VERDICT = chat("<preference>A</preference>")
@@ -42,8 +42,8 @@ def test_the_first_retry_is_reported_at_once_and_the_summary_counts_them(
 def test_an_endpoint_that_hangs_is_seen_while_it_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
 ) -> None:
-    monkeypatch.setattr(progress, "SECONDS", 0.3)
-    monkeypatch.setattr(progress, "_LONG", 0.1)
+    monkeypatch.setattr(run_display, "SECONDS", 0.3)
+    monkeypatch.setattr(run_display, "_LONG", 0.1)
     monkeypatch.setattr(http, "FIRST_PAUSE", 0.01)
     write_rows(tmp_path / "rows.jsonl", pairs(1))
     endpoint.delay = 60.0
@@ -59,7 +59,7 @@ def test_piped_progress_shows_accuracy_failures_and_cost_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
 ) -> None:
     """Nine rows: four right, four wrong, one refused; the answers take long enough for several lines."""
-    monkeypatch.setattr(progress, "SECONDS", 0.2)
+    monkeypatch.setattr(run_display, "SECONDS", 0.2)
     rows = [row | {"label": n % 2} for n, row in enumerate(pairs(8))]
     write_rows(tmp_path / "rows.jsonl", [*rows, {"id": "bad", "prompt": "refuse", "responses": ["x", "y"]}])
     endpoint.delay = 0.3

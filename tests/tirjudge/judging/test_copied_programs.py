@@ -118,7 +118,6 @@ def test_what_a_copied_program_decided_is_counted_apart_in_every_command(tmp_pat
             ),
         ),
     ],
-    ids=str,
 )
 def test_a_program_whose_values_the_row_holds_is_no_copied_one(
     change: Change, tmp_path: Path, judged: str
