@@ -19,7 +19,7 @@ from tirjudge.cli.options import (
     takes_options,
 )
 from tirjudge.cli.output import SOME_FAILED, examples, no_sandbox, option, say
-from tirjudge.compilation.compiler import Compilation, ruled_row
+from tirjudge.compilation.compiler import Compilation, measured_text, ruled_row
 from tirjudge.compilation.examples import RuledRow
 from tirjudge.compilation.options import CompileOptions, compiled, rules_of_file
 from tirjudge.console_text import printable
@@ -60,8 +60,7 @@ def compile(
         option("Compiling", "Measure the checkers of this file, and write no new ones.", metavar="FILE"),
     ] = None,
     rules: Annotated[
-        Path | None,
-        option("Compiling", "Rules of rows without criteria, one in each line.", metavar="FILE"),
+        Path | None, option("Compiling", "Rules of rows without criteria, one in each line.", metavar="FILE")
     ] = None,
     overwrite: Annotated[bool, option("Output", "Replace an existing file.", "--overwrite")] = False,
     as_json: Annotated[bool, option("Output", "Print the summary as JSON.", "--json")] = False,
@@ -109,7 +108,9 @@ def compile(
     except CheckersDown as error:
         raise ValueError(f"the sandbox failed: {error}") from None
     found.file = found.file.model_copy(update={"rules": listed})
-    write_atomically(target, found.file.text())
+    # A person's comments stay, and the order of the keys.
+    text = measured_text(measure.read_text(encoding="utf-8"), found.file) if measure else found.file.text()
+    write_atomically(target, text)
     if found.rows:
         write_atomically(rows_file, "".join(json.dumps(row) + "\n" for row in found.rows))
         say(f"the rules that the model listed are in {printable(str(rows_file))}, by the ids of the rows")
@@ -134,6 +135,9 @@ def _print(found: Compilation, target: Path, as_json: bool) -> None:
             "file": str(target),
             "rules": found.rules,
             "candidates": found.candidates,
+            "prompts": found.prompts,
+            "chosen_on": found.chosen_on,
+            "without_candidate": found.without,
             "unwritten": found.unwritten,
             "checkers": [one.model_dump(exclude={"source"}) for one in found.file.checkers],
         }

@@ -6,9 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
-from tirjudge.compilation.admission import MIN_AGREEMENT, MatchedExample, matched, measured, outcomes
+import tomlkit
+from tomlkit.items import Comment, Whitespace
+
+from tirjudge.compilation.admission import MIN_AGREEMENT, matched, measured, outcomes
 from tirjudge.compilation.authors import Author
 from tirjudge.compilation.candidates import Candidate, recorded_candidates
 from tirjudge.compilation.examples import Examples, RuledRow, is_for_choosing
@@ -27,6 +31,8 @@ _MOST_SOURCES = 12
 _ROUNDS = 2
 """Further rounds, in which rows with several rules measure a rule whose other rules come out equal."""
 _MOST_PATTERNS = 1_000
+_SHOWN, _LONGEST_LINE = 20, 300
+"""Lines about rejected checkers and about rules without one, and characters of a line."""
 
 
 @dataclass(slots=True)
@@ -38,42 +44,42 @@ class Compilation:
     """Rules of all rows, repetitions included."""
     candidates: int = 0
     """Different candidates."""
+    prompts: int = 0
+    chosen_on: int = 0
+    """Prompts on which candidates were sought and chosen; the others measure."""
     unwritten: int = 0
     """Rules for which the model wrote no checker."""
+    without: list[str] = field(default_factory=list)
+    """Different rules of the rows that no checker has, admitted or not."""
     rows: list[dict[str, Any]] = field(default_factory=list)
     """Rows whose rules the model listed from their prompts, with these as `criteria`."""
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what was compiled, as lines with headings."""
         admitted = self.file.admitted
-        reasons = Counter(
-            _kind(one.measured.reason) for one in self.file.checkers if not one.is_admitted and one.measured
-        )
+        checkers = [(one, one.measured) for one in self.file.checkers if not one.is_admitted]
+        rejected = [f"{one.name}: {found.reason}" for one, found in checkers if found]
+        sought = f"on {self.chosen_on} of {self.prompts} prompts; the other prompts measure"
         lines = [
-            ("rules", f"{self.rules} in the rows, {self.candidates} candidates"),
+            ("rules", f"{self.rules} in the rows"),
+            ("sought", f"{self.candidates} candidates {sought if self.prompts else 'in the file'}"),
             ("admitted", f"{len(admitted)} of {len(self.file.checkers)} checkers"),
+            *_first("rejected", rejected),
+            *_first("unchecked", [f"no candidate: {rule}" for rule in self.without]),
         ]
-        lines += [("rejected", f"{count}: {reason}") for reason, count in reasons.most_common()]
-        lines += [("unwritten", f"{self.unwritten} rules, for which the model wrote no checker")] * bool(
-            self.unwritten
-        )
+        if self.unwritten:
+            lines.append(("unwritten", f"{self.unwritten} rules, for which the model wrote no checker"))
         for one in admitted:
-            found = one.measured
-            assert found is not None
-            low, high = found.low or 0.0, found.high or 0.0
-            lines.append(
-                (
-                    "checker",
-                    f"{one.name}: {found.agreement or 0:.1%} [{low:.1%}, {high:.1%}] with {found.against}, "
-                    f"n = {found.n} rows of {found.prompts} prompts, {found.abstained} abstained",
-                )
-            )
+            if (found := one.measured) is not None:
+                agreement = f"{found.agreement or 0:.1%} [{found.low or 0:.1%}, {found.high or 0:.1%}]"
+                rows = f"n = {found.n} rows of {found.prompts} prompts, {found.abstained} abstained"
+                lines.append(("checker", f"{one.name}: {agreement} with {found.against}, {rows}"))
         return lines
 
 
-def _kind(reason: str) -> str:
-    """Return a reason without its numbers and texts, so that equal ones are counted together."""
-    return re.sub(r"'.*'|\".*\"", "...", re.sub(r"[0-9]+(?:\.[0-9]+)?%", "...", reason))
+def _first(heading: str, lines: Sequence[str]) -> list[tuple[str, str]]:
+    shown = [(heading, line[:_LONGEST_LINE]) for line in lines[:_SHOWN]]
+    return [*shown, (heading, f"{len(lines) - _SHOWN} more")] if len(lines) > _SHOWN else shown
 
 
 def ruled_row(
@@ -120,15 +126,16 @@ async def compile_rows(
     if author is not None:
         rows = await _with_listed(rows, author, found)
     found.rules = sum(len(row.criteria) for row in rows)
+    clusters = {row.cluster for row in rows if row.criteria}
+    found.prompts = len(clusters)
+    found.chosen_on = sum(is_for_choosing(one, seed) for one in clusters)
     examples = Examples.of(rows, seed)
     candidates = Counter(recorded_candidates(rows, seed))
     if author is not None:
-        for one in await _written(rows, author, seed, found):
-            candidates[one] += 1
+        candidates.update(await _written(rows, author, seed, found))
     found.candidates = len(candidates)
     checkers = await _chosen(_by_pattern(candidates), runner, examples)
-    checkers = await _admitted(checkers, rows, runner, examples, min_agreement, seed)
-    found.file = CheckerFile(checkers=tuple(checkers))
+    await _admit(checkers, rows, runner, min_agreement, seed, found)
     return found
 
 
@@ -143,9 +150,26 @@ async def measure_rows(
     """Measure the checkers of a file again, on the rows that `compile_rows` would measure on."""
     found = Compilation(file, rules=sum(len(row.criteria) for row in rows), candidates=len(file.checkers))
     bare = [one.model_copy(update={"measured": None}) for one in file.checkers]
-    checkers = await _admitted(bare, rows, runner, Examples.of(rows, seed), min_agreement, seed)
-    found.file = CheckerFile(checkers=tuple(checkers))
+    await _admit(bare, rows, runner, min_agreement, seed, found)
     return found
+
+
+def measured_text(text: str, file: CheckerFile) -> str:
+    """Return the text of a file of checkers with the rules and measurements of `file`, else as it was."""
+    document = tomlkit.parse(text)
+    if [*document.get("rules", ())] != [*file.rules]:
+        document["rules"] = [*file.rules]
+    for table, one in zip(document.get("checkers", ()), file.checkers, strict=True):
+        old = table.pop("measured", None)
+        body, after = (table if old is None else old).value.body, list[Any]()
+        # Comments at the end of a table are about what follows, and those in the old measurement are kept.
+        while body and (old is not None or isinstance(body[-1][1], Comment | Whitespace)):
+            key, item = body.pop()
+            after += [] if key else [item]
+        table["measured"] = one.measured.model_dump(exclude_defaults=True) if one.measured else {}
+        for item in reversed(after):
+            table["measured"].add(item)
+    return tomlkit.dumps(document)
 
 
 def _by_pattern(candidates: Counter[Candidate]) -> dict[str, list[Candidate]]:
@@ -188,57 +212,38 @@ def _name(rule: str, taken: set[str]) -> str:
     """Return a name from the words of a rule that no other checker has."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"\{[a-z0-9_:]*\}", " ", rule.lower()))
     stem = "-".join(words)[:50].strip("-") or "rule"
-    return next(
-        name
-        for number in range(1, 10_000)
-        if (name := stem if number == 1 else f"{stem}-{number}") not in taken
-    )
+    numbered = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+    return next(name for name in numbered if name not in taken)
 
 
-async def _admitted(
+async def _admit(
     checkers: Sequence[Checker],
     rows: Sequence[RuledRow],
     runner: CheckerRunner,
-    examples: Examples,
     min_agreement: float,
     seed: int,
-) -> list[Checker]:
+    found: Compilation,
+) -> None:
     """Measure checkers. Those that are admitted tell which further rows can measure the others."""
-    found = list(checkers)
-    counts: dict[str, int] = {}
+    several, examples, counts = list(checkers), Examples.of(rows, seed), dict[str, int]()
     for number in range(1 + _ROUNDS):
-        for place, one in enumerate(found):
-            several = matched(one, examples.measured_on)
-            if one.is_admitted or counts.get(one.name) == len(several):
+        if number:
+            examples = Examples.of(rows, seed, await _equal_others(found.file, rows, runner))
+        for place, one in enumerate(several):
+            known = matched(one, examples.measured_on)
+            if one.is_admitted or counts.get(one.name) == len(known):
                 continue
-            counts[one.name] = len(several)
-            if (same := _admitted_before(found, one)) is not None:
-                reason = f"the checker {same.name} has the same rule"
+            counts[one.name] = len(known)
+            text, admitted = one.exact_rule, (other for other in several if other.is_admitted)
+            if text and (same := [other.name for other in admitted if other.exact_rule == text]):
+                reason = f"the checker {same[0]} has the same rule"
                 measurement = Measurement(digest=one.digest, admitted=False, reason=reason)
             else:
-                measurement = await _measured(runner, one, several, min_agreement)
-            found[place] = one.model_copy(update={"measured": measurement})
-        if number < _ROUNDS:
-            equal = await _equal_others(CheckerFile(checkers=tuple(found)), rows, runner)
-            examples = Examples.of(rows, seed, equal)
-    return found
-
-
-def _admitted_before(checkers: Sequence[Checker], checker: Checker) -> Checker | None:
-    """Return the admitted checker that has the exact rule of another one."""
-    text = checker.exact_rule
-    return next(
-        (one for one in checkers if text is not None and one.is_admitted and one.exact_rule == text), None
-    )
-
-
-async def _measured(
-    runner: CheckerRunner, checker: Checker, examples: Sequence[MatchedExample], min_agreement: float
-) -> Measurement:
-    if not examples:
-        reason = "no row measures it: no labelled row has this rule alone, and no program decided it"
-        return Measurement(digest=checker.digest, admitted=False, reason=reason)
-    return await measured(runner, checker, examples, min_agreement)
+                measurement = await measured(runner, one, known, min_agreement)
+            several[place] = one.model_copy(update={"measured": measurement})
+        found.file = CheckerFile(checkers=tuple(several))
+    rules = dict.fromkeys(one.text.strip() for row in rows for one in row.criteria)
+    found.without = [rule for rule in rules if all(one.pattern.values(rule) is None for one in several)]
 
 
 async def _equal_others(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -30,6 +31,8 @@ from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.session import strict
 from tirjudge_environments.tools import open_tools
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
+
+logger = logging.getLogger(__name__)
 
 
 class JudgeEngine:
@@ -97,8 +100,11 @@ class JudgeEngine:
         async with AsyncExitStack() as stack:
             models = self._open_models(stack)
             self._sandbox: Sandbox = CallersSandbox(await stack.enter_async_context(sandbox))
+            file = self.options.checker_file
+            if unmeasured := file.unmeasured(self.options.checkers):
+                logger.warning("--checkers %s: of its checkers, %s", self.options.checkers, unmeasured)
             self._checkers = CriteriaCheckers(
-                self.options.checker_file, self._sandbox, audit=self.options.audit, seed=self.options.seed
+                file, self._sandbox, audit=self.options.audit, seed=self.options.seed
             )
             tools = await stack.enter_async_context(open_tools(self.options.tool_settings, self._sandbox))
             weights = self.options.vote_weights

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -408,11 +407,10 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             return CheckerFile()
         file = CheckerFile.read(Path(self.checkers))
         if not file.admitted:
-            unmeasured = sum(not one.is_measured for one in file.checkers)
+            why = file.unmeasured(self.checkers) or "the file says why"
+            count = len(file.checkers)
             raise ValueError(
-                f"--checkers {self.checkers}: none of its {len(file.checkers)} checkers is admitted, and "
-                f"{unmeasured} are unmeasured: tirjudge compile ROWS --measure {shlex.quote(self.checkers)} "
-                "measures them"
+                f"--checkers {self.checkers}: none of its {count} checkers is admitted, and {why}"
             )
         return file
 

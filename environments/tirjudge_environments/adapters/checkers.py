@@ -13,6 +13,7 @@ environment of SkyRL or OpenEnv.
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -61,6 +62,8 @@ class CheckerReward:
         ValueError for a bad file, and SandboxUnavailable.
         """
         self._file, self._column = CheckerFile.read(Path(file)), criteria_column
+        if unmeasured := self._file.unmeasured(file):
+            warnings.warn(f"{file}: of its checkers, {unmeasured}", stacklevel=2)
         settings = JudgeSettings(sandbox=sandbox, sandbox_options=sandbox_options or {})
         self._thread = SandboxThread.shared(settings)
         self._runner = CheckerRunner(self._thread.sandbox)

@@ -11,6 +11,7 @@ import ast
 import hashlib
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -190,6 +191,12 @@ class CheckerFile(BaseModel):
             rules = ["rules = [", *rules, "]"]
         lines = (line for one in self.checkers for line in _lines(one))
         return "\n".join([f"version = {VERSION}", *rules, *lines, ""])
+
+    def unmeasured(self, path: str | Path) -> str:
+        """Say how many checkers decide nothing until they are measured; empty if there are none."""
+        count = sum(not one.is_measured for one in self.checkers)
+        command = f"tirjudge compile ROWS --measure {shlex.quote(str(path))}"
+        return f"{count} are unmeasured, and decide nothing: {command} measures them" if count else ""
 
     @property
     def digest(self) -> str:

@@ -217,6 +217,70 @@ def test_wrong_usage_ends_in_one_line(
     assert not (tmp_path / "checkers.toml").exists()
 
 
+WRITTEN = """# Rules of the support team
+version = 1  # do not change
+
+[[checkers]]
+name = "words"  # Anna
+rule = "It has at least 5 words."
+source = '''
+# counts words
+def check(response, prompt):
+    return len(response.split()) >= 5
+'''
+
+# from here on: tone
+[[checkers]]
+source = "def check(response, prompt): return True"
+rule = "Be kind."
+name = "kind"
+
+[checkers.measured]
+digest = "0123456789abcdef"
+# of May
+admitted = true
+low = 0.8
+# the end
+"""
+
+
+def test_a_measured_file_keeps_a_persons_comments_and_order(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"r{n}", "prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 >= 4}
+        for n in range(40)
+    ]
+    given = write_rows(
+        tmp_path / "rows.jsonl", [row | {"criteria": ["It has at least 5 words."]} for row in rows]
+    )
+    file = tmp_path / "checkers.toml"
+    file.write_text(WRITTEN)
+    run = invoke("compile", given, "--measure", file)
+    assert run.exit_code == 0, run.output
+    text, found = file.read_text(), CheckerFile.read(file)
+    assert [one.is_measured for one in found.checkers] == [True, True]
+    assert [one.name for one in found.admitted] == ["words"]
+    assert "low = 0.8\n" not in text
+    places = [
+        text.find(line) for line in WRITTEN.splitlines() if "#" in line or line.startswith(("name", "rule"))
+    ]
+    assert places == sorted(places)
+    assert min(places) == 0
+    # A comment about the next checker stays before it.
+    assert "# from here on: tone\n[[checkers]]" in text
+    assert "rejected  kind: no row measures it" in run.stdout
+
+
+def test_the_summary_says_where_candidates_were_sought_and_which_rules_have_none(tmp_path: Path) -> None:
+    given = write_rows(tmp_path / "rows.jsonl", pairs(8))
+    run = invoke("compile", given, "-o", tmp_path / "checkers.toml")
+    assert run.exit_code == 1
+    sought = re.search(r"sought    0 candidates on (\d) of 8 prompts; the other prompts measure", run.stdout)
+    assert sought
+    assert 0 < int(sought[1]) < 8
+    assert run.stdout.count("no candidate: It has at least") == 5
+    assert "..." not in run.stdout
+
+
 def test_hostile_programs_of_a_result_file_run_in_the_sandbox_alone(tmp_path: Path) -> None:
     """A program may not do anything where it is split, chosen or measured."""
     marker = tmp_path / "marker"

@@ -105,6 +105,16 @@ def test_checkers_decide_what_they_match_and_the_model_the_rest(
     assert "accuracy 100.0%" in printed
 
 
+def test_unmeasured_checkers_beside_an_admitted_one_are_named(
+    server: EndpointServer, rows: Path, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script = prefers_a
+    file.write_text(CheckerFile(checkers=(admitted(WORDS), COMMA)).text())
+    assert judge(server, rows, file).exit_code == 0
+    (line,) = (one for one in caplog.messages if "unmeasured" in one)
+    assert "1 are unmeasured, and decide nothing: tirjudge compile ROWS --measure" in line
+
+
 def test_other_commands_read_the_file_and_reproduce_notices_a_change(
     server: EndpointServer, rows: Path, file: Path
 ) -> None:

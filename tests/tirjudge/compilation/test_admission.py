@@ -1,4 +1,4 @@
-"""Admission of checkers: honest checkers are admitted, and twenty deceived checkers are rejected.
+"""Admission of checkers: honest checkers are admitted, and twenty-two deceived checkers are rejected.
 
 A deceived checker is right on all rows for choosing, and wrong about the rule.
 """
@@ -93,7 +93,23 @@ def check(body: str, *fields: str, top: str = "") -> str:
 LEAST = "Use at least {n:number} words."
 NAMED = 'Mention the word "{text}".'
 LOW = "the lower bound of its agreement"
+TICKET = "Mention the ticket, such as TK-1234."
 DECEIVED = {
+    "looks for the example of a ticket": Deceived(
+        TICKET,
+        check("return 'TK-1234' in response"),
+        rows_of(same(TICKET), either(lambda n: f"{words(9, n)} TK-1234.", lambda n: words(9, n))),
+        "changes its outcome",
+    ),
+    "ignores the number of a prohibition": Deceived(
+        "Use at most {n:number} exclamation marks.",
+        check("return bool(response.strip()) and '!' not in response", "n"),
+        rows_of(
+            lambda n: f"Use at most {2 + n % 3} exclamation marks.",
+            either(lambda n: words(9, n), lambda n: words(4, n) + "!" * 6),
+        ),
+        "does not depend on n",
+    ),
     "counts words inside code": Deceived(
         "Use at least {n:number} words outside of code.",
         check("return len(response.split()) >= n", "n"),
@@ -229,8 +245,8 @@ DECEIVED = {
 }
 
 
-async def test_there_are_twenty() -> None:
-    assert len(DECEIVED) == 20
+async def test_there_are_twenty_two() -> None:
+    assert len(DECEIVED) == 22
 
 
 @pytest.mark.parametrize("name", DECEIVED)
@@ -317,6 +333,38 @@ HONEST = {
         check("return response.strip().endswith(text)", "text"),
         rows_of(same('End with "The end."'), ENDED),
     ),
+    "no exclamation marks": (
+        "Do not use exclamation marks.",
+        check(f"{GUARD}return '!' not in response"),
+        rows_of(
+            same("Do not use exclamation marks."),
+            either(lambda n: words(9, n), lambda n: words(5, n)[:-1] + "!"),
+        ),
+    ),
+    "few exclamation marks": (
+        "Use at most {n:number} exclamation marks.",
+        check(f"{GUARD}return response.count('!') <= n", "n"),
+        rows_of(
+            lambda n: f"Use at most {2 + n % 3} exclamation marks.",
+            either(lambda n: words(9, n), lambda n: words(4, n) + "!" * 6),
+        ),
+    ),
+    "no opening": (
+        'Do not begin with "{text}".',
+        check(f"{GUARD}return not response.strip().startswith(text)", "text"),
+        rows_of(
+            lambda n: f'Do not begin with "{NAMES[n % 5]}".',
+            either(lambda n: words(9, n), lambda n: f"{NAMES[n % 5]} {words(9, n)}"),
+        ),
+    ),
+    "an example of many": (
+        TICKET,
+        check(r"return re.search(r'\bTK-[0-9]{4}\b', response) is not None", top="import re\n"),
+        rows_of(
+            same(TICKET),
+            either(lambda n: f"{words(9, n)} TK-{4000 + n}.", lambda n: f"{words(9, n)} {4000 + n}."),
+        ),
+    ),
     "json": (
         "The whole answer is JSON.",
         check(
@@ -359,6 +407,8 @@ async def test_too_few_rows_and_abstentions_admit_nothing(runner: CheckerRunner)
     compiled = await measure_rows(CheckerFile(checkers=(checker, silent)), few, runner)
     reasons = [one.measured.reason for one in compiled.file.checkers if one.measured]
     assert reasons[0].startswith("the lower bound of its agreement, 61.0%, is not above 70.0%")
+    # Nine prompts without a disagreement: 9 / (9 + z²) is 70.1 %, and 8 / (8 + z²) 67.6 %.
+    assert "6 prompts measure it, and 9 are needed, so label 14 or more rows" in reasons[0]
     assert reasons[1] == "it decides no row: it abstains or fails on 12"
     none = await measure_rows(CheckerFile(checkers=(checker,)), chosen(rows), runner)
     assert none.file.checkers[0].measured is not None
