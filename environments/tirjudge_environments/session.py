@@ -257,8 +257,7 @@ class JudgeSession:
             self.fail(StopReason.MALFORMED, "the model repeats its text in place of a program or a verdict")
         elif self._pauses > _PAUSES[text_only]:
             self.fail(
-                StopReason.MALFORMED,
-                f"the model paused {self._pauses} times without a program or a verdict",
+                StopReason.MALFORMED, f"the model paused {self._pauses} times without a program or a verdict"
             )
 
     def _drop_overhang(self, request: RunCode) -> None:
@@ -387,10 +386,7 @@ class _EndpointAnswers:
     """Answers in a row without anything whole and with an unknown end."""
 
     def completed(self, completion: Completion, begins: bool) -> Completion:
-        """Return a completion with the text that was set aside, and with the end that it has for the session.
-
-        `begins` is False if the completion goes on with an open turn.
-        """
+        """Return a completion with the text that was set aside, and with the end that the session reads."""
         if _is_empty(completion) and (self._set_aside is not None or not begins):
             # The model had nothing to add, so that its turn ends here.
             finish = Finish.LENGTH if completion.finish is Finish.LENGTH else Finish.END

@@ -80,18 +80,11 @@ class RunOptions(JudgeOptions):
     """The place where rows are judged: this process, or the nodes of a Ray cluster."""
     address: Annotated[
         str | None,
-        Option(
-            "Ray cluster",
-            "--address",
-            metavar="HOST:PORT",
-            default="RAY_ADDRESS, else this machine's cluster",
-        ),
+        Option("Ray cluster", "--address", "HOST:PORT", "RAY_ADDRESS, else this machine's cluster"),
         MOVABLE,
     ] = None
     """The Ray cluster, to which this machine belongs."""
-    endpoint: Annotated[list[str], Option("Ray cluster", "--endpoint", metavar="URL"), MOVABLE] = Field(
-        default_factory=list
-    )
+    endpoint: Annotated[list[str], Option("Ray cluster", "--endpoint", "URL"), MOVABLE] = Field([])
     """Endpoint of a node, in place of --base-url; the nodes use those given in turn. Repeatable."""
     worker_gpus: Annotated[
         int | None,
@@ -127,12 +120,8 @@ class RunOptions(JudgeOptions):
         )
 
     def _kind(self) -> Kind | None:
-        wanted: dict[Kind, bool] = {
-            "pointwise": self.pointwise,
-            "pairwise": self.pairwise,
-            "listwise": self.listwise,
-        }
-        kinds = [kind for kind, is_wanted in wanted.items() if is_wanted]
+        wanted: tuple[Kind, ...] = ("pointwise", "pairwise", "listwise")
+        kinds = [kind for kind in wanted if getattr(self, kind)]
         named = ["format"] * bool(self.format) + [*kinds]
         if len(named) > 1:
             raise ValueError(f"--{named[0]} and --{named[1]} exclude each other")
@@ -178,19 +167,14 @@ def continued(options: RunOptions, output: Path) -> RunOptions:
     return options.model_copy(update=before)
 
 
-_CONFIG = inspect.Parameter(
-    "config",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
-        Path | None,
-        option(
-            "Model",
-            "TOML or JSON file of options by their Python names; the command line overrides it.",
-            metavar="FILE",
-        ),
-    ],
-)
+def _keyword(name: str, kind: Any, shown: Any) -> inspect.Parameter:
+    """Return a parameter that is None unless it is given."""
+    annotation: Any = Annotated[kind, shown]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+_FILE = "TOML or JSON file of options by their Python names; the command line overrides it."
+_CONFIG = _keyword("config", Path | None, option("Model", _FILE, metavar="FILE"))
 
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:
@@ -201,14 +185,8 @@ def _show_all(ctx: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-_HELP_ALL = inspect.Parameter(
-    "help_all",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[
-        bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all options and exit.")
-    ],
-)
+_EVERY = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all options and exit.")
+_HELP_ALL = _keyword("help_all", bool, _EVERY)
 
 
 def takes_options(
@@ -222,14 +200,11 @@ def takes_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         model: type[BaseModel] = get_type_hints(command)["options"]
-        declared = {field: _option(info) for field, info in model.model_fields.items()}
-        options = {field: one for field, one in declared.items() if one and field not in without}
+        fields = {field: info for field, info in model.model_fields.items() if field not in without}
+        options = {field: one for field, info in fields.items() if (one := _option(info))}
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
-        generated = [
-            _CONFIG,
-            *(_parameter(field, model.model_fields[field], one) for field, one in options.items()),
-        ]
+        generated = [_CONFIG, *(_parameter(field, fields[field], one) for field, one in options.items())]
 
         @wraps(command)
         def adapted(*, config: Path | None = None, help_all: bool = False, **values: Any) -> None:
@@ -311,9 +286,7 @@ def _parameter(name: str, field: FieldInfo, declared: Option) -> inspect.Paramet
         metavar=declared.metavar or ("N" if annotation in (int, int | None) else None),
         hidden=not declared.common,
     )
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[annotation | None, shown]
-    )
+    return _keyword(name, annotation | None, shown)
 
 
 def _option(field: FieldInfo) -> Option | None:
@@ -327,8 +300,7 @@ def _is_table(field: FieldInfo) -> bool:
 def _shown(field: FieldInfo) -> str:
     if field.annotation is bool:
         return "yes" if field.default else "no"
-    has_value = not (field.is_required() or field.default_factory or field.default is None)
-    return str(field.default) if has_value else ""
+    return "" if field.is_required() or field.default in (None, {}, []) else str(field.default)
 
 
 def label_values(text: str) -> dict[str, str] | None:

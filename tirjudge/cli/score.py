@@ -25,8 +25,7 @@ FullOption = Annotated[
 ]
 JsonOption = Annotated[bool, option("Output", "Print the numbers as JSON, and nothing else.", "--json")]
 TableOption = Annotated[
-    TableFormat | None,
-    option("Output", "Only a table: markdown, latex or csv.", "--as", metavar="FORMAT"),
+    TableFormat | None, option("Output", "Only a table: markdown, latex or csv.", "--as", metavar="FORMAT")
 ]
 MetaJudgeOption = Annotated[
     str,
@@ -80,7 +79,7 @@ class ScoreOptions(BaseModel):
     seed: Annotated[int, Field(ge=0), Option("Output", "--seed")] = 0
     """Seed of the bootstrap."""
     timeout: Annotated[
-        float, Field(gt=0, allow_inf_nan=False), Option("Meta judge", "--timeout", metavar="SECONDS")
+        float, Field(gt=0, allow_inf_nan=False), Option("Meta judge", "--timeout", "SECONDS")
     ] = TIMEOUT
     """Time that the meta judge's endpoint may take for one answer before the request is repeated."""
     retries: Annotated[int, Field(ge=0), Option("Meta judge", "--retries")] = RETRIES

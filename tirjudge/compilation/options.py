@@ -29,9 +29,9 @@ class CompileOptions(EndpointOptions, SandboxOptions):
 
     max_tokens: Annotated[int, Field(ge=1), Option("Model", "--max-tokens")] = 2048
     """Tokens of one answer of the model."""
-    min_agreement: Annotated[
-        float, Field(ge=0, lt=1), Option("Compiling", "--min-agreement", metavar="SHARE")
-    ] = MIN_AGREEMENT
+    min_agreement: Annotated[float, Field(ge=0, lt=1), Option("Compiling", "--min-agreement", "SHARE")] = (
+        MIN_AGREEMENT
+    )
     """Lower bound that the agreement of an admitted checker exceeds."""
     seed: Annotated[int, Field(ge=0), Option("Compiling", "--seed")] = 0
     """Seed of the prompts for choosing and for measuring."""

@@ -23,16 +23,10 @@ from tirjudge_environments import (
     View,
     derive_seed,
 )
-from tirjudge_environments.checkers import (
-    Case,
-    Checker,
-    CheckerFile,
-    CheckerRunner,
-    CheckersDown,
-    CheckOutcome,
-)
+from tirjudge_environments.checkers import Case, Checker, CheckerFile, CheckerRunner, CheckersDown
 from tirjudge_environments.checkers.runner import program_of
 from tirjudge_environments.messages import conversation_data
+from tirjudge_environments.programs.checks import CheckOutcome
 from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_sandbox import Execution, Sandbox, Status
 

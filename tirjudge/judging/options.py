@@ -84,19 +84,17 @@ class SandboxOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    backend: Annotated[str, Option("Sandbox", "--backend", metavar="NAME"), MOVABLE] = "local"
+    backend: Annotated[str, Option("Sandbox", "--backend", "NAME"), MOVABLE] = "local"
     """The sandbox that runs the programs."""
     backend_options: Annotated[
-        Mapping[str, Any], Option("Sandbox", "--backend-option", metavar="KEY=VALUE"), MOVABLE
-    ] = Field(default_factory=dict)
+        Mapping[str, Any], Option("Sandbox", "--backend-option", "KEY=VALUE"), MOVABLE
+    ] = {}
     """An option of the sandbox. Repeatable."""
     program_limits: Annotated[
-        Mapping[str, float],
-        Option("Sandbox", "--program-limit", metavar="LIMIT=NUMBER"),
-        Later({}),
-    ] = Field(default_factory=dict)
+        Mapping[str, float], Option("Sandbox", "--program-limit", "LIMIT=NUMBER"), Later({})
+    ] = {}
     """A limit of each program, such as memory_bytes=1e9 or wall_seconds=60. Repeatable."""
-    prepare: Annotated[str, Option("Sandbox", "--prepare", metavar="FILE"), Later("")] = ""
+    prepare: Annotated[str, Option("Sandbox", "--prepare", "FILE"), Later("")] = ""
     """A trusted program, or a folder with __main__.py and data, whose names all programs find."""
     import_policy: Annotated[bool, Option("Sandbox", "--import-policy/--no-import-policy")] = False
     """Refuse imports that judging does not need, with a reason that the model can read."""
@@ -155,40 +153,30 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     """
 
     model: Annotated[
-        str,
-        Option(
-            "Model", "--model", metavar="MODEL", default="the embedded model", further="jury", common=True
-        ),
+        str, Option("Model", "--model", "MODEL", "the embedded model", further="jury", common=True)
     ] = ""
     """Folder, GGUF file, hub id, short name, or endpoint's name."""
     jury: tuple[str, ...] = ()
     """Further models that judge every row; the verdict is the vote of all models. Models found on this
     machine by name run here, other models at `base_url`."""
-    vote_weights: Annotated[
-        Mapping[str, float], Option("Judging", "--vote-weight", metavar="MODEL=WEIGHT", default="1")
-    ] = Field(default_factory=dict)
+    vote_weights: Annotated[Mapping[str, float], Option("Judging", "--vote-weight", "MODEL=WEIGHT", "1")] = {}
     """Weight of a model's vote in a jury. Repeatable."""
-    escalate_below: Annotated[float | None, Option("Judging", "--escalate-below", metavar="X")] = None
+    escalate_below: Annotated[float | None, Option("Judging", "--escalate-below", "X")] = None
     """Ask the next model only where the previous model's verdict has a lower confidence; no vote."""
     generator: Annotated[
         str,
         Option(
-            "Model",
-            "--generator",
-            metavar="NAME",
-            default="openvino for the embedded model, if installed, else transformers",
+            "Model", "--generator", "NAME", "openvino for the embedded model, if installed, else transformers"
         ),
     ] = "transformers"
     """The engine that runs a model in this process."""
-    generator_options: Annotated[
-        Mapping[str, Any], Option("Model", "--generator-option", metavar="KEY=VALUE")
-    ] = Field(default_factory=dict)
+    generator_options: Annotated[Mapping[str, Any], Option("Model", "--generator-option", "KEY=VALUE")] = {}
     """An option of the generator. Repeatable."""
     tier: Annotated[Tier, Option("Model", "--tier")] = "auto"
     """The way in which the endpoint continues a dialogue."""
-    tokenizer: Annotated[str, Option("Model", "--tokenizer", metavar="MODEL")] = ""
+    tokenizer: Annotated[str, Option("Model", "--tokenizer", "MODEL")] = ""
     """Folder or hub id of the endpoint model's tokenizer; tier `completions` needs it."""
-    note_of: Annotated[str, Option("Model", "--note-of", metavar="MODEL")] = ""
+    note_of: Annotated[str, Option("Model", "--note-of", "MODEL")] = ""
     """Folder or hub id of a trained judge behind the endpoint, whose prompts and settings apply."""
     enable_thinking: Annotated[
         bool | None,
@@ -199,22 +187,14 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         ),
     ] = None
     """Let the model think before it answers, if its chat template has this switch."""
-    format: Annotated[
-        str, Option("Judging", "--format", metavar="NAME", default="TIR-Judge's, by the row", common=True)
-    ] = ""
+    format: Annotated[str, Option("Judging", "--format", "NAME", "TIR-Judge's, by the row", common=True)] = ""
     """Judge format: a name that `tirjudge formats` lists."""
-    options: Annotated[Mapping[str, Any], Option("Judging", "--option", metavar="KEY=VALUE")] = Field(
-        default_factory=dict
-    )
+    options: Annotated[Mapping[str, Any], Option("Judging", "--option", "KEY=VALUE")] = {}
     """An option of the format. Repeatable."""
-    prompts: Annotated[
-        str, Option("Judging", "--prompts", metavar="NAME", default="the model's own, else tir")
-    ] = ""
+    prompts: Annotated[str, Option("Judging", "--prompts", "NAME", "the model's own, else tir")] = ""
     """Family of prompts."""
     shown_chars: Annotated[
-        int | None,
-        Field(ge=2),
-        Option("Judging", "--shown-chars", default="the model's own, else whole"),
+        int | None, Field(ge=2), Option("Judging", "--shown-chars", default="the model's own, else whole")
     ] = None
     """Characters of a response that the prompt shows, from both ends; programs find it whole."""
     order: Annotated[
@@ -224,20 +204,16 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     """Order in which responses are shown together; `both` judges twice."""
     tools: Annotated[bool, Option("Judging", "--tools/--no-tools", common=True)] = True
     """Let the judge run programs; without tools it judges from the text alone."""
-    tool: Annotated[list[str], Option("Judging", "--tool", metavar="tests|mcp:COMMAND|URL")] = Field(
-        default_factory=list
-    )
+    tool: Annotated[list[str], Option("Judging", "--tool", "tests|mcp:COMMAND|URL")] = []
     """A tool for the judge besides Python: run_tests, or the tools of an MCP server. Repeatable."""
-    allow_tool: Annotated[
-        list[str], Option("Judging", "--allow-tool", metavar="NAME", default="all of the servers")
-    ] = Field(default_factory=list)
+    allow_tool: Annotated[list[str], Option("Judging", "--allow-tool", "NAME", "all of the servers")] = []
     """The only tool that the judge may call besides Python. Repeatable."""
     tool_authorization: Annotated[
-        Mapping[str, str], Option("Judging", "--tool-authorization", metavar="HOST=VARIABLE"), MOVABLE
-    ] = Field(default_factory=dict)
+        Mapping[str, str], Option("Judging", "--tool-authorization", "HOST=VARIABLE"), MOVABLE
+    ] = {}
     """Environment variable with the header Authorization for the MCP server at a host. Repeatable."""
     tool_seconds: Annotated[
-        float, Field(gt=0, allow_inf_nan=False), Option("Judging", "--tool-seconds", metavar="SECONDS")
+        float, Field(gt=0, allow_inf_nan=False), Option("Judging", "--tool-seconds", "SECONDS")
     ] = 20.0
     """Maximum seconds for one call of a further tool."""
     tool_bytes: Annotated[int, Field(ge=1), Option("Judging", "--tool-bytes", default="1 MiB")] = MIB
@@ -249,9 +225,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     max_tool_calls: Annotated[int, Field(ge=0), Option("Judging", "--max-tool-calls")] = 3
     """Maximum number of programs and other tool calls, together, in one view."""
     max_tokens: Annotated[
-        int | None,
-        Field(ge=1),
-        Option("Judging", "--max-tokens", default="the model's own, else 8192"),
+        int | None, Field(ge=1), Option("Judging", "--max-tokens", default="the model's own, else 8192")
     ] = None
     """Tokens of one view after the prompt, program outputs included."""
     ask_for_verdict: Annotated[
@@ -271,54 +245,46 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     judge_empty: Annotated[bool, Option("Judging", "--judge-empty/--no-judge-empty"), Later(True)] = False
     """Judge an empty answer of a pair or list as any other; a prompt may ask for silence. Else it loses."""
     satisfied_from: Annotated[
-        float, Field(allow_inf_nan=False), Option("Judging", "--satisfied-from", metavar="SCORE")
+        float, Field(allow_inf_nan=False), Option("Judging", "--satisfied-from", "SCORE")
     ] = SATISFIED_FROM
     """Lowest score with which a response that is judged alone passes, or satisfies a criterion."""
     criteria_per_call: Annotated[int, Field(ge=1), Option("Judging", "--criteria-per-call")] = 1
     """Criteria of a row that share one dialogue; each criterion gets a separate verdict."""
-    checkers: Annotated[str, Option("Judging", "--checkers", metavar="FILE"), Later("")] = ""
+    checkers: Annotated[str, Option("Judging", "--checkers", "FILE"), Later("")] = ""
     """File of tirjudge compile, whose admitted checkers decide the criteria that they match."""
-    audit: Annotated[float, Field(ge=0, le=1), Option("Judging", "--audit", metavar="SHARE"), MOVABLE] = 0.02
+    audit: Annotated[float, Field(ge=0, le=1), Option("Judging", "--audit", "SHARE"), MOVABLE] = 0.02
     """Share of the rows with checked criteria on which the model is asked as well."""
     max_disagreement: Annotated[
-        float | None, Field(ge=0, lt=1), Option("Judging", "--max-disagreement", metavar="SHARE"), MOVABLE
+        float | None, Field(ge=0, lt=1), Option("Judging", "--max-disagreement", "SHARE"), MOVABLE
     ] = None
     """Stop once the audit shows, with its interval, that the model disagrees with checkers more often."""
     seed: Annotated[int, Field(ge=0), Option("Sampling", "--seed")] = 0
     """Seed of the orders and of sampling."""
 
-    abstain_below: Annotated[float | None, Option("Judging", "--abstain-below", metavar="X")] = None
+    abstain_below: Annotated[float | None, Option("Judging", "--abstain-below", "X")] = None
     """Leave verdicts open whose confidence is lower; tirjudge score --calibrate chooses X."""
     confidence: Annotated[Confidence | None, Option("Judging", "--confidence", default="vote-share")] = None
     """Confidence of --abstain-below and --escalate-below: share of votes, margin of scores, or evidence."""
 
-    truncate: Annotated[int | None, Field(ge=100), Option("Judging", "--truncate", metavar="CHARACTERS")] = (
-        None
-    )
+    truncate: Annotated[int | None, Field(ge=100), Option("Judging", "--truncate", "CHARACTERS")] = None
     """Cut longer responses in the middle, under a visible mark."""
     price_in: Annotated[
-        float | None,
-        Field(ge=0),
-        Option("Cost", "--price-in", metavar="PRICE", default="a hosted model's, by genai-prices"),
-        MOVABLE,
+        float | None, Field(ge=0), Option("Cost", "--price-in", "PRICE", "that of genai-prices"), MOVABLE
     ] = None
     """Price of a million prompt tokens, in any currency."""
     price_out: Annotated[
-        float | None,
-        Field(ge=0),
-        Option("Cost", "--price-out", metavar="PRICE", default="a hosted model's, by genai-prices"),
-        MOVABLE,
+        float | None, Field(ge=0), Option("Cost", "--price-out", "PRICE", "that of genai-prices"), MOVABLE
     ] = None
     """Price of a million completion tokens."""
     price_cached: Annotated[
         float | None,
         Field(ge=0),
-        Option("Cost", "--price-cached", metavar="PRICE", default="a hosted model's, else --price-in"),
+        Option("Cost", "--price-cached", "PRICE", "a hosted model's, else --price-in"),
         MOVABLE,
     ] = None
     """Price of a million prompt tokens that the endpoint counts as cached."""
     max_cost: Annotated[
-        float | None, Field(ge=0), Option("Cost", "--max-cost", metavar="COST", common=True), MOVABLE
+        float | None, Field(ge=0), Option("Cost", "--max-cost", "COST", common=True), MOVABLE
     ] = None
     """Stop before this is exceeded, in the currency of the prices."""
     cache: Annotated[bool, Option("Cost", "--cache/--no-cache", default="no; eval: yes"), MOVABLE] = False

@@ -23,23 +23,18 @@ class EndpointOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    model: Annotated[str, Option("Model", "--model", metavar="MODEL", common=True)] = ""
+    model: Annotated[str, Option("Model", "--model", "MODEL", common=True)] = ""
     """The model's name at the endpoint."""
-    base_url: Annotated[str, Option("Model", "--base-url", metavar="URL", common=True), MOVABLE] = ""
+    base_url: Annotated[str, Option("Model", "--base-url", "URL", common=True), MOVABLE] = ""
     """An OpenAI-compatible endpoint; without one the model runs in this process."""
     request_fields: Annotated[
-        Mapping[str, Any],
-        Option("Model", "--request-field", metavar="KEY=JSON"),
-        Later({}, hashed=True),
-    ] = Field(default_factory=dict)
+        Mapping[str, Any], Option("Model", "--request-field", "KEY=JSON"), Later({}, hashed=True)
+    ] = {}
     """A further field of every request to the endpoint, such as reasoning_effort=low. Repeatable."""
     concurrency: Annotated[int, Field(ge=1), Option("Model", "--concurrency"), MOVABLE] = 32
     """Requests at once, and rows, questions or dialogues. No result depends on it."""
     timeout: Annotated[
-        float,
-        Field(gt=0, allow_inf_nan=False),
-        Option("Model", "--timeout", metavar="SECONDS", default="600"),
-        MOVABLE,
+        float, Field(gt=0, allow_inf_nan=False), Option("Model", "--timeout", "SECONDS", "600"), MOVABLE
     ] = TIMEOUT
     """Time that the endpoint may take for one answer before the request is repeated."""
     retries: Annotated[int, Field(ge=0), Option("Model", "--retries"), MOVABLE] = RETRIES
@@ -52,11 +47,7 @@ class EndpointOptions(BaseModel):
         return given
 
     def open_endpoint(
-        self,
-        api_key: str | None,
-        *,
-        on_retry: Callable[[Retry], None] | None = None,
-        **further: Any,
+        self, api_key: str | None, *, on_retry: Callable[[Retry], None] | None = None, **further: Any
     ) -> OpenAIGenerator:
         """Return the endpoint's generator; `further` are arguments that no field declares."""
         declared = {name: getattr(self, name) for name in EndpointOptions.model_fields}
