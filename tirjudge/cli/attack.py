@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
 from tirjudge.statistics import Proportion, in_clusters
+from tirjudge.statistics.printed import bracketed
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns
 
@@ -194,15 +194,11 @@ def _print_flips(
     for _, name, flips in found:
         low, high = flips.rate.interval
         net, (least, most) = flips.net
-        rate = _bounds(low, high)
+        rate = bracketed(low, high)
         counts = f"{flips.n:>6}{flips.to_target:>11}  {rate:<17}{flips.away:>5}{flips.lost:>6}"
-        print(f"{printable(name):<18}{counts}{net:>8.1%}  {_bounds(least, most)}")
+        print(f"{printable(name):<18}{counts}{net:>8.1%}  {bracketed(least, most)}")
         shown = flips.rate
     if shown is not None and shown.clusters is not None:
         fault = f" (no interval: {shown.fault})" if shown.fault else ""
         print(f"prompts   rows{in_clusters(shown.clusters)}, which intervals take as units{fault}")
     print(f"results   {printable(str(results))}")
-
-
-def _bounds(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f"[{low:.1%}, {high:.1%}]"

@@ -42,6 +42,7 @@ from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.judging.abstention import ABOUT
 from tirjudge.records.verdicts import Confidence
 from tirjudge.statistics import Proportion
+from tirjudge.statistics.printed import bounds_record, estimated, estimated_percent, percent
 
 _SHOWN_POINTS = 11
 """Points of a curve that are printed without --full."""
@@ -154,7 +155,7 @@ def _print_agreement(one: Calibration) -> None:
             (
                 f"{pair.first}, {pair.second}",
                 _share(pair.agreement),
-                _percent(pair.by_chance),
+                percent(pair.by_chance),
                 "not defined: one class" if math.isnan(pair.kappa) else _interval(pair.kappa, pair.interval),
                 str(pair.agreement.n),
             )
@@ -167,7 +168,7 @@ def _print_agreement(one: Calibration) -> None:
     _table(
         ("base rates", *classes, "n"),
         [
-            (rates.rater, *(_percent(rates.shares.get(name, 0.0)) for name in classes), str(rates.n))
+            (rates.rater, *(percent(rates.shares.get(name, 0.0)) for name in classes), str(rates.n))
             for rates in one.rates
         ],
     )
@@ -176,7 +177,7 @@ def _print_agreement(one: Calibration) -> None:
 def _print_corrected(found: Sequence[Corrected]) -> None:
     first = found[0]
     _say(
-        f"{first.name} {_percent_interval(first.value, first.interval)} if people had judged all "
+        f"{first.name} {estimated_percent(first.value, *first.interval)} if people had judged all "
         f"{first.labelled + first.unlabelled} rows, from {first.labelled} labels and the judge's verdicts "
         "(PPI++)"
     )
@@ -185,9 +186,9 @@ def _print_corrected(found: Sequence[Corrected]) -> None:
         [
             (
                 one.name,
-                _percent_interval(one.judge, one.judge_interval),
-                _percent_interval(one.people, one.people_interval),
-                _percent_interval(one.value, one.interval),
+                estimated_percent(one.judge, *one.judge_interval),
+                estimated_percent(one.people, *one.people_interval),
+                estimated_percent(one.value, *one.interval),
                 f"{one.weight:.2f}",
             )
             for one in found
@@ -219,8 +220,8 @@ def _print_variance(one: Variance) -> None:
     ]
     _table(("right", "accuracy", "n"), rows)
     _say(
-        f"standard deviation of the accuracies {_percent(one.deviation)}, "
-        f"{_percent(one.expected_deviation)} if repetitions of a row are independent"
+        f"standard deviation of the accuracies {percent(one.deviation)}, "
+        f"{percent(one.expected_deviation)} if repetitions of a row are independent"
     )
 
 
@@ -251,7 +252,7 @@ def _print_curve(one: Calibration, *, full: bool) -> None:
 
 
 def _print_verified(one: Verified, confidence: Confidence) -> None:
-    target = _percent(one.target)
+    target = percent(one.target)
     if one.chosen is None or one.verified is None:
         _say(
             f"no threshold of {confidence} has a risk on the first half whose interval ends below {target}: "
@@ -285,11 +286,13 @@ def record(one: Calibration) -> dict[str, Any]:
                 "raters": [pair.first, pair.second],
                 "agreement": pair.agreement.record(),
                 "by_chance": pair.by_chance,
-                "kappa": {**_bounds(pair.kappa, pair.interval), "n": pair.agreement.n},
+                "kappa": {**bounds_record(pair.kappa, *pair.interval), "n": pair.agreement.n},
             }
             for pair in one.agreements
         ],
-        "alpha": {raters: _bounds(value, interval) for raters, (value, interval) in one.alphas.items()},
+        "alpha": {
+            raters: bounds_record(value, *interval) for raters, (value, interval) in one.alphas.items()
+        },
         "base_rates": {rates.rater: {**rates.shares, "n": rates.n} for rates in one.rates},
         "variance": {
             variance.over: {
@@ -302,23 +305,23 @@ def record(one: Calibration) -> dict[str, Any]:
         },
         "confidence": one.confidence,
         "aurc": {
-            **_bounds(one.curve.aurc, one.curve.interval),
+            **bounds_record(one.curve.aurc, *one.curve.interval),
             "n": one.curve.ordered,
             "random": one.curve.random,
             "best": one.curve.best,
         },
         "curve": list(map(_point, one.curve.points)),
         "brier": one.reliability
-        and {**_bounds(one.reliability.brier, one.reliability.brier_interval), "n": one.reliability.n},
+        and {**bounds_record(one.reliability.brier, *one.reliability.brier_interval), "n": one.reliability.n},
         "calibration_error": one.reliability and one.reliability.error,
         "corrected": {
             found.name: {
-                **_bounds(found.value, found.interval),
+                **bounds_record(found.value, *found.interval),
                 "n": found.labelled,
                 "unlabelled": found.unlabelled,
                 "weight": found.weight,
-                "judge": _bounds(found.judge, found.judge_interval),
-                "people": _bounds(found.people, found.people_interval),
+                "judge": bounds_record(found.judge, *found.judge_interval),
+                "people": bounds_record(found.people, *found.people_interval),
             }
             | ({"no_interval": found.fault} if found.fault else {})
             for found in one.corrected
@@ -365,11 +368,6 @@ def _point(one: Point) -> dict[str, Any]:
     return {"threshold": one.threshold, "coverage": one.coverage.record(), "risk": one.risk.record()}
 
 
-def _bounds(value: float, interval: tuple[float, float]) -> dict[str, float | None]:
-    names = zip(("value", "low", "high"), (value, *interval), strict=True)
-    return {name: number if math.isfinite(number) else None for name, number in names}
-
-
 def _threshold(value: float) -> str:
     """Return a threshold, rounded down: the verdicts that it keeps are kept by its digits as well."""
     digits = f"{math.floor(value * 10**_DIGITS) / 10**_DIGITS:.{_DIGITS}f}"
@@ -380,21 +378,12 @@ def _kept(one: Point) -> str:
     return f"{one.coverage.successes:.0f}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
-
-
 def _share(one: Proportion) -> str:
-    return _percent_interval(one.rate, one.interval) if one.n else "-"
-
-
-def _percent_interval(share: float, interval: tuple[float, float]) -> str:
-    low, high = interval
-    return _percent(share) + ("" if math.isnan(low) else f" [{100 * low:.2f}, {100 * high:.2f}]")
+    return estimated_percent(one.rate, *one.interval) if one.n else "-"
 
 
 def _interval(value: float, interval: tuple[float, float]) -> str:
-    return f"{value:.4g}" + ("" if math.isnan(interval[0]) else f" [{interval[0]:.4g}, {interval[1]:.4g}]")
+    return estimated(value, *interval, ".4g")
 
 
 def _say(line: str) -> None:

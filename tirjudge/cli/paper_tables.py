@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tirjudge.console_text import printable
+from tirjudge.statistics.printed import printed_figure
 
 if TYPE_CHECKING:
     from tirjudge.evaluation.base import ProtocolCard
@@ -48,13 +49,11 @@ class Number:
     signed: bool = False
 
     def __str__(self) -> str:
-        return self.printed("+" if self.signed else "")
+        return self.printed(signed=self.signed)
 
-    def printed(self, sign: str = "") -> str:
-        """Return the number with this format of its sign; empty for nan."""
-        if math.isnan(self.value):
-            return ""
-        return f"{100 * self.value:{sign}.2f}" if self.percent else f"{self.value:{sign}.4g}"
+    def printed(self, *, signed: bool = False) -> str:
+        """Return the number, with a plus before a positive one if it is to be `signed`; empty for nan."""
+        return printed_figure(self.value, is_share=self.percent, signed=signed, unknown="")
 
 
 Cell = Number | int | str | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from tirjudge.judging.tally import Tally
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.result_row import ResultRow
 from tirjudge.records.text import row_line
+from tirjudge.statistics.printed import estimated
 from tirjudge_environments import StopReason, Usage
 
 if TYPE_CHECKING:
@@ -366,8 +366,7 @@ class Summary:
 
 
 def _bounded(estimate: Estimate) -> str:
-    bounds = "" if math.isnan(estimate.low) else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
-    return f"{estimate.value:.2f}{bounds}"
+    return estimated(estimate.value, estimate.low, estimate.high, ".2f")
 
 
 def headline(tally: Tally) -> str:

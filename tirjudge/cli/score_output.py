@@ -59,6 +59,7 @@ from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.records.verdicts import verdict_credit
 from tirjudge.statistics import in_clusters, prompt_cluster
+from tirjudge.statistics.printed import printed_figure
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.kept_files import KeptFiles
 
@@ -326,10 +327,7 @@ def _print_policy(terminal: Console, card: ProtocolCard, counts: Mapping[str, in
 
 
 def _number(value: float, card: ProtocolCard, *, signed: bool = False) -> str:
-    if math.isnan(value):
-        return "-"
-    sign = "+" if signed else ""
-    return f"{100 * value:{sign}.2f}" if card.percent else f"{value:{sign}.4g}"
+    return printed_figure(value, is_share=card.percent, signed=signed)
 
 
 def _n(estimate: Estimate) -> str:
@@ -358,7 +356,7 @@ def print_comparable(score: ProtocolScore, found: Sequence[PublishedFigure]) -> 
     for one in found:
         table.add_row(
             *map(plain, (one.paper, one.table, one.model)),
-            _percent(one.value),
+            printed_figure(one.value, is_share=True),
             f"{100 * (measured - one.value):+.2f}",
         )
     console().print(table)
@@ -402,13 +400,11 @@ def print_published(benchmark: str, *, as_json: bool = False) -> None:
     table.add_column("value", justify="right")
     for one in found:
         protocol = f"{one.protocol} ({one.because})" if one.because else one.protocol
-        value = _percent(one.value) if one.unit == "share" else f"{one.value:g} {one.unit}"
+        value = (
+            printed_figure(one.value, is_share=True) if one.unit == "share" else f"{one.value:g} {one.unit}"
+        )
         table.add_row(*map(plain, (one.paper, one.table, one.model, one.figure, protocol)), value)
     console().print(table)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f}"
 
 
 def print_scored(

@@ -21,6 +21,7 @@ from tirjudge.judging.questions import read_question
 from tirjudge.judging.rereading import row_task
 from tirjudge.records.result_row import read_result_row
 from tirjudge.rollout import all_or_none
+from tirjudge.statistics.printed import estimated
 from tirjudge_environments import Criterion
 from tirjudge_environments.checkers import Case, Checker, CheckerFile, CheckerRunner, Measurement
 from tirjudge_environments.messages import conversation_data, conversation_text
@@ -71,7 +72,7 @@ class Compilation:
             lines.append(("unwritten", f"{self.unwritten} rules, for which the model wrote no checker"))
         for one in admitted:
             if (found := one.measured) is not None:
-                agreement = f"{found.agreement or 0:.1%} [{found.low or 0:.1%}, {found.high or 0:.1%}]"
+                agreement = estimated(found.agreement or 0.0, found.low or 0.0, found.high or 0.0)
                 rows = f"n = {found.n} rows of {found.prompts} prompts, {found.abstained} abstained"
                 lines.append(("checker", f"{one.name}: {agreement} with {found.against}, {rows}"))
         return lines

@@ -16,6 +16,7 @@ from tirjudge.evaluation.scoring import Estimate, ProtocolScore
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.stored_outputs.tirjudge_results import score_range
 from tirjudge.records.result_row import ResultRow, read_result_rows
+from tirjudge.statistics.printed import estimated
 
 FAR = 0.25
 """Share of people's scale from which a score is far from the rating."""
@@ -59,8 +60,7 @@ class RatingAgreement:
 
 def shown(estimate: Estimate) -> str:
     """Return a number with its interval, if it has one."""
-    bounds = "" if math.isnan(estimate.low) else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
-    return f"{estimate.value:.2f}{bounds}"
+    return estimated(estimate.value, estimate.low, estimate.high, ".2f")
 
 
 def far_from_rating(results: Path) -> Callable[[ResultRow], bool]:

@@ -28,6 +28,7 @@ from tirjudge.evaluation.protocols.win_rate import (
 from tirjudge.evaluation.scoring import Estimate, ProtocolScore, cluster_count, score
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.statistics import in_clusters
+from tirjudge.statistics.printed import bounds_record, estimated
 
 _HALF = 0.5
 
@@ -203,11 +204,10 @@ class WhoWon:
         elif self.one_place:
             yield "position", "unknown: every source was always shown at the same place (--order both)"
         if self.own_family is not None:
-            value, bounds = 100 * self.own_family.value, ""
-            if not math.isnan(self.own_family.low):
-                bounds = f" [{100 * self.own_family.low:+.1f}, {100 * self.own_family.high:+.1f}]"
-            about = f"points of wins that labels do not give, n = {self.own_family.n} rows"
-            yield "own", f"the judge gives models whose names begin like its own {value:+.1f}{bounds} {about}"
+            own = self.own_family
+            points = estimated(100 * own.value, 100 * own.low, 100 * own.high, "+.1f")
+            about = f"points of wins that labels do not give, n = {own.n} rows"
+            yield "own", f"the judge gives models whose names begin like its own {points} {about}"
         if self.longer is not None:
             means = f"winners {self.winner_length:.0f} characters, losers {self.loser_length:.0f}"
             yield "length", f"the longer wins {_share(self.longer)} of {self.longer.n} rows; mean of {means}"
@@ -234,13 +234,10 @@ def _mean(values: NDArray[np.float64]) -> float:
 
 
 def _share(found: Estimate) -> str:
-    if math.isnan(found.low):
-        return f"{found.value:.1%}"
-    return f"{found.value:.1%} [{found.low:.1%}, {found.high:.1%}]"
+    return estimated(found.value, found.low, found.high)
 
 
 def _record(found: Estimate | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    bounds = [None if math.isnan(bound) else bound for bound in (found.value, found.low, found.high)]
-    return dict(zip(("value", "low", "high"), bounds, strict=True)) | {"n": found.n}
+    return {**bounds_record(found.value, found.low, found.high), "n": found.n}

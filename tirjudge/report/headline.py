@@ -16,6 +16,7 @@ from tirjudge.evaluation.scoring import ProtocolScore
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.report.breakdowns import RowFacts
+from tirjudge.statistics.printed import SHARE, bracketed, estimated
 
 _MOST_SOURCES = 8
 """Sources whose bars the head of a page has; the table of sources has all."""
@@ -130,16 +131,16 @@ def _right(scores: Sequence[ProtocolScore]) -> dict[str, Any] | None:
         if found is None or math.isnan(found.value):
             continue
         if one.card.name == VERDICT.card.name:
-            value, bounds = f"{found.value:.1%} right", f"[{found.low:.1%}, {found.high:.1%}]"
+            value, form = f"{found.value:.1%} right", SHARE
             rows = "row" if found.n == 1 else "rows"
             note = f"labelled {rows}; ties are shared, a missing verdict is wrong"
         elif one.card.name == RATINGS_PROTOCOL.card.name:
-            value, bounds = f"{found.value:.2f} rank correlation", f"[{found.low:.2f}, {found.high:.2f}]"
+            value, form = f"{found.value:.2f} rank correlation", ".2f"
             note = "rows that people rated"
         else:
             continue
-        known = "" if math.isnan(found.low) else f" {bounds}"
-        return {"value": f"{value}{known}", "notes": [f"of {found.n} {note}"]}
+        value = f"{value} {bracketed(found.low, found.high, form)}".rstrip()
+        return {"value": value, "notes": [f"of {found.n} {note}"]}
     return None
 
 
@@ -157,8 +158,7 @@ def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, An
     if won is None or won.first_shown is None:
         return {"value": "unknown", "notes": ["--order both shows the responses in two orders"]}
     first, place = won.first_shown, won.preferred_place
-    bounds = "" if math.isnan(first.low) else f" [{first.low:.1%}, {first.high:.1%}]"
-    value = f"{first.value:.1%}{bounds} for the response shown first"
+    value = f"{estimated(first.value, first.low, first.high)} for the response shown first"
     return {"value": value, "notes": [f"by chance {won.chance:.0%}{place}"]}
 
 

@@ -16,6 +16,7 @@ from tirjudge.statistics.clusters import (
     rows_of_unit,
     too_few,
 )
+from tirjudge.statistics.printed import estimated
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,8 +124,8 @@ class Proportion:
     def __str__(self) -> str:
         if not self.n:
             return "n = 0"
-        shown = "" if self.bounds is None else " [{:.1%}, {:.1%}]".format(*self.bounds)
-        return f"{self.rate:.1%}{shown}, n = {self.n}{in_clusters(self.clusters)}"
+        shown = estimated(self.rate, *(self.bounds or (math.nan, math.nan)))
+        return f"{shown}, n = {self.n}{in_clusters(self.clusters)}"
 
 
 def added_rows(
