@@ -257,7 +257,7 @@ def _evident(rule: str, followed: Sequence[str], broken: Sequence[str]) -> list[
     """Return words of a rule that are evidence by themselves, by the answers that follow and break the rule.
 
     What a rule quotes is what it asks for, and so is a word that only answers have that follow the rule. An
-    example is no evidence where all of them have this very example: the checker may look for it alone.
+    example is no evidence where all these answers have the example: the checker may look for it alone.
     """
     examples = list[str]()
     for found in _EXAMPLE.finditer(rule):

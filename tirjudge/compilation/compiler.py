@@ -225,7 +225,7 @@ async def _admit(
     seed: int,
     found: Compilation,
 ) -> None:
-    """Measure checkers. Those that are admitted tell which further rows can measure the others."""
+    """Measure checkers. Admitted checkers tell which further rows can measure the others."""
     several, examples, counts = list(checkers), Examples.of(rows, seed), dict[str, int]()
     for number in range(1 + _ROUNDS):
         if number:

@@ -31,7 +31,7 @@ def is_for_choosing(cluster: str, seed: int = 0) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RuleExample:
-    """Responses to a prompt, and who of them follows a rule."""
+    """Responses to a prompt, and which responses follow a rule."""
 
     rule: str
     prompt: Any
