@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tirjudge.console_text import printable
-from tirjudge.statistics.printed import printed_figure
+from tirjudge.statistics.printed import estimated, printed_figure
 
 if TYPE_CHECKING:
     from tirjudge.evaluation.base import ProtocolCard
@@ -166,11 +166,9 @@ def agreement_rows(agreement: JudgesAgreement, names: Sequence[str]) -> list[Row
 
 def _short(found: Estimate, card: ProtocolCard) -> str:
     """Return a number with its interval as papers print them: per cent with one decimal, others with two."""
-    scale, digits = (100, 1) if card.percent else (1, 2)
-    value, low, high = (f"{scale * one:.{digits}f}" for one in (found.value, found.low, found.high))
-    if math.isnan(found.value):
-        return ""
-    return value if math.isnan(found.low) else f"{value} [{low}, {high}]"
+    scale, form = (100, ".1f") if card.percent else (1, ".2f")
+    shown = estimated(scale * found.value, scale * found.low, scale * found.high, form)
+    return "" if math.isnan(found.value) else shown
 
 
 def evidence_rows(tally: EvidenceTally, run: str) -> list[Row]:

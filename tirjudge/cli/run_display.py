@@ -28,13 +28,11 @@ from tirjudge.judging.tally import Tally
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.result_row import ResultRow
 from tirjudge.records.text import row_line
-from tirjudge.statistics.printed import estimated
 from tirjudge_environments import StopReason, Usage
 
 if TYPE_CHECKING:
     from tirjudge.evaluation.judges import JudgesAgreement
     from tirjudge.evaluation.rating_agreement import RatingAgreement
-    from tirjudge.evaluation.scoring import Estimate
     from tirjudge.evaluation.who_won import WhoWon
 
 SHOWN_FAILURES = 20
@@ -289,10 +287,10 @@ class Summary:
             heading = ""
         if self.agreement is not None:
             names, found = self.agreement
-            yield "agreement", f"{_bounded(found.alpha)} is Krippendorff's alpha of {found.alpha.n} rows"
+            yield "agreement", f"{found.alpha.printed('.2f')} is Krippendorff's alpha of {found.alpha.n} rows"
             for one_model, other, equal, kappa in found.pairs:
                 pair = f"{names[one_model]} and {names[other]}"
-                yield "", f"{pair}: {equal.value:.1%} equal verdicts, kappa {_bounded(kappa)}"
+                yield "", f"{pair}: {equal.value:.1%} equal verdicts, kappa {kappa.printed('.2f')}"
 
     def _spent_on(self, model: str) -> tuple[Usage, float | None]:
         """Return the tokens of a model of a jury, and their cost if there are prices."""
@@ -363,10 +361,6 @@ class Summary:
             **({} if self.rated is None else {"agreement_with_people": self.rated.record()}),
             **({} if self.won_decided is None else {"who_won_decided": self.won_decided.record()}),
         }
-
-
-def _bounded(estimate: Estimate) -> str:
-    return estimated(estimate.value, estimate.low, estimate.high, ".2f")
 
 
 def headline(tally: Tally) -> str:

@@ -16,7 +16,6 @@ from tirjudge.evaluation.scoring import Estimate, ProtocolScore
 from tirjudge.evaluation.stored_outputs.reading import open_results
 from tirjudge.evaluation.stored_outputs.tirjudge_results import score_range
 from tirjudge.records.result_row import ResultRow, read_result_rows
-from tirjudge.statistics.printed import estimated
 
 FAR = 0.25
 """Share of people's scale from which a score is far from the rating."""
@@ -46,21 +45,17 @@ class RatingAgreement:
         """Yield a heading and a text for each protocol."""
         for one in self.scores:
             if one.card.name == "kappa":
-                yield "kappa", f"{shown(one.estimates['judge and label'])} is Cohen's, of pass and fail"
+                kappa = one.estimates["judge and label"].printed(".2f")
+                yield "kappa", f"{kappa} is Cohen's, of pass and fail"
                 continue
             known = [(name, one.estimates[name]) for name in _SHOWN if name in one.estimates]
             if known:
-                texts = ", ".join(f"{name} {shown(found)}" for name, found in known)
+                texts = ", ".join(f"{name} {found.printed('.2f')}" for name, found in known)
                 yield "ratings", f"{texts}, n = {known[0][1].n}, protocol ratings"
 
     def record(self) -> dict[str, Any]:
         """Return the scores as JSON values, by protocol."""
         return {one.card.name: score_record(one) for one in self.scores}
-
-
-def shown(estimate: Estimate) -> str:
-    """Return a number with its interval, if it has one."""
-    return estimated(estimate.value, estimate.low, estimate.high, ".2f")
 
 
 def far_from_rating(results: Path) -> Callable[[ResultRow], bool]:

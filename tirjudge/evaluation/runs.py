@@ -20,6 +20,7 @@ from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.scoring import Comparison, Estimate, ProtocolScore, cluster_count, score
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.evaluation.who_won import WhoWon
+from tirjudge.statistics.printed import bounds_record
 
 DISAGREEMENT = "the interval and the test disagree about a difference of zero: take neither as settled"
 """The sentence behind a comparison of which `disagrees` is True."""
@@ -173,12 +174,8 @@ def card_record(card: ProtocolCard) -> dict[str, object]:
 
 
 def estimate_record(estimate: Estimate) -> dict[str, Any]:
-    return {
-        "value": _finite(estimate.value),
-        "low": _finite(estimate.low),
-        "high": _finite(estimate.high),
-        "n": estimate.n,
-    } | ({"no_interval": estimate.no_interval} if estimate.no_interval else {})
+    record = {**bounds_record(estimate.value, estimate.low, estimate.high), "n": estimate.n}
+    return record | ({"no_interval": estimate.no_interval} if estimate.no_interval else {})
 
 
 def _finite(value: float) -> float | None:

@@ -38,6 +38,7 @@ from tirjudge.statistics import (
     fault_of,
     unpaired_interval,
 )
+from tirjudge.statistics.printed import SHARE, estimated
 from tirjudge_environments.types import derive_seed
 
 _DRAW = "evaluation order"
@@ -232,6 +233,10 @@ class Estimate:
     """
     no_interval: str = ""
     """Why there is no interval; empty if there is one."""
+
+    def printed(self, form: str = SHARE) -> str:
+        """Return the number with its interval, see `estimated`."""
+        return estimated(self.value, self.low, self.high, form)
 
 
 @dataclass(frozen=True, slots=True)

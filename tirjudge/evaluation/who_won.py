@@ -163,7 +163,7 @@ class WhoWon:
         """Yield the wins of each source; the names of sources are untrusted."""
         for one in self.sources:
             count = f"{one.wins} won, {one.losses} lost, {one.ties} tied"
-            yield f"{one.name} {_share(one.rate)} of {counted(one.rate.n or 0, 'row')} ({count})"
+            yield f"{one.name} {one.rate.printed()} of {counted(one.rate.n or 0, 'row')} ({count})"
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield headings with what they say; the names of sources are untrusted."""
@@ -177,7 +177,7 @@ class WhoWon:
             if math.isnan(strength.value):
                 yield heading, f"none: {strength.no_interval}"
                 break
-            yield heading, f"{number}. {name} {_share(strength)} (Bradley-Terry: wins against the others)"
+            yield heading, f"{number}. {name} {strength.printed()} (Bradley-Terry: wins against the others)"
         yield from self._causes()
         clusters = in_clusters(self.clusters)
         yield "protocol", f"win-rate: a tie of k is worth 1/k{clusters and f', rows{clusters}'}"
@@ -197,7 +197,7 @@ class WhoWon:
             yield (
                 "position",
                 (
-                    f"{_share(self.first_shown)} of the verdicts name the response shown first, "
+                    f"{self.first_shown.printed()} of the verdicts name the response shown first, "
                     f"by chance {self.chance:.0%}{self.preferred_place}"
                 ),
             )
@@ -210,7 +210,8 @@ class WhoWon:
             yield "own", f"the judge gives models whose names begin like its own {points} {about}"
         if self.longer is not None:
             means = f"winners {self.winner_length:.0f} characters, losers {self.loser_length:.0f}"
-            yield "length", f"the longer wins {_share(self.longer)} of {self.longer.n} rows; mean of {means}"
+            won = f"the longer wins {self.longer.printed()} of {self.longer.n} rows"
+            yield "length", f"{won}; mean of {means}"
 
 
 def who_won(rows: Iterable[JudgedRow]) -> WhoWon | None:
@@ -233,11 +234,5 @@ def _mean(values: NDArray[np.float64]) -> float:
     return float(values.mean()) if len(values) else math.nan
 
 
-def _share(found: Estimate) -> str:
-    return estimated(found.value, found.low, found.high)
-
-
 def _record(found: Estimate | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {**bounds_record(found.value, found.low, found.high), "n": found.n}
+    return None if found is None else {**bounds_record(found.value, found.low, found.high), "n": found.n}

@@ -16,7 +16,7 @@ from tirjudge.evaluation.scoring import ProtocolScore
 from tirjudge.evaluation.who_won import WhoWon
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.report.breakdowns import RowFacts
-from tirjudge.statistics.printed import SHARE, bracketed, estimated
+from tirjudge.statistics.printed import SHARE, bracketed
 
 _MOST_SOURCES = 8
 """Sources whose bars the head of a page has; the table of sources has all."""
@@ -158,7 +158,7 @@ def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, An
     if won is None or won.first_shown is None:
         return {"value": "unknown", "notes": ["--order both shows the responses in two orders"]}
     first, place = won.first_shown, won.preferred_place
-    value = f"{estimated(first.value, first.low, first.high)} for the response shown first"
+    value = f"{first.printed()} for the response shown first"
     return {"value": value, "notes": [f"by chance {won.chance:.0%}{place}"]}
 
 
