@@ -149,7 +149,7 @@ def with_look_alikes(text: str, marks: tuple[str, ...]) -> str:
 
 def without_look_alikes(text: str, marks: tuple[str, ...]) -> str:
     """Return the text with plain tokens in place of those that `with_look_alikes` makes."""
-    return _replaced(text, *_made(marks)) if marks else text
+    return _replaced(text, *_made(marks)) if marks and ("‹" in text or "\\ " in text) else text
 
 
 _UNSEEN = r"\\u(?:00ad|034f|061c|180.|20[0-6].|fe0.|feff|fff.)"
