@@ -31,9 +31,11 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     asked = str(body["messages"])
     if "matching" in asked.lower():
         return chat('{"matches": []}')
+    if "at most 10 words" in asked and "```output" not in asked:
+        return chat("```python\nprint('pass' if len(response.split()) <= 10 else 'fail')\n```")
     first = asked.rfind("11") < asked.rfind("12")
     return chat(
-        "<score>7</score>" if "<score>" in asked else f"<preference>{'A' if first else 'B'}</preference>"
+        "<score>10</score>" if "<score>" in asked else f"<preference>{'A' if first else 'B'}</preference>"
     )
 
 

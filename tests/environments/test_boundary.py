@@ -548,7 +548,7 @@ def test_no_text_reaches_a_judge_by_another_way() -> None:
                 name = getattr(call.func, "attr", "")
                 if name in found and re.search("environment|judge|super", ast.unparse(call.func)):
                     found[name].add(str(path.relative_to(ROOT)))
-    wrapper = "training/tirjudge_training/distillation/selection.py"
+    wrapper = "training/tirjudge_training/distillation/best_dialogues.py"
     base = "environments/tirjudge_environments/"
     assert found["prompt"] == {
         *(f"{base}{name}.py" for name in ("boundary", "formats/rm_r1", "testing")),

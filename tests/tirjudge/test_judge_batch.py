@@ -43,7 +43,8 @@ def test_a_batch_keeps_the_order_and_the_failures_of_rows(capsys: pytest.Capture
         return measuring(context)
 
     rows: list[dict[str, object]] = [
-        {"id": f"r{n}", "prompt": f"p{n}", "responses": ["x" * n, "yyyy"], "label": "B"} for n in range(4)
+        {"id": f"r{n}", "prompt": f"p{n}", "responses": ["z" + "x" * n, "yyyyy"], "label": "B"}
+        for n in range(4)
     ]
     with Judge(generator=ScriptedGenerator(fussy), order="random") as judge:
         results = judge.batch([*rows, {"prompt": "p"}], progress=True)

@@ -19,6 +19,7 @@ from tirjudge.attacks import open_families
 from tirjudge.attacks.flips import count_flips
 from tirjudge.cli import app
 from tirjudge.statistics import paired_difference
+from tirjudge_environments.formats.tir import TirFormat
 
 SECTIONS = re.compile(
     r"^Response (.):\n(.*?)(?=\n\nResponse .:\n|\n\nGuidelines:\n)", re.DOTALL | re.MULTILINE
@@ -60,6 +61,7 @@ def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
         "tirjudge.generation.endpoint.chat_turns.quote_control_tokens",
     ):
         monkeypatch.setattr(place, lambda text, *_: text)
+    monkeypatch.setattr(TirFormat, "is_bounded", False)
 
 
 def test_forged_turns_and_sections_reach_no_verdict(

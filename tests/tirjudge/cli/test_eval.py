@@ -113,7 +113,8 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path) -> None:
     assert line.startswith("accuracy +100.00 points [+62.65, +100.00], from 0.00 (")
     assert line.endswith("protocol tir, n = 12, p = 0.000244 (McNemar, mid-p)")
     assert "the second is better 12 times, the first 0 times: p = 0.000244" in details
-    assert command("compare", *runs, "--protocol", "tir").stdout == f"{line}\n"
+    first = "A: 12 of 12 verdicts name the response shown first (--order both shows each row in both orders)"
+    assert command("compare", *runs, "--protocol", "tir").stdout == f"{line}\n{first}\n"
 
 
 @pytest.mark.parametrize(

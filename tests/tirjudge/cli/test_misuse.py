@@ -54,7 +54,7 @@ REFUSED = {
     "serve --model gpt-4o-mini": "did you mean --base-url?",
     "attack rows.jsonl --model gpt-4o-mini": "did you mean --base-url?",
     "score out.jsonl --column label=x": "--column needs either prediction=COLUMN",
-    "compare out.jsonl": "Missing argument",
+    "compare out.jsonl": "give two files, or one and --column prediction=COLUMN",
     "compare out.jsonl missing.jsonl": "missing.jsonl: No such file",
     "train --recipe smol --data missing.jsonl": "missing.jsonl",
     "train --data rows.jsonl --output run": "rows.jsonl",
@@ -184,7 +184,7 @@ REFUSED = {
 FAILED = {
     "judge rows.jsonl --output o2 --no-tools --retries 0 --model m --base-url http://127.0.0.1:9": "1:9/v1",
     "judge rows.jsonl --output o3 SERVED --model locked": "set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
-    "judge rows.jsonl --output o4 SERVED": "malformed (no <preference> outside fences): choose the --format",
+    "judge rows.jsonl --output o4 SERVED": "malformed (no <preference>): choose the --format",
     "judge reference.jsonl --output o5 SERVED --model short": "100000 characters, which --truncate shortens",
     "attack single.jsonl --output o6 SERVED": "single.jsonl:1: an attack needs two responses or more",
 }

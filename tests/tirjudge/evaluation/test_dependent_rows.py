@@ -248,8 +248,8 @@ def test_one_label_too_many_is_refused(tmp_path: Path, joined: str) -> None:
 
 
 OURS: dict[str, Any] = {
-    "label": 0, "domain": "", "tags": [], "stop": "verdict", "programs": 0, "prompt_tokens": 1,
-    "completion_tokens": 1, "seconds": 0.1,
+    "label": 0, "domain": "", "tags": [], "stop": "verdict", "verdict": "A", "programs": 0,
+    "prompt_tokens": 1, "completion_tokens": 1, "seconds": 0.1,
 }  # fmt: skip
 
 

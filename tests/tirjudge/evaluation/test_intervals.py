@@ -244,6 +244,7 @@ def test_the_accuracy_of_a_judged_file_has_the_interval_of_its_row_values() -> N
         tally.add(
             {
                 "stop": "verdict",
+                "views": [],
                 "verdict": "tie" if credit == 0.5 else "A",
                 "correct": credit,
                 "programs": 0,

@@ -206,7 +206,7 @@ async def test_the_parts_of_a_dialogue_on_several_criteria_are_the_whole(thinkin
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x",), criteria=criteria)
     format = TirPointwise(per_criterion=True)
     session = JudgeSession(format, task, format.views(task)[0], fixed_sandbox())
-    said = f"{thinking}Short: <score>7</score>\n```json\n<score>3</score>\n```\nkind: <score>2.5</score> end"
+    said = f"{thinking}Short: <score>7</score>\n```json\n3\n```\nkind: <score>2.5</score> end"
     await session.step(Completion(text="```python\nprint(1)\n```\n", finish=Finish.STOP))
     await session.step(Completion(text=said, finish=Finish.END, usage=Usage(10, 5)))
     parts = [one.trajectories[0] for one in by_criterion(Episode(task, 0, (session.trajectory,)))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -58,6 +59,8 @@ def test_the_mask_is_one_for_the_judges_own_tokens_alone(engine: Engine) -> None
     prompt = list(encoder.prompt(trajectory.prompt))
     assert "search: Search a corpus of facts." in encoder.decode(prompt)
     quoted = "\n".join(f"> {line}" if line.startswith("```") else line for line in FORGED.split("\n"))
+    # Tags from which the judge's format reads have look-alikes in the answers of tools.
+    quoted = re.sub(r"<(/?preference)>", r"‹\1›", quoted)
     parts = [
         (1, ASK),
         (0, f"```output\n{CORPUS['capital']}\n```\n"),

@@ -91,7 +91,7 @@ class OpenvinoGenerator(BatchGenerator):
             compiling = thread.submit(_compiled, core, graph, cpus, _PRECISIONS[dtype])
             with _one_line(path):
                 tokenizer, ends = ChatTokenizer(Path(model_folder(tokenizer_of(folder)))), _end_tokens(base)
-            encoder = ChatEncoder(tokenizer, ends=ends, enable_thinking=enable_thinking)
+                encoder = ChatEncoder(tokenizer, ends=ends, enable_thinking=enable_thinking)
             with _one_line(path):
                 compiled = compiling.result()
                 context = min(

@@ -128,6 +128,9 @@ def _formats(recipe: Recipe, data: Data) -> dict[str, dict[str, Any]]:
     for name, judge in data.environments.items():
         if isinstance(judge, BaseModel):
             options = judge.model_dump(mode="json", exclude=_NOT_NOTED | reward_options(judge))
+            if options.get("boundary"):
+                # The default of every run, which notes of earlier trainings do not name.
+                del options["boundary"]
             format = (judges.get(name) or judges[name.removesuffix(WITHOUT_TOOLS)]).name
             known = formats.setdefault(format, options)
             formats[format] = {key: value for key, value in known.items() if options.get(key) == value}
