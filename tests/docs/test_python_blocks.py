@@ -31,7 +31,7 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     asked = str(body["messages"])
     if "matching" in asked.lower():
         return chat('{"matches": []}')
-    if "at most 10 words" in asked and "```output" not in asked:
+    if "at most 10 words" in asked and len(body["messages"]) == 1:
         return chat("```python\nprint('pass' if len(response.split()) <= 10 else 'fail')\n```")
     first = asked.rfind("11") < asked.rfind("12")
     return chat(
