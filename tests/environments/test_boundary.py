@@ -46,7 +46,7 @@ from tirjudge_environments.turn_reader import elements
 from tirjudge_sandbox import Execution, Limits, Status
 
 ROOT = Path(__file__).parents[2]
-CASES, SLOW_CASES = 60, 3_200
+CASES, SOAK_CASES = 60, 3_200
 """Cases of each format."""
 WORDS = re.findall(
     r"\S+",
@@ -415,11 +415,11 @@ async def test_no_copy_of_a_shown_text_changes_a_verdict(kind: Kind) -> None:
         assert counts["programs"]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 async def test_no_copy_of_many_changes_a_verdict(kind: Kind) -> None:
-    counts = await check(kind, SLOW_CASES)
+    counts = await check(kind, SOAK_CASES)
     assert (counts["wrong"], counts["lost"]) == (0, 0)
 
 
