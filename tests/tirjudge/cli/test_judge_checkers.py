@@ -105,6 +105,18 @@ def test_checkers_decide_what_they_match_and_the_model_the_rest(
     assert "accuracy 100.0%" in printed
 
 
+def test_checkers_decide_their_criteria_of_an_empty_answer_too(
+    server: EndpointServer, tmp_path: Path, file: Path
+) -> None:
+    comma = {"text": "It has a comma.", "polarity": "negative"}
+    row = {"prompt": "Write.", "id": "x", "responses": ["", "a, b"], "criteria": [comma]}
+    run = judge(server, write_rows(tmp_path / "rows.jsonl", [row]), file, "--order", "given", "--audit", 0)
+    assert run.exit_code == 0, run.output
+    (found,) = results(tmp_path / "out.jsonl")
+    assert (found["verdict"], found["scores"], found["decided"]) == ("A", [1.0, 0.0], True)
+    assert server.bodies == []
+
+
 def test_unmeasured_checkers_beside_an_admitted_one_are_named(
     server: EndpointServer, rows: Path, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

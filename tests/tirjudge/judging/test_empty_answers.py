@@ -11,6 +11,7 @@ import pytest
 
 from tests.tirjudge.judged_files import edit, judge_to
 from tirjudge import Judge
+from tirjudge.best_of_n import best_of
 from tirjudge.evaluation.base import decision
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -121,3 +122,13 @@ def test_an_empty_completion_is_not_paid(method: str) -> None:
         group = judge.reward_group("p", ["", FULL, "another"], GroupOptions(method=method))
     assert group.rewards[0] == 0.0
     assert group.rewards[1] == group.rewards[2] > 0.0
+
+
+@pytest.mark.parametrize("method", ["pairwise", "round-robin"])
+def test_an_empty_candidate_is_not_the_best_of_n(method: str) -> None:
+    with Judge(generator=ScriptedGenerator(first), order="given", backend_options={"preload": []}) as judge:
+        assert best_of(judge, "p", ["", FULL, " "], method).choice == 1
+    with Judge(
+        generator=ScriptedGenerator(first), order="given", judge_empty=True, backend_options={"preload": []}
+    ) as judge:
+        assert best_of(judge, "p", ["", FULL], method).choice == 0
