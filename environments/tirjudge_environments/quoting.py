@@ -148,7 +148,7 @@ def with_look_alikes(text: str, marks: tuple[str, ...]) -> str:
 
 
 def without_look_alikes(text: str, marks: tuple[str, ...]) -> str:
-    """Return the text with plain tokens in place of those that `with_look_alikes` makes."""
+    """Return the text with the look-alikes of `with_look_alikes` turned back into tokens."""
     return _replaced(text, *_made(marks)) if marks and ("‹" in text or "\\ " in text) else text
 
 

@@ -128,7 +128,7 @@ def with_tools(environment: Environment, tools: Sequence[Tool]) -> Environment:
         return environment
     if not offers_tools(environment):
         raise ValueError(f"{type(environment).__name__} offers its judge no further tools")
-    # What a server says of its tools is a text of others.
+    # The description of a tool is a text from outside: its server wrote it.
     specs = shown(tuple(tool.spec for tool in tools), replaced_marks(environment))
     return with_options(environment, further_tools=specs)
 
