@@ -138,11 +138,7 @@ class Judge:
             raise ValueError("cache needs a model's name: completions of a generator object are not cached")
         self.spending = Spending(prices=self.options.prices(), limit=self.options.max_cost)
         self._engine = JudgeEngine(
-            self.options,
-            generator=generator,
-            sandbox=sandbox,
-            spending=self.spending,
-            api_key=api_key,
+            self.options, generator=generator, sandbox=sandbox, spending=self.spending, api_key=api_key
         )
         self._groups: GroupJudge | None = None
         self._thread: EventLoopThread | None = None

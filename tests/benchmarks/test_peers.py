@@ -148,10 +148,7 @@ def test_what_cannot_be_measured_is_named_and_the_rest_is_measured(
     ("script", "words"),
     [
         ("sandbox_latency", ["--only", "sandbox/python/trivial/1", "--seconds", "0.05"]),
-        (
-            "generation_throughput",
-            ["--only", "generation/generate", "--rows", "16", "--new", "8"],
-        ),
+        ("generation_throughput", ["--only", "generation/generate", "--rows", "16", "--new", "8"]),
     ],
 )
 def test_no_stored_ratio_has_fallen_to_half(script: str, words: list[str]) -> None:

@@ -75,10 +75,7 @@ RUNS = {
     "judge.md#2": Runs(),
     "embedding.md#1": Runs(
         "Verdict(",
-        instead={
-            "Qwen/Qwen3-4B-Instruct-2507": lambda: str(str(TRAINED)),
-            "size=8": lambda: "size=2",
-        },
+        instead={"Qwen/Qwen3-4B-Instruct-2507": lambda: str(str(TRAINED)), "size=8": lambda: "size=2"},
     ),
     "embedding.md#3": Runs(),
     "sandbox.md#1": Runs("ok 3\n\n"),

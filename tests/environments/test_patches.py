@@ -14,14 +14,7 @@ from tirjudge_environments.files import BadFolder, Folder, read_folder
 
 NAMES = ["a.py", "src/a.py", "src/b c.txt", "src/ü.txt", 'quo"te.txt', "b/b/x", "a/a", "diff", "tab\u00a0.md"]
 COPIES = "-M", "-C", "--find-copies-harder"
-OPTIONS = [
-    (),
-    ("--no-prefix",),
-    ("--src-prefix=i/", "--dst-prefix=w/"),
-    ("-U0",),
-    COPIES,
-    ("--no-renames",),
-]
+OPTIONS = [(), ("--no-prefix",), ("--src-prefix=i/", "--dst-prefix=w/"), ("-U0",), COPIES, ("--no-renames",)]
 
 
 def git(folder: Path, *words: str) -> str:

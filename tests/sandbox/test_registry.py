@@ -36,10 +36,7 @@ def test_members_are_opened_with_their_options(garden: Path) -> None:
     ("name", "line"),
     [
         ("kiwi", "no fruit 'kiwi'; there are fig, pear, plum"),
-        (
-            "plum",
-            "fruit 'plum': cannot import no_such_package:Plum: No module named 'no_such_package'",
-        ),
+        ("plum", "fruit 'plum': cannot import no_such_package:Plum: No module named 'no_such_package'"),
         ("fig", "fruit 'fig': cannot import builtins:Fig: module 'builtins' has no attribute 'Fig'"),
     ],
 )

@@ -62,11 +62,7 @@ def _children(files: Mapping[str, bytes], folder: str) -> list[dict[str, object]
 def _file(content: bytes | None, method: str) -> Response:
     if content is None:
         return _absent("EntryNotFound")
-    headers = {
-        "ETag": f'"{_digest(content)}"',
-        "X-Repo-Commit": _COMMIT,
-        "Content-Length": str(len(content)),
-    }
+    headers = {"ETag": f'"{_digest(content)}"', "X-Repo-Commit": _COMMIT, "Content-Length": str(len(content))}
     return Response(b"" if method == "HEAD" else content, headers=headers)
 
 

@@ -61,9 +61,7 @@ class JudgeServer:
 
 @contextlib.contextmanager
 def judge_serving(
-    generator: Generator | None = None,
-    settings: JudgeServerSettings | None = None,
-    **config: Any,
+    generator: Generator | None = None, settings: JudgeServerSettings | None = None, **config: Any
 ) -> Iterator[JudgeServer]:
     """Serve a judge of these settings with this model and a bare local sandbox of one worker."""
 

@@ -102,14 +102,7 @@ def train_and_save(
     """Train by RL with seed 1; the model is in the subfolder `model`."""
     with processes.folder(folder) as run:
         model = train_rl(
-            start,
-            run,
-            config,
-            environments=ENVIRONMENTS,
-            source=tasks,
-            seed=1,
-            say=say,
-            processes=processes,
+            start, run, config, environments=ENVIRONMENTS, source=tasks, seed=1, say=say, processes=processes
         )
         if processes.rank == 0:
             model.save_pretrained(folder / "model")

@@ -254,10 +254,7 @@ def test_a_start_of_more_than_linear_layers_is_merged_as_peft_computes_it_or_ref
 
 @pytest.mark.parametrize(
     ("lora", "advice"),
-    [
-        ({"alpha": 32}, "model.lora.alpha=8.0"),
-        ({"targets": ("k_proj",)}, r"model.lora.targets=\['q_proj'\]"),
-    ],
+    [({"alpha": 32}, "model.lora.alpha=8.0"), ({"targets": ("k_proj",)}, r"model.lora.targets=\['q_proj'\]")],
 )
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing")
 def test_an_adapter_goes_on_with_its_own_settings_only(

@@ -150,11 +150,7 @@ PRINTED: dict[str, dict[str, Any]] = {
     "judgelrm-14b": JUDGELRM | {"model.base": "Qwen/Qwen2.5-14B-Instruct", "rl.learning_rate": 1e-6},
     "j1-8b": J1 | {"model.base": "meta-llama/Llama-3.1-8B-Instruct", "rl.beta": 0.01},
     "j1-70b": J1
-    | {
-        "model.base": "meta-llama/Llama-3.3-70B-Instruct",
-        "rl.beta": 0.0,
-        "rl.final_learning_rate": 3e-7,
-    },
+    | {"model.base": "meta-llama/Llama-3.3-70B-Instruct", "rl.beta": 0.0, "rl.final_learning_rate": 3e-7},
     **{
         f"rm-r1-distilled-{size}b": DISTILLED
         | {"model.base": f"deepseek-ai/DeepSeek-R1-Distill-Qwen-{size}B", "rl.learning_rate": rate}
@@ -162,11 +158,7 @@ PRINTED: dict[str, dict[str, Any]] = {
     },
     **{
         f"rm-r1-instruct-{size}b": INSTRUCT
-        | {
-            "model.base": f"Qwen/Qwen2.5-{size}B-Instruct",
-            "sft.learning_rate": sft,
-            "rl.learning_rate": rl,
-        }
+        | {"model.base": f"Qwen/Qwen2.5-{size}B-Instruct", "sft.learning_rate": sft, "rl.learning_rate": rl}
         for size, sft, rl in ((7, 5e-6, 1e-6), (14, 3e-6, 7e-7), (32, 2e-6, 5e-7))
     },
     "rationale-14b": RATIONALE | {"model.base": "Qwen/Qwen3-14B"},

@@ -93,8 +93,7 @@ def bon(
         ),
     ] = None,
     no_judge: Annotated[
-        bool,
-        option("Judging", "Only pass@1, majority vote and the oracle.", "--no-judge"),
+        bool, option("Judging", "Only pass@1, majority vote and the oracle.", "--no-judge")
     ] = False,
     group_size: Annotated[
         int, option("Judging", "Candidates in one listwise prompt.", min=2, hidden=True)
@@ -282,10 +281,7 @@ class BonRun:
         weights = local_weights(options)
         with (
             ResultFile(
-                self.output,
-                self._settings(weights),
-                declared_by=type(options),
-                overwrite=options.overwrite,
+                self.output, self._settings(weights), declared_by=type(options), overwrite=options.overwrite
             ) as results,
             Spending(
                 self._companion("calls"),

@@ -324,11 +324,7 @@ class BatchRun:
         return judged
 
     def _relabel(
-        self,
-        results: ResultFile | ResultStream,
-        works: Mapping[str, Work],
-        judge: RowJudge,
-        display: Display,
+        self, results: ResultFile | ResultStream, works: Mapping[str, Work], judge: RowJudge, display: Display
     ) -> None:
         """Compute the accuracy and the rewards of rows again that were judged with another label."""
         if not works or not isinstance(results, ResultFile):
@@ -461,8 +457,7 @@ def judge(
         ),
     ] = "",
     retry_malformed: Annotated[
-        bool,
-        option("Output", "Judge only rows without a verdict again.", "--retry-malformed"),
+        bool, option("Output", "Judge only rows without a verdict again.", "--retry-malformed")
     ] = False,
     min_decided: Annotated[
         float | None,

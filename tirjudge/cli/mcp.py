@@ -33,8 +33,7 @@ TOKEN = "TIRJUDGE_MCP_TOKEN"
 
 
 @examples(
-    "tirjudge mcp",
-    "tirjudge mcp --transport http --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+    "tirjudge mcp", "tirjudge mcp --transport http --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1"
 )
 @takes_options("mcp", without=(*ABSTENTION, *LENIENT, *CHECKED))
 def mcp(

@@ -528,7 +528,7 @@ export = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
     epilog=example_lines(
-        "tirjudge export inspect rows.verdicts.jsonl -o logs && inspect view --log-dir logs",
+        "tirjudge export inspect rows.verdicts.jsonl -o logs && inspect view --log-dir logs"
     ),
 )
 

@@ -270,10 +270,7 @@ def _say(text: str) -> None:
 TOKEN = "TIRJUDGE_SANDBOX_TOKEN"
 
 
-@examples(
-    "tirjudge sandbox serve",
-    "tirjudge sandbox serve --backend docker --capacity 8 --notebooks 2",
-)
+@examples("tirjudge sandbox serve", "tirjudge sandbox serve --backend docker --capacity 8 --notebooks 2")
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8080,
@@ -466,9 +463,7 @@ def _table(findings: Sequence[Finding]) -> Table:
         table.add_column(column)
     for one in findings:
         table.add_row(
-            one.backend,
-            one.placement or "-",
-            *(_mark(one.isolation, name) for name in _PROPERTIES),
+            one.backend, one.placement or "-", *(_mark(one.isolation, name) for name in _PROPERTIES)
         )
     return table
 

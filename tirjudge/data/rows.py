@@ -14,14 +14,7 @@ from typing import Any, BinaryIO, Literal, get_args
 from uuid import UUID
 
 from tirjudge.data.documents import is_wrapped, objects_of, rows_in
-from tirjudge.data.files import (
-    FALLBACK,
-    PEEKED,
-    STANDARD_INPUT,
-    checked_encoding,
-    open_file,
-    opened_pipe,
-)
+from tirjudge.data.files import FALLBACK, PEEKED, STANDARD_INPUT, checked_encoding, open_file, opened_pipe
 from tirjudge.data.tables import BadHeader, Dialect, table_rows
 from tirjudge.storage.json_lines import bounded_lines
 

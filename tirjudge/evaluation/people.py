@@ -32,10 +32,7 @@ class PeopleLabels:
     """
 
     def __init__(
-        self,
-        path: Path,
-        meaning: Mapping[str, str] | None = None,
-        join: JoinedBy = BY_KEYS,
+        self, path: Path, meaning: Mapping[str, str] | None = None, join: JoinedBy = BY_KEYS
     ) -> None:
         """`meaning` says what the file's values mean: {"1": "A", "2": "B", "0": "tie"}."""
         self.name = str(path)

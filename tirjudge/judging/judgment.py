@@ -9,13 +9,7 @@ from typing import Any
 
 from tirjudge.records.answers import JudgeAnswer, JudgedProgram, JudgedView, judged_programs, judged_views
 from tirjudge.records.html import row_html
-from tirjudge.records.result_row import (
-    RecordedMessage,
-    RecordedView,
-    ResultRow,
-    failed,
-    file_records,
-)
+from tirjudge.records.result_row import RecordedMessage, RecordedView, ResultRow, failed, file_records
 from tirjudge.records.verdicts import (
     EMPTY,
     AuditedCriterion,

@@ -13,16 +13,7 @@ from tirjudge.judging.rereading import combined_judgment, recorded_trajectory
 from tirjudge.records.result_row import RecordedView, ResultRow
 from tirjudge.records.verdicts import JurorVerdict, RecordedReward, reward_record, verdict_credit
 from tirjudge.storage.result_file import LABELS, label_facts
-from tirjudge_environments import (
-    By,
-    Episode,
-    JudgeTask,
-    Score,
-    Segment,
-    StopReason,
-    Trajectory,
-    Unscored,
-)
+from tirjudge_environments import By, Episode, JudgeTask, Score, Segment, StopReason, Trajectory, Unscored
 from tirjudge_environments.orders import letters
 
 Rewards = Callable[[Judgment], Sequence[Score]]

@@ -167,7 +167,4 @@ def _bounds(verdicts: Sequence[JudgedCriterion], index: int) -> tuple[float, flo
     known = [(one.weight, one.satisfied[index]) for one in verdicts]
     low = sum(weight * share for weight, share in known if share is not None) / total
     open_weight = sum(weight for weight, share in known if share is None) / total
-    return (
-        0.0 if None in required else round(low, _DIGITS),
-        round(low + open_weight, _DIGITS),
-    )
+    return (0.0 if None in required else round(low, _DIGITS), round(low + open_weight, _DIGITS))

@@ -18,13 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.records.answers import letters_of
-from tirjudge.records.result_row import (
-    RecordedPassage,
-    RecordedView,
-    ResultRow,
-    model_of,
-    read_result_rows,
-)
+from tirjudge.records.result_row import RecordedPassage, RecordedView, ResultRow, model_of, read_result_rows
 from tirjudge.records.text import listed_folder, prompt_parts, view_name
 from tirjudge.records.verdicts import JurorVerdict, encodable
 from tirjudge.storage.json_lines import JsonObject

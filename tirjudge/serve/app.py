@@ -8,15 +8,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.selection.arriving_groups import MembersMissing
 from tirjudge.selection.group_rewards import GroupRewards
-from tirjudge.serve.chat import (
-    CHAT,
-    MODELS,
-    ChatAnswer,
-    ChatRequest,
-    ModelList,
-    OpenAIErrors,
-    ServedModel,
-)
+from tirjudge.serve.chat import CHAT, MODELS, ChatAnswer, ChatRequest, ModelList, OpenAIErrors, ServedModel
 from tirjudge.serve.messages import (
     GroupRequest,
     MemberAnswer,

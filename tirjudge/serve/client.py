@@ -10,12 +10,7 @@ from weakref import WeakKeyDictionary
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, JsonEndpoint
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.selection.group_rewards import GroupRewards
-from tirjudge.serve.messages import (
-    GroupRequest,
-    JudgeRequest,
-    MemberAnswer,
-    MemberRequest,
-)
+from tirjudge.serve.messages import GroupRequest, JudgeRequest, MemberAnswer, MemberRequest
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
 MOST_MEMBERS = 4096

@@ -290,12 +290,7 @@ class ToolDialogue:
     """
 
     def __init__(
-        self,
-        settings: JudgeSettings,
-        row: Mapping[str, Any],
-        *,
-        framework: str,
-        tools: Iterable[Tool] = (),
+        self, settings: JudgeSettings, row: Mapping[str, Any], *, framework: str, tools: Iterable[Tool] = ()
     ) -> None:
         """Prepare a dialogue for a row; `tools` are those besides Python that the framework offers as well.
 

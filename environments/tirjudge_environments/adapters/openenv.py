@@ -127,10 +127,6 @@ def _observation(reply: Reply) -> JudgeObservation:
         return JudgeObservation(messages=messages)
     if isinstance(reply.score, Reward):
         return JudgeObservation(
-            messages=[],
-            done=True,
-            reward=reply.score.total,
-            parts=reply.score.metrics,
-            ended=reply.stop,
+            messages=[], done=True, reward=reply.score.total, parts=reply.score.metrics, ended=reply.stop
         )
     return JudgeObservation(messages=[], done=True, unscored=reply.score.reason, ended=reply.stop)

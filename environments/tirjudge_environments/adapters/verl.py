@@ -26,11 +26,7 @@ from tirjudge_environments.adapters.dialogues import (
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.boundary import replaced_marks
 from tirjudge_environments.programs.outputs import output_text
-from tirjudge_environments.quoting import (
-    quote_control_tokens,
-    with_look_alikes,
-    without_look_alikes,
-)
+from tirjudge_environments.quoting import quote_control_tokens, with_look_alikes, without_look_alikes
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tokenization import ChatEncoder

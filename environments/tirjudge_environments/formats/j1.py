@@ -22,14 +22,7 @@ from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording,
 from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.turn_reader import behind, behind_thinking, elements, tag_count
-from tirjudge_environments.types import (
-    Episode,
-    JudgeTask,
-    Malformed,
-    Unscored,
-    Verdict,
-    View,
-)
+from tirjudge_environments.types import Episode, JudgeTask, Malformed, Unscored, Verdict, View
 
 _TENTHS = re.compile(r"10(\.0{1,9})?|[0-9](\.[0-9]0{0,8})?", re.ASCII)
 
@@ -58,8 +51,7 @@ class J1(TextOnly):
         return {
             "correct": Term(correct),
             "format": Term(
-                lambda seen: float(thought(written(seen.trajectory), self.steps)),
-                weight=self.format_reward,
+                lambda seen: float(thought(written(seen.trajectory), self.steps)), weight=self.format_reward
             ),
         }
 

@@ -31,10 +31,7 @@ from tirjudge_sandbox import Execution, Status
 from tirjudge_sandbox.registry import Plugins
 
 REWARD_TERMS = Plugins(
-    "tirjudge.reward_terms",
-    "reward term",
-    "tirjudge_environments.formats",
-    {"length": "reward_terms:length"},
+    "tirjudge.reward_terms", "reward term", "tirjudge_environments.formats", {"length": "reward_terms:length"}
 )
 """The terms that a recipe can add to the reward of any format. Each member is a `Term`."""
 

@@ -22,13 +22,7 @@ from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.prepared import Prepared
 from tirjudge_sandbox.workers import host, interpreter
-from tirjudge_sandbox.workers.worker import (
-    START_SECONDS,
-    Worker,
-    WorkerFailed,
-    send_prepared,
-    until_ready,
-)
+from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, send_prepared, until_ready
 
 _UIDS = range(40_000, 60_000)
 """User ids of containers: below 65,536, to exist where the engine remaps users, and above people's ids."""

@@ -148,11 +148,7 @@ def _become_supervisor(settings: Outside, uid: int) -> NoReturn:
     else:
         readable = ["/"]
         namespaces.pivot(
-            settings.binds,
-            inside.scratch,
-            hidden=settings.hidden,
-            folder=settings.folder,
-            owner=uid,
+            settings.binds, inside.scratch, hidden=settings.hidden, folder=settings.folder, owner=uid
         )
     os.chdir(inside.scratch)
     privileges.limit(unix_sockets=inside.preparation.unix_sockets)

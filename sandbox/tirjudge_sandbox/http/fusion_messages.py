@@ -132,11 +132,7 @@ class RunCodeRequest(Request):
     def program(self, client: str) -> Program:
         """Return the program to run. `client`: the name under which it queues."""
         return Program(
-            source=self.code,
-            stdin=self.stdin or "",
-            files=self.files,
-            fetch=self.fetch_files,
-            client=client,
+            source=self.code, stdin=self.stdin or "", files=self.files, fetch=self.fetch_files, client=client
         )
 
     def limits(self, defaults: Limits) -> Limits:

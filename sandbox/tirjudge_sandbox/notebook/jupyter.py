@@ -99,11 +99,7 @@ class JupyterSandbox:
         `files`, `fetch`, `seed`, `client`: see `Program`. `Notebook.close` returns the fetched files.
         """
         program = Program(
-            source=self._kernel,
-            files=files or {},
-            fetch=tuple(fetch),
-            seed=seed,
-            client=client,
+            source=self._kernel, files=files or {}, fetch=tuple(fetch), seed=seed, client=client
         )
         return Notebook(self._box, program, limits)
 

@@ -44,10 +44,7 @@ async def run_cells(
     ran: list[CellRun] = []
     try:
         async with notebooks.notebook(
-            files=request.files,
-            fetch=request.fetch_files,
-            limits=limits,
-            client=client,
+            files=request.files, fetch=request.fetch_files, limits=limits, client=client
         ) as notebook:
             for cell in request.cells:
                 ran.append(await notebook.run(cell))

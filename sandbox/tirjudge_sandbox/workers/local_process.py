@@ -81,10 +81,7 @@ class _Processes:
     """The launcher and the supervisor of one worker."""
 
     def __init__(
-        self,
-        settings: Outside,
-        scratch_folder: host.TemporaryFolder | None,
-        memory_group: MemoryGroup | None,
+        self, settings: Outside, scratch_folder: host.TemporaryFolder | None, memory_group: MemoryGroup | None
     ):
         """Start the launcher. Raises OSError. The folder and the group are removed by `end`."""
         self.memory_group = memory_group

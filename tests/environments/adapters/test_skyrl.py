@@ -61,13 +61,7 @@ def test_a_reward_over_several_views_is_refused_by_name() -> None:
 def test_the_parts_are_metrics() -> None:
     env = make(ROW)
     env.step("<preference>A</preference>")
-    assert env.get_metrics() == {
-        "right": 1.0,
-        "teaches": 1.0,
-        "correct": 1.0,
-        "format": 1.0,
-        "tool": 1.0,
-    }
+    assert env.get_metrics() == {"right": 1.0, "teaches": 1.0, "correct": 1.0, "format": 1.0, "tool": 1.0}
 
 
 def test_the_example_rolls_out_a_model_that_runs_programs(

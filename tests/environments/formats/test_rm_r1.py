@@ -109,12 +109,7 @@ def test_quotations_belong_to_the_candidate_as_shown() -> None:
     text = f"{REASONING}<eval><quote_A> q </quote_A><quote_A>r</quote_A><summary_B>s</summary_B></eval>{A}"
     assert read(text, view=BA) == Verdict(
         choice=1,
-        parsed={
-            "type": "Reasoning",
-            "solution": "4",
-            "quotes": {"1": ["q", "r"]},
-            "summaries": {"0": ["s"]},
-        },
+        parsed={"type": "Reasoning", "solution": "4", "quotes": {"1": ["q", "r"]}, "summaries": {"0": ["s"]}},
     )
 
 

@@ -12,9 +12,7 @@ from tirjudge_environments.formats.judgelrm import JudgeLrmPair, JudgeLrmSingle
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAIR = JudgeTask(
-    id="pair",
-    prompt=(Message("user", "{instruction}"),),
-    candidates=("{response A}", "{response B}"),
+    id="pair", prompt=(Message("user", "{instruction}"),), candidates=("{response A}", "{response B}")
 )
 ONE = JudgeTask(id="one", prompt=PAIR.prompt, candidates=("{response}",))
 ASKED = [

@@ -217,11 +217,7 @@ DECIDED = {
         False,
     ),
     # More is not better: "at most 5 characters" favours A, and 12 is the larger number.
-    "a length for each letter": (
-        ["print('A', len(response_a))\nprint('B', len(response_b))"],
-        "B",
-        False,
-    ),
+    "a length for each letter": (["print('A', len(response_a))\nprint('B', len(response_b))"], "B", False),
     "lengths in one line": ([LENGTHS], "B", False),
     # The judge's question decides whether more of something is better, and whether a ranking begins with the
     # best response. The output alone cannot say either.

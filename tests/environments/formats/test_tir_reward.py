@@ -181,10 +181,7 @@ POINTWISE = {
     ),
     "above only one": ([["<score>8</score>"], ["<score>3</score>"], ["<score>8</score>"]], [0.0, 0.0, 0.0]),
     "one of them ill-formed": ([["<score>8</score>"], ["<score>3</score>!"]], [1.0, 0.1]),
-    "one of them with four programs": (
-        [["<score>8</score>"], [CALL] * 4 + ["<score>3</score>"]],
-        [1.0, 0.1],
-    ),
+    "one of them with four programs": ([["<score>8</score>"], [CALL] * 4 + ["<score>3</score>"]], [1.0, 0.1]),
 }
 
 

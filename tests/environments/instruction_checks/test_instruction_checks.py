@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from tirjudge_environments.instruction_checks import (
-    IFEVAL,
-    followed,
-    open_verifier,
-    verifiers_of,
-)
+from tirjudge_environments.instruction_checks import IFEVAL, followed, open_verifier, verifiers_of
 
 PROMPT = "Name a prime."
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
@@ -110,16 +105,7 @@ def test_loose_accepts_variants_without_first_line_last_line_or_asterisks() -> N
     assert (result.strict, result.loose) == ((False, False), (True, True))
 
 
-HOSTILE = [
-    "",
-    "\0",
-    "\ud800",
-    "[" * 10**5,
-    "\n" * 10**5,
-    "*" * 10**4,
-    "." * 10**4,
-    "é🙂," * 10**4,
-]
+HOSTILE = ["", "\0", "\ud800", "[" * 10**5, "\n" * 10**5, "*" * 10**4, "." * 10**4, "é🙂," * 10**4]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: f"{len(text)}-{text[:1]!a}")

@@ -212,10 +212,7 @@ async def test_no_response_uses_up_the_time_of_another(sandbox: Sandbox) -> None
         ({"cases": []}, "cases: Tuple should have at least 1 item"),
         ({"cases": [{}] * 17}, "cases: Tuple should have at most 16 items"),
         ({"cases": [{"seconds": 1e9}]}, "cases.0.seconds: Input should be less than or equal to 60"),
-        (
-            {"cases": [{"expected": 5}]},
-            "cases.0: Value error, without a call, `expected` is",
-        ),
+        ({"cases": [{"expected": 5}]}, "cases.0: Value error, without a call, `expected` is"),
         ({"cases": [{"returns": 5}]}, "cases.0.returns: Extra inputs are not permitted"),
         ({"cases": [{}], "response": "C"}, "response: there are only A, B"),
         ({"cases": [{"files": {"../x": ""}}]}, "response A: '../x' is not a path inside the working folder"),

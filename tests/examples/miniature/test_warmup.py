@@ -10,12 +10,7 @@ import pytest
 from examples.miniature.constraints import CHECKABLE, FAMILIES, HELD_OUT
 from examples.miniature.model import build_tokenizer
 from examples.miniature.scripted_teacher import MISCONCEPTIONS, Habits, program
-from examples.miniature.warmup_corpus import (
-    CorpusConfig,
-    corpus,
-    dialogues,
-    reading_example,
-)
+from examples.miniature.warmup_corpus import CorpusConfig, corpus, dialogues, reading_example
 from tirjudge_environments import StopReason, Trajectory
 from tirjudge_environments.types import By
 from tirjudge_sandbox import Status, open_sandbox

@@ -30,8 +30,7 @@ needs_data = pytest.mark.skipif(
     reason=f"no benchmark data at {sources.BENCHMARKS}; set TIRJUDGE_BENCHMARK_DATA",
 )
 needs_mbpp = pytest.mark.skipif(
-    not (sources.CORPORA / "mbpp").exists(),
-    reason=f"no MBPP at {sources.CORPORA}; set TIRJUDGE_CORPORA",
+    not (sources.CORPORA / "mbpp").exists(), reason=f"no MBPP at {sources.CORPORA}; set TIRJUDGE_CORPORA"
 )
 
 

@@ -72,10 +72,7 @@ READ_ONLY_DISK, ANOTHER_DISK = "OSError: [Errno 30]", "OSError: [Errno 18]"
 @pytest.mark.parametrize(
     ("cases", "refusals"),
     [
-        (
-            {path: f"import os\nopen({path!r}).read(1)\nos.listdir({path!r})" for path in HOST_PATHS},
-            READING,
-        ),
+        ({path: f"import os\nopen({path!r}).read(1)\nos.listdir({path!r})" for path in HOST_PATHS}, READING),
         (
             {
                 path: f"import os\ntry: found = open({path!r}, 'rb').read(1)\n"

@@ -67,8 +67,7 @@ async def test_all_that_is_written_below_python_arrives_with_its_own_cell(jupyte
 
 
 @pytest.mark.parametrize(
-    ("source", "name"),
-    [("x = (", "SyntaxError"), ("a\0b", "SyntaxError"), ("'\ud800'", None), ("", None)],
+    ("source", "name"), [("x = (", "SyntaxError"), ("a\0b", "SyntaxError"), ("'\ud800'", None), ("", None)]
 )
 async def test_unusual_sources_affect_only_their_own_cell(notebook, source, name):
     ran = await notebook.run(source)
@@ -125,8 +124,7 @@ async def test_half_a_character_in_a_display_costs_only_itself(notebook):
 
 @pytest.mark.parametrize("limit", [50_000, 10**9])
 @pytest.mark.parametrize(
-    "function",
-    ["def f(): f()", "def f():\n  try: f()\n  finally: y = 1", "f = lambda: [f() for _ in '1']"],
+    "function", ["def f(): f()", "def f():\n  try: f()\n  finally: y = 1", "f = lambda: [f() for _ in '1']"]
 )
 async def test_an_endless_recursion_costs_its_cell_and_not_the_kernel(jupyter, function, limit):
     limits = NotebookLimits(memory_bytes=256 << 20)

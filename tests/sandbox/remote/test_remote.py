@@ -18,7 +18,7 @@ from tirjudge_sandbox.server.settings import ServerSettings
 from tirjudge_sandbox.testing import CHECKS
 
 FUSION_CANNOT = {
-    "output_is_cut_and_marked": "it takes no limit of output: ours ends a program at its own, theirs goes on",
+    "output_is_cut_and_marked": "it takes no limit of output: ours ends a program at its own, theirs goes on"
 }
 TOKEN = "0123456789abcdef"
 

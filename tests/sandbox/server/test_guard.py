@@ -43,8 +43,7 @@ def test_the_token_grants_access(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, "Basic !", "Bearer ü"],
+    "value", ["", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, "Basic !", "Bearer ü"]
 )
 def test_anything_but_the_token_is_refused(served: Served, value: str) -> None:
     response = served.post("/run_code", PROGRAM, headers={"authorization": value.encode()})

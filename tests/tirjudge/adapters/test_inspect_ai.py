@@ -22,12 +22,7 @@ from inspect_ai.log import EvalLog, read_eval_log  # noqa: E402
 from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage, get_model  # noqa: E402
 from inspect_ai.solver import generate, use_tools  # noqa: E402
 
-from tirjudge.adapters.inspect_ai import (  # noqa: E402
-    close_judges,
-    tirjudge_compare,
-    tirjudge_python,
-    tirjudge_scorer,
-)
+from tirjudge.adapters.inspect_ai import close_judges, tirjudge_compare, tirjudge_python, tirjudge_scorer  # noqa: E402
 
 FAST = {"backend_options": {"preload": []}, "retries": 0}
 

@@ -13,16 +13,7 @@ from tirjudge.generation.base import Sampling
 from tirjudge.generation.endpoint.chat_turns import alternating
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
-from tirjudge_environments import (
-    By,
-    Completion,
-    Context,
-    Finish,
-    StopReason,
-    ToolCall,
-    Trajectory,
-    read_task,
-)
+from tirjudge_environments import By, Completion, Context, Finish, StopReason, ToolCall, Trajectory, read_task
 from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.testing import fixed_sandbox

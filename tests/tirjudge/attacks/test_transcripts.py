@@ -53,11 +53,7 @@ each = each_row("attack, place", [(attack, place) for attack in ATTACKS for plac
 
 
 def _transcript(
-    *,
-    call: ToolCall = CALL,
-    first: Message | None = None,
-    second: Message = RESULT,
-    last: Message = ANSWER,
+    *, call: ToolCall = CALL, first: Message | None = None, second: Message = RESULT, last: Message = ANSWER
 ) -> tuple[Message, ...]:
     return first or Message("assistant", "", (call,)), second, last
 

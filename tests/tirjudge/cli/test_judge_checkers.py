@@ -257,12 +257,7 @@ def test_a_single_response_passes_if_it_satisfies_all_criteria(
     run = judge(server, write_rows(tmp_path / "rows.jsonl", rows), file, "--audit", 0)
     assert run.exit_code == 0, run.output
     judged = {row["responses"][0]: (row["scores"], row["correct"]) for row in results(tmp_path / "out.jsonl")}
-    assert judged == {
-        "a, b": ([1.0], 1.0),
-        "a b": ([0.5], 1.0),
-        "a": ([0.0], 1.0),
-        "a, b c": ([1.0], 1.0),
-    }
+    assert judged == {"a, b": ([1.0], 1.0), "a b": ([0.5], 1.0), "a": ([0.0], 1.0), "a, b c": ([1.0], 1.0)}
     assert server.bodies == []
 
 

@@ -43,7 +43,7 @@ def test_findings_are_said_once_before_the_run(
     lines = run.stderr.splitlines()
     assert lines[:1] == [
         "rows.csv: 2 of 3 inspected rows have identical responses, between which no judge can choose "
-        "(first: rows.csv:3)",
+        "(first: rows.csv:3)"
     ]
     assert "".join(lines).count("identical") == 1
 

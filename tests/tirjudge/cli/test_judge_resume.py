@@ -11,13 +11,7 @@ import pytest
 
 from tests.command import TIRJUDGE, kill_at
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tests.tirjudge.judge_command import (
-    judge,
-    pairs,
-    results,
-    through,
-    write_rows,
-)
+from tests.tirjudge.judge_command import judge, pairs, results, through, write_rows
 
 
 def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(

@@ -203,11 +203,7 @@ def test_a_baseline_that_is_always_first_tells_nothing_about_the_position() -> N
 def test_a_judge_that_prefers_a_place_is_told_so_in_the_same_line(first: int, said: str) -> None:
     """Of 100 verdicts, so many name the response shown first."""
     rows = [
-        JudgedRow(
-            id=str(n),
-            votes=(Vote(best=(order[n >= first],), order=order),),
-            sources=("one", "other"),
-        )
+        JudgedRow(id=str(n), votes=(Vote(best=(order[n >= first],), order=order),), sources=("one", "other"))
         for n in range(100)
         for order in [(0, 1) if n % 2 else (1, 0)]
     ]

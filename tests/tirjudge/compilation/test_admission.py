@@ -193,10 +193,7 @@ DECEIVED = {
         "whatever is done",
     ),
     "ignores its number": Deceived(
-        LEAST,
-        check("return len(response.split()) >= 6", "n"),
-        rows_of(at_least, FAR),
-        "does not depend on n",
+        LEAST, check("return len(response.split()) >= 6", "n"), rows_of(at_least, FAR), "does not depend on n"
     ),
     "ignores its upper bound": Deceived(
         "Use fewer than {n:number} words.",

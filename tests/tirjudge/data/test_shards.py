@@ -66,9 +66,7 @@ def test_rows_without_an_id_are_named_by_their_file_below_the_pattern(tmp_path: 
     assert lost == BadRow(f"{tmp_path}/y/rows.jsonl", reason)
 
 
-def test_a_pattern_without_a_folder_is_refused_and_a_name_like_one_is_a_file(
-    tmp_path: Path,
-) -> None:
+def test_a_pattern_without_a_folder_is_refused_and_a_name_like_one_is_a_file(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(1))
     run = judge(tmp_path, "r*.jsonl")
     assert run.returncode == 2

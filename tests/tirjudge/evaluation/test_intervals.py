@@ -277,12 +277,7 @@ ROWS: dict[str, list[JudgedRow]] = {
     "win-rate": [JudgedRow(id=str(number), votes=(), preference=Preference(1.7)) for number in range(3)],
     "mean-score": [sampled("a", RIGHT, RIGHT, scores=({0: 2, 1: 1}, {0: 2, 1: 1}))],
     "rationale-consistency": [
-        JudgedRow(
-            id=str(number),
-            votes=(),
-            domain="xy"[number % 2],
-            reasons=MatchedReasons(0.5, 0.5),
-        )
+        JudgedRow(id=str(number), votes=(), domain="xy"[number % 2], reasons=MatchedReasons(0.5, 0.5))
         for number in range(3)
     ],
     "ratings": [
@@ -311,12 +306,7 @@ ROWS["rewardbench2-overall"] = [
 ]
 ROWS["arena-hard"] = [JudgedRow(id="1", votes=(Vote(best=RIGHT, order=(0, 1)),), sources=("x", "y"))]
 ROWS["length-controlled"] = [
-    JudgedRow(
-        id=str(n),
-        votes=(),
-        preference=Preference(1 + n % 2, "b"),
-        lengths=(9, 7 * n % 19),
-    )
+    JudgedRow(id=str(n), votes=(), preference=Preference(1 + n % 2, "b"), lengths=(9, 7 * n % 19))
     for n in range(40)
 ]
 ROWS["rewardbench-strict"] = ROWS["rewardbench"]

@@ -297,11 +297,7 @@ def test_gold_ties_and_unlabelled_rows_are_left_out_and_counted() -> None:
         ("self-consistency", [JudgedRow(id="a", votes=(), label=0)], "row 'a' was not judged"),
         ("mean-score", [JudgedRow(id="a", votes=(), label=0)], "row 'a' was not judged"),
         ("tir", [JudgedRow(id="a", votes=(), label=0)], "row 'a' was not judged"),
-        (
-            "kappa",
-            [pair("a", (0,), annotations=(0, 1)), pair("b", (0,))],
-            "2 raters, the rows before it 4",
-        ),
+        ("kappa", [pair("a", (0,), annotations=(0, 1)), pair("b", (0,))], "2 raters, the rows before it 4"),
         ("cost", [pair("a", (0,))], "has no record of its cost"),
         (
             "mean-score",

@@ -69,10 +69,7 @@ async def test_the_first_turn_of_plain_chat(server: EndpointServer, generators: 
     assert completion.logprobs is None
 
 
-RAN = [
-    {"role": "assistant", "content": PROGRAM.rstrip()},
-    {"role": "user", "content": "```output\n5\n```"},
-]
+RAN = [{"role": "assistant", "content": PROGRAM.rstrip()}, {"role": "user", "content": "```output\n5\n```"}]
 GO_ON = [
     {"role": "assistant", "content": "First, then"},
     {"role": "user", "content": "Continue exactly where you stopped."},
@@ -222,9 +219,7 @@ async def test_a_parameter_that_an_endpoint_refuses_is_left_out_on_request(
     generator = generators(request_fields={"stop": None, "seed": None})
     completion = await generator.generate(Context(PROMPT), SAMPLING)
     assert (completion.text, completion.finish) == ("```python\nx = 1", Finish.END)
-    assert server.bodies == [
-        {"model": "judge-8b", "messages": ASKED, "temperature": 0.7, "max_tokens": 64},
-    ]
+    assert server.bodies == [{"model": "judge-8b", "messages": ASKED, "temperature": 0.7, "max_tokens": 64}]
 
 
 async def test_the_new_name_of_max_tokens_is_learnt_once(server: EndpointServer, generators: Any) -> None:

@@ -40,14 +40,7 @@ def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) ->
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "localhost:8000",
-        "http://me:secret@host/v1",
-        "http://host/v1#secret",
-    ],
-)
+@pytest.mark.parametrize("url", ["localhost:8000", "http://me:secret@host/v1", "http://host/v1#secret"])
 def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match="the base URL must be http") as caught:
         OpenAIGenerator("judge-8b", url)

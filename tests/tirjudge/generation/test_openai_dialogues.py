@@ -14,16 +14,7 @@ from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.rollout import Rollout
-from tirjudge_environments import (
-    By,
-    Context,
-    Finish,
-    JudgeTask,
-    Message,
-    Prompt,
-    StopReason,
-    Trajectory,
-)
+from tirjudge_environments import By, Context, Finish, JudgeTask, Message, Prompt, StopReason, Trajectory
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.session import Transcript
 from tirjudge_environments.tokenization import ChatEncoder
@@ -102,12 +93,7 @@ async def judged(generator: OpenAIGenerator, box: Sandbox, **options: Any) -> Tr
 
 @pytest.mark.parametrize(
     ("tier", "script"),
-    [
-        ("completions", vllm_tokens),
-        ("turns", plain_chat),
-        ("turns", reasoning_chat),
-        ("auto", plain_chat),
-    ],
+    [("completions", vllm_tokens), ("turns", plain_chat), ("turns", reasoning_chat), ("auto", plain_chat)],
 )
 async def test_every_tier_gives_the_same_dialogue(
     server: EndpointServer, box: Sandbox, make: Make, tier: Any, script: Callable[[dict[str, Any]], Any]

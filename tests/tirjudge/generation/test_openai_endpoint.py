@@ -12,13 +12,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from starlette.responses import (
-    HTMLResponse,
-    JSONResponse,
-    PlainTextResponse,
-    Response,
-    StreamingResponse,
-)
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, torn
 from tirjudge.generation.base import GeneratorFailed
@@ -283,10 +277,7 @@ async def test_the_query_of_the_address_is_sent_and_never_shown(
         # Groq, OpenAI, Gemini
         ({"error": {"message": "Rate limit reached. Please try again in 1m2.5s. Visit ..."}}, 62.5),
         ({"error": {"message": "Limit 30000, Used 29000. Please try again in 120ms."}}, 0.12),
-        (
-            [{"error": {"code": 429, "message": "Quota exceeded.", "details": [{"retryDelay": "37s"}]}}],
-            37,
-        ),
+        ([{"error": {"code": 429, "message": "Quota exceeded.", "details": [{"retryDelay": "37s"}]}}], 37),
         ({"error": {"message": "Retry after 20 seconds"}}, 20),
     ],
 )

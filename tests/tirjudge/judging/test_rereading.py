@@ -23,11 +23,7 @@ ANSWERS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "tir-pointwise": ("<score>7.5</score>", 2, {}),
     "j1-pas": (f"{_THOUGHT}<score_A> 7.5 </score_A> <score_B> 4 </score_B>", 2, {}),
     "j1-pav": (f"{_THOUGHT}<answer> [[A]] </answer>", 2, {}),
-    "j1-pavs": (
-        f"{_THOUGHT}<score_A> 7.5 </score_A> <score_B> 4 </score_B> <answer> [[A]] </answer>",
-        2,
-        {},
-    ),
+    "j1-pavs": (f"{_THOUGHT}<score_A> 7.5 </score_A> <score_B> 4 </score_B> <answer> [[A]] </answer>", 2, {}),
     "j1-pos": (f"{_THOUGHT}<score> 7.5 </score>", 2, {}),
     "judgelrm-pair": (f"{_THOUGHT}<answer>8</answer><answer>3</answer>", 2, {}),
     "judgelrm-single": (f"{_THOUGHT}<answer>8</answer>", 2, {}),

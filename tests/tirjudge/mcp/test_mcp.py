@@ -112,11 +112,7 @@ async def test_a_program_cannot_write_to_the_servers_transport(url: str) -> None
 
 @pytest.mark.parametrize(
     ("headers", "size", "status"),
-    [
-        ({"host": "evil.example"}, 2, 403),
-        ({"content-type": "text/plain"}, 2, 415),
-        ({}, 17 << 20, 413),
-    ],
+    [({"host": "evil.example"}, 2, 403), ({"content-type": "text/plain"}, 2, 415), ({}, 17 << 20, 413)],
 )
 def test_the_sandbox_servers_guard_protects_it(
     url: str, headers: dict[str, str], size: int, status: int

@@ -284,11 +284,7 @@ DAMAGED = {
         _text("t") + struct.pack("<I100000QIQ", 100_000, *[2**40] * 100_000, 0, 0),
         "a tensor of 100000 dimensions",
     ),
-    "alignment": (
-        [_LLAMA, _text("general.alignment") + struct.pack("<II", 4, 0)],
-        b"",
-        "an alignment of 0",
-    ),
+    "alignment": ([_LLAMA, _text("general.alignment") + struct.pack("<II", 4, 0)], b"", "an alignment of 0"),
     "nested": (
         [_LLAMA, _text("a") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 5000],
         b"",

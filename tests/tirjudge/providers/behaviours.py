@@ -510,8 +510,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     "OpenAI: max_completion_tokens, and the key is x": Behaviour(
         refusing(
-            "max_tokens",
-            failure(400, "'max_tokens' is not supported. Use 'max_completion_tokens' instead."),
+            "max_tokens", failure(400, "'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
         ),
         "judged",
         key="x",
@@ -932,10 +931,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
         requests=3,
     ),
     "Ollama: null is no content": Behaviour(
-        without_null(failure(400, "invalid message content type: <nil>")),
-        "judged",
-        judge="tools",
-        requests=3,
+        without_null(failure(400, "invalid message content type: <nil>")), "judged", judge="tools", requests=3
     ),
     "FastAPI: null is no content": Behaviour(
         without_null(

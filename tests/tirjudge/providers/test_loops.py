@@ -32,10 +32,7 @@ def cut(text: str, body: dict[str, Any]) -> dict[str, Any]:
     """Cut a text at its first stop string, as hosted endpoints do, and count four characters as a token."""
     ends = [text.find(stop) for stop in body.get("stop", ()) if stop in text]
     said = text[: min(ends)] if ends else text
-    usage = {
-        "prompt_tokens": len(json.dumps(body["messages"])) // 4,
-        "completion_tokens": len(said) // 4,
-    }
+    usage = {"prompt_tokens": len(json.dumps(body["messages"])) // 4, "completion_tokens": len(said) // 4}
     return chat(said) | {"usage": usage}
 
 

@@ -32,10 +32,7 @@ ANSWER = "So A.\n<preference>A</preference>"
 
 def task(name: str = "t") -> JudgeTask:
     return JudgeTask(
-        id=name,
-        prompt=(Message("user", "Three words."),),
-        candidates=("one two three", "one two"),
-        label=0,
+        id=name, prompt=(Message("user", "Three words."),), candidates=("one two three", "one two"), label=0
     )
 
 

@@ -146,10 +146,7 @@ class Slow:
 
 @pytest.mark.parametrize(
     "flood",
-    [
-        {"responses": ["x"]},
-        {"responses": ["x"], "criteria": [f"It is {number}." for number in range(64)]},
-    ],
+    [{"responses": ["x"]}, {"responses": ["x"], "criteria": [f"It is {number}." for number in range(64)]}],
 )
 async def test_a_question_waits_for_one_answer_and_not_for_another_caller_s_list(
     flood: dict[str, Any],

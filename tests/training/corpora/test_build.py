@@ -265,11 +265,7 @@ def test_a_missing_split_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_changed_schema_is_reported_with_row_and_column(
-    source: str,
-    changed: dict[str, object],
-    named: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    source: str, changed: dict[str, object], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None: the column has another name."""
     dataset, part, row = SOURCES[source]

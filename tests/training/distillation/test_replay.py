@@ -102,10 +102,7 @@ async def test_every_call_of_one_turn_gets_a_turn_of_its_own(sandbox: Sandbox) -
 
 @pytest.mark.parametrize(
     "turn",
-    [
-        calling("First a draft:\n```python\nprint(3)\n```\n", COUNT),
-        calling("", 'print("""\n```\n""")'),
-    ],
+    [calling("First a draft:\n```python\nprint(3)\n```\n", COUNT), calling("", 'print("""\n```\n""")')],
     ids=["a draft in the text", "a fence in the program"],
 )
 async def test_a_dialogue_whose_program_would_change_is_dropped(sandbox: Sandbox, turn: Completion) -> None:

@@ -51,11 +51,7 @@ STAGES: tuple[Stage, ...] = (
     Selection(name="select", stage="rl", candidates=2),
     Answering(name="answers", config=AnswersConfig(text="<preference>{letter}</preference>", prompts=5)),
 )
-FILES = (
-    "rejection/samples.jsonl",
-    "heldout/answers.jsonl",
-    "answers/samples.jsonl",
-)
+FILES = ("rejection/samples.jsonl", "heldout/answers.jsonl", "answers/samples.jsonl")
 KILLED_AT = 3
 """Rows of the first stage after which the second process dies."""
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")

@@ -55,10 +55,7 @@ def halved(step: int, round_number: int, position: int) -> FormattedTask:
 
 
 def train(
-    start: Path,
-    folder: Path,
-    say: Callable[[str], None] = lambda line: None,
-    tasks: TaskSource = halved,
+    start: Path, folder: Path, say: Callable[[str], None] = lambda line: None, tasks: TaskSource = halved
 ) -> None:
     with RunFolder(folder) as run:
         model = train_rl(start, run, CONFIG, environments=ENVIRONMENTS, source=tasks, seed=1, say=say)

@@ -159,10 +159,9 @@ async def test_an_engine_that_may_sleep_holds_gpu_memory_only_while_it_samples(
         with pytest.raises(GeneratorFailed, match="sleeps"):
             await policy.generator.generate(context, sampling)
     await policy.close()
-    sync = {
-        1: ["end_with", "begin_weights", "take_weight", "end_weights"],
-        2: ["end_with", "reload_from"],
-    }[gpus]
+    sync = {1: ["end_with", "begin_weights", "take_weight", "end_weights"], 2: ["end_with", "reload_from"]}[
+        gpus
+    ]
     first = ["empty torch's cache", *sync, "empty torch's cache", "generate", "sleep at level 2"]
     woken = [first[0], "wake weights", *sync, first[0], "wake kv_cache", "generate", "sleep at level 2"]
     assert asked == ["generate", *first, *woken, "shutdown"]

@@ -214,10 +214,7 @@ class MetaJudgeOutputs:
             raise Unreadable(f"samples holds {shown(first)}, not an object with a text 'generated_text'")
         matching = _matching(first["generated_text"], humans=len(people), reasons=len(reasons))
         yield JudgedRow(
-            id=default_id,
-            votes=(),
-            domain=str(metadata.get("domain") or ""),
-            reasons=_reasons_of(matching),
+            id=default_id, votes=(), domain=str(metadata.get("domain") or ""), reasons=_reasons_of(matching)
         )
 
 

@@ -176,10 +176,7 @@ class RmR1Transcripts:
         order = (1, 0) if need(row, "Is_Chosen_Answer_Shuffled_toPositionB") else (0, 1)
         chosen, rejected = (_messages(row, name) for name in ("text_chosen", "text_rejected"))
         task = JudgeTask(
-            id=default_id,
-            prompt=chosen[:-1],
-            candidates=(chosen[-1].content, rejected[-1].content),
-            label=0,
+            id=default_id, prompt=chosen[:-1], candidates=(chosen[-1].content, rejected[-1].content), label=0
         )
         verdict = _FORMAT.verdict(task, View("AB", order), need_text(row, "answers"))
         with reading(row):

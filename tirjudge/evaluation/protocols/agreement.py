@@ -21,13 +21,7 @@ from tirjudge.evaluation.base import (
     decision,
 )
 from tirjudge.evaluation.raters import alpha, chance_of_pi, scott_pi
-from tirjudge.evaluation.scoring import (
-    UnitsBuilder,
-    drawn_vote,
-    own_order,
-    reversed_order,
-    section_figures,
-)
+from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, own_order, reversed_order, section_figures
 from tirjudge.statistics import Fitted, Mean, OfTable
 
 Table = NDArray[np.float64]

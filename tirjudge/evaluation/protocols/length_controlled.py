@@ -9,15 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import (
-    MODEL,
-    Figures,
-    JudgedRow,
-    ProtocolCard,
-    Units,
-    Unscorable,
-    decision,
-)
+from tirjudge.evaluation.base import MODEL, Figures, JudgedRow, ProtocolCard, Units, Unscorable, decision
 from tirjudge.evaluation.scoring import UnitsBuilder
 from tirjudge.statistics import Fitted
 

@@ -35,10 +35,7 @@ class SelfConsistency:
 
     def figures(self, units: Units) -> Figures:
         worth, alone, samples = units.values.T
-        return {
-            f"SC@{int(samples.max())}": Mean(worth),
-            "mean of single samples": Mean(alone),
-        }
+        return {f"SC@{int(samples.max())}": Mean(worth), "mean of single samples": Mean(alone)}
 
 
 SELF_CONSISTENCY = SelfConsistency()
@@ -76,20 +73,12 @@ class MeanScore:
                 builder.counts["no verdict"] += 1
             elif len(top) > 1:
                 builder.counts["tie"] += 1
-            builder.add_row(
-                row,
-                complete and top == [label],
-                complete and len(top) > 1,
-                len(row.samples),
-            )
+            builder.add_row(row, complete and top == [label], complete and len(top) > 1, len(row.samples))
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         right, tied, samples = units.values.T
-        return {
-            f"mean-score@{int(samples.max())}": Mean(right),
-            "tie rate": Mean(tied),
-        }
+        return {f"mean-score@{int(samples.max())}": Mean(right), "tie rate": Mean(tied)}
 
 
 MEAN_SCORE = MeanScore()

@@ -45,12 +45,7 @@ _GROUPS = {
     "sections": ("Chat", "Chat Hard", "Safety", "Reasoning"),
     "domains": ("chat", "math", "code", "safety"),
     "difficulties": ("easy_acc", "normal_acc", "hard_acc"),
-    "four sections": (
-        "Pairwise Helpfulness",
-        "Pairwise Harmlessness",
-        "BoN Helpfulness",
-        "BoN Harmlessness",
-    ),
+    "four sections": ("Pairwise Helpfulness", "Pairwise Harmlessness", "BoN Helpfulness", "BoN Harmlessness"),
 }
 
 
@@ -83,10 +78,7 @@ class Summaries:
                 if name not in row:
                     raise Unreadable(f"no column {name!r}, one of the {group} ({', '.join(names)})")
                 yield JudgedRow(
-                    id=name.removesuffix("_acc"),
-                    votes=(),
-                    domain=group,
-                    rate=need_share(row, name),
+                    id=name.removesuffix("_acc"), votes=(), domain=group, rate=need_share(row, name)
                 )
             means[group] = sum(float(row[name]) for name in names) / len(names)
         for total, groups in _TOTALS.items():

@@ -133,13 +133,7 @@ class PagedDecoder(RowDecoder):
     """Decodes rows over a paged cache of keys and values."""
 
     def __init__(
-        self,
-        compiled: Any,
-        *,
-        ends: Iterable[int],
-        max_rows: int,
-        max_context: int,
-        cache_bytes: int,
+        self, compiled: Any, *, ends: Iterable[int], max_rows: int, max_context: int, cache_bytes: int
     ) -> None:
         """`compiled` is the compiled graph."""
         import openvino as ov

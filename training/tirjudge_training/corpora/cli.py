@@ -55,8 +55,7 @@ data = typer.Typer(
 
 
 @examples(
-    "tirjudge data build --list",
-    "tirjudge data build tir --generator Qwen/Qwen3-8B@http://localhost:8000/v1",
+    "tirjudge data build --list", "tirjudge data build tir --generator Qwen/Qwen3-8B@http://localhost:8000/v1"
 )
 def build(
     corpus: Annotated[str, typer.Argument(help="The name of a shipped corpus, or a TOML file.")] = "",
@@ -168,10 +167,7 @@ def decontaminate(
         print(f"{output}; dropped rows with reasons: {dropped_path(output)}")
 
 
-@examples(
-    "tirjudge data inspect data/tir",
-    "tirjudge data inspect rows.jsonl",
-)
+@examples("tirjudge data inspect data/tir", "tirjudge data inspect rows.jsonl")
 def inspect(
     rows: Annotated[
         str, typer.Argument(help="A corpus folder, a file of rows, or a Hugging Face dataset id.")

@@ -474,10 +474,7 @@ class ExpectedRows(RowData):
     """Tasks without texts, as many per judge as `tasks` says, split and sampled like real rows."""
 
     def __init__(
-        self,
-        config: DataConfig,
-        environments: Mapping[str, EnvironmentConfig],
-        tasks: Mapping[str, int],
+        self, config: DataConfig, environments: Mapping[str, EnvironmentConfig], tasks: Mapping[str, int]
     ) -> None:
         """`tasks` is the number of rows by judge; raises ValueError for a judge that the recipe lacks."""
         self._expected = tasks

@@ -355,9 +355,7 @@ class Distillation:
 def _dialogue_config(config: TeacherConfig, seed: int) -> DialogueConfig:
     return DialogueConfig(
         budget=Budget(
-            turns=config.tool_calls + EXTRA_TURNS,
-            tool_calls=config.tool_calls,
-            tokens=config.max_tokens,
+            turns=config.tool_calls + EXTRA_TURNS, tool_calls=config.tool_calls, tokens=config.max_tokens
         ),
         sampling=Sampling.of(config, max_tokens=config.max_tokens),
         seed=derive_seed("teacher", seed),

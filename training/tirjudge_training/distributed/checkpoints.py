@@ -171,9 +171,7 @@ def adapter_state(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def on_the_first(
-    model: Any,
-    processes: Processes,
-    weights: Callable[[Any], Iterable[tuple[str, Any]]] = full_weights,
+    model: Any, processes: Processes, weights: Callable[[Any], Iterable[tuple[str, Any]]] = full_weights
 ) -> dict[str, Any]:
     """Return the weights in the first process, an empty dict in the others; all must make this call."""
     # Every process iterates, as gathering requires, but only the first keeps the weights.

@@ -207,10 +207,8 @@ def verl_config(
             "ray_init": {
                 **({} if machines.address is None else {"address": machines.address}),
                 # verl's file logger empties its file, so that a resumed run gets one of its own.
-                "runtime_env": {
-                    "env_vars": {"VERL_FILE_LOGGER_PATH": str(folder / f"{resumed}-{METRICS}")},
-                },
-            },
+                "runtime_env": {"env_vars": {"VERL_FILE_LOGGER_PATH": str(folder / f"{resumed}-{METRICS}")}},
+            }
         },
     }
 
@@ -274,7 +272,7 @@ def _optimizer(config: RlConfig, backend: Backend) -> dict[str, Any]:
             "clip_grad": config.max_grad_norm,
             "weight_decay": 0.0,  # as in our own trainer
             **schedule,
-        },
+        }
     }
 
 

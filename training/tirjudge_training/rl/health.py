@@ -13,11 +13,7 @@ from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
 FAILING = {StopReason.SANDBOX_DOWN: "the sandbox", StopReason.GENERATOR_DOWN: "generation"}
 LOWER = "a lower rl.learning_rate or rl.max_grad_norm may help"
-FINITE = {
-    "sampler_gap": "the trainer's logprobs are not finite",
-    "loss": LOWER,
-    "grad_norm": LOWER,
-}
+FINITE = {"sampler_gap": "the trainer's logprobs are not finite", "loss": LOWER, "grad_norm": LOWER}
 """Metrics that must be finite, and what to look at if one is not."""
 FIRST_SHOWN = "verdicts/first_shown"
 """The metric with the share of the verdicts on pairs that name the response shown first."""

@@ -75,10 +75,7 @@ class RolloutConfig(SamplingOptions):
     @property
     def budget(self) -> Budget:
         return Budget(
-            turns=self.turns,
-            tool_calls=self.tool_calls,
-            tokens=self.max_tokens,
-            cpu_seconds=self.cpu_seconds,
+            turns=self.turns, tool_calls=self.tool_calls, tokens=self.max_tokens, cpu_seconds=self.cpu_seconds
         )
 
     @property

@@ -20,11 +20,7 @@ class RowStream:
     """
 
     def __init__(
-        self,
-        row: Callable[[int], FormattedTask],
-        *,
-        per_pass: int,
-        limit: int | None = None,
+        self, row: Callable[[int], FormattedTask], *, per_pass: int, limit: int | None = None
     ) -> None:
         """
         Args:

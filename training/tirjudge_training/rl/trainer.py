@@ -121,13 +121,7 @@ class JudgeBatches(GRPOTrainer):
         self._compared = compared
         self._compared_rows: list[RolloutTokens] | None = None
         self.sampling = BatchSampler(
-            engine,
-            source,
-            config,
-            seed,
-            progress=on_sampled,
-            on_weights=on_weights,
-            processes=processes,
+            engine, source, config, seed, progress=on_sampled, on_weights=on_weights, processes=processes
         )
         self.loss = open_loss(config.loss)
         self.rows: list[RolloutTokens] = []

@@ -120,11 +120,7 @@ def train_rl(
             model, temperature=config.temperature, differentiable_entropy=config.entropy_bonus > 0
         )
         record_machine(
-            run,
-            say,
-            model,
-            sampler=type(engine.generator).__name__,
-            precision=engine.generator.precision,
+            run, say, model, sampler=type(engine.generator).__name__, precision=engine.generator.precision
         )
         trainer.sampling.resume(saved)
         if saved is not None and trainer.sampling.ended:

@@ -23,12 +23,7 @@ COMPARISON = "comparison.md"
 
 
 def compare(
-    arms: Mapping[str, Recipe],
-    folder: Path,
-    *,
-    repeat: bool = False,
-    say: Say,
-    processes: Processes = ALONE,
+    arms: Mapping[str, Recipe], folder: Path, *, repeat: bool = False, say: Say, processes: Processes = ALONE
 ) -> Path:
     """Train every arm in `folder`/ARM, or resume; returns the file with the table.
 

@@ -42,11 +42,7 @@ FLASH = {
     "flash_attention_3": ("FlashAttention 3", "flash_attn_interface", "flash-attn-3"),
 }
 """The kernels that are no part of torch, by transformers' name: name, module and package."""
-FSDP = {
-    "FSDP_VERSION": ("2",),
-    STATE_DICT_TYPE: (SHARDED,),
-    EFFICIENT: ("true",),
-}
+FSDP = {"FSDP_VERSION": ("2",), STATE_DICT_TYPE: (SHARDED,), EFFICIENT: ("true",)}
 """The settings of accelerate's FSDP that training needs, as the launcher passes them on."""
 
 

@@ -41,12 +41,7 @@ from tirjudge_training.stages.reinforcement import Reinforcement
 
 
 def train(
-    recipe: Recipe,
-    folder: Path,
-    *,
-    repeat: bool = False,
-    say: Say = print,
-    processes: Processes = ALONE,
+    recipe: Recipe, folder: Path, *, repeat: bool = False, say: Say = print, processes: Processes = ALONE
 ) -> Path:
     """Run a recipe in `folder`, or resume it there; returns the folder of the trained model.
 

@@ -129,9 +129,7 @@ class Reinforcement(Stage):
         # The next snapshot is written before the worst is deleted.
         snapshots = min(self.validation.keep + 1, self._validations or 2) if self.validation and whole else 0
         return Disk(
-            checkpoints=checkpoints_kept(self.config, self.config.steps),
-            models=1,
-            snapshots=snapshots,
+            checkpoints=checkpoints_kept(self.config, self.config.steps), models=1, snapshots=snapshots
         )
 
     @property

@@ -21,13 +21,7 @@ class VllmPolicy:
     """
 
     def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        name: str,
-        *,
-        processes: Processes = ALONE,
-        **engine: Any,
+        self, model: Any, tokenizer: Any, name: str, *, processes: Processes = ALONE, **engine: Any
     ) -> None:
         """`engine` are arguments of `VllmGenerator.load`.
 

@@ -15,11 +15,7 @@ class OwnPolicy:
 
     def __init__(self, model: Any, tokenizer: Any, name: str, *, enable_thinking: bool | None = None) -> None:
         self.generator = TransformersGenerator(
-            model,
-            tokenizer,
-            name=name,
-            autocast=current_device().autocast,
-            enable_thinking=enable_thinking,
+            model, tokenizer, name=name, autocast=current_device().autocast, enable_thinking=enable_thinking
         )
 
     async def refresh(self) -> None:
@@ -50,11 +46,7 @@ class CopyPolicy:
             if hasattr(layer, "base_layer"):
                 self._copy.set_submodule(place, layer.base_layer)
         self.generator = TransformersGenerator(
-            self._copy,
-            tokenizer,
-            name=name,
-            autocast=own.autocast,
-            enable_thinking=enable_thinking,
+            self._copy, tokenizer, name=name, autocast=own.autocast, enable_thinking=enable_thinking
         )
 
     async def refresh(self) -> None:

@@ -24,9 +24,7 @@ from tests.research.smol.training_rows.sources import write_sources
 from tests.research.smol.training_rows.test_generator import generator
 
 KEYWORDS = Constraint(
-    FAMILIES["keywords:existence"],
-    {"words": ["sea", "Noro"]},
-    "Include the keywords 'sea' and 'Noro'.",
+    FAMILIES["keywords:existence"], {"words": ["sea", "Noro"]}, "Include the keywords 'sea' and 'Noro'."
 )
 COMMAS = Constraint(FAMILIES["punctuation:no_comma"], {}, "Avoid commas.")
 

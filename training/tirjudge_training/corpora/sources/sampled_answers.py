@@ -132,10 +132,7 @@ class S1(Solved[S1Row]):
     row = S1Row
 
     def question(self, row: S1Row) -> SourceItem | Skipped:
-        graded = (
-            (row.gemini_attempt, row.gemini_grade),
-            (row.deepseek_attempt, row.deepseek_grade),
-        )
+        graded = ((row.gemini_attempt, row.gemini_grade), (row.deepseek_attempt, row.deepseek_grade))
         return SourceItem(
             prompt=(Message("user", row.question),),
             good=tuple(attempt for attempt, grade in graded if grade == "Yes"),
