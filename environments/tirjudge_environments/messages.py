@@ -162,8 +162,10 @@ def whole_text(response: Response) -> str:
 
 
 def final_text(response: Response) -> str:
-    """Return the answer: a text itself, or the content of the last message of a transcript."""
-    return response if isinstance(response, str) else response[-1].content
+    """Return the answer: a text itself, or what the assistant said last in a transcript."""
+    if isinstance(response, str):
+        return response
+    return next((message.content for message in reversed(response) if message.role == "assistant"), "")
 
 
 def with_short_contents(response: Response, limit: int) -> Response:

@@ -19,7 +19,13 @@ from tirjudge_environments.tasks.labels import (
     read_label,
     winner_columns,
 )
-from tirjudge_environments.tasks.messages import is_chat, read_messages, read_tools, response_of, role_of
+from tirjudge_environments.tasks.messages import (
+    conversation_of,
+    is_chat,
+    read_messages,
+    read_tools,
+    response_of,
+)
 from tirjudge_environments.tasks.turns import unfolded
 from tirjudge_environments.types import Criterion, JudgeTask, Message, Response
 
@@ -165,10 +171,9 @@ def _tags(value: Any) -> tuple[str, ...]:
 def _prompt(value: Any) -> tuple[Message, ...]:
     if value is None:
         raise RowError("no prompt")
-    value = [value] if role_of(value) is not None else value
     messages = (
         read_messages(value, "prompt")
-        if isinstance(value, list)
+        if isinstance(value, list) or conversation_of(value)
         else (Message("user", text_of(value, "prompt")),)
     )
     if not any(message.content.strip() for message in messages):
@@ -216,8 +221,8 @@ def _responses(values: Iterable[Any]) -> Iterator[Response]:
         name = f"response {letter(position)}"
         if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
             value = value[0]  # a list of the only chosen response
-        messages = [value] if role_of(value) is not None else value
-        yield response_of(read_messages(messages, name)) if is_chat(messages) else text_of(value, name)
+        chat = is_chat(value) or conversation_of(value)
+        yield response_of(read_messages(value, name)) if chat else text_of(value, name)
 
 
 def _label(
@@ -264,7 +269,7 @@ def _reference(value: Any) -> str:
     """Return the reference answer, of a chat its last message, of several answers one in a line."""
     if is_empty(value):
         return ""
-    if is_chat(value):
+    if is_chat(value) or conversation_of(value):
         return read_messages(value, "reference")[-1].content
     if isinstance(value, str) and value.lstrip().startswith("["):
         found = parsed(value)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tirjudge_environments.tasks.cells import parsed
-from tirjudge_environments.tasks.messages import is_conversation, role_of
+from tirjudge_environments.tasks.cells import RowError, parsed
+from tirjudge_environments.tasks.messages import conversation_of, read_messages, role_of
 
 _SPEAKER = re.compile(r"(?:^|\n\n)(Human|Assistant):[ \t]*")
 """The start of a turn in a dialogue that is one text, as in Anthropic's HH-RLHF."""
@@ -28,18 +28,26 @@ def unfolded(prompt: Any, responses: Sequence[Any]) -> tuple[Any, list[Any]]:
         if all(_are_turns(one, missing=True) and len(one) == len(held) for one in said):
             return held[0], [_answered(held, one) for one in said]
         return prompt, list(responses)
-    if is_conversation(held):
-        prompt = held
-    found = [_in_cell(one) for one in responses]
-    if prompt is None:
-        found = [_spoken(one) for one in found]
-    if not all(map(is_conversation, found)):
+    if asked := conversation_of(held):
+        prompt = asked
+    given = [_in_cell(one) for one in responses]
+    found = [conversation_of(one if prompt is not None else _spoken(one)) for one in given]
+    chats = [one for one in found if one]
+    if len(chats) < len(found):
         return prompt, list(responses)
     if prompt is None:
-        return _shared(found)
+        return _shared(chats)
     # A candidate that reads as turns may be a text, unless the prompt agrees.
-    repeat = all(one[0].get("content", one[0].get("value")) == prompt for one in found)
-    return prompt, found if repeat or is_conversation(held) else list(responses)
+    repeat = all(_first_text(one) == prompt for one in chats)
+    return prompt, list(chats) if repeat or asked else list(responses)
+
+
+def _first_text(chat: list[Any]) -> str | None:
+    """Return what the first message of a conversation says; None if it cannot be read."""
+    try:
+        return next((message.content for message in read_messages(chat[:1], "")), None)
+    except RowError:
+        return None
 
 
 def _in_cell(value: Any) -> Any:
