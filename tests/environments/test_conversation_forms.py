@@ -24,7 +24,7 @@ APART = (
     *WEATHER[1:],
 )
 """The same where the form has the call in an item of its own."""
-LANGCHAIN = [
+LANGCHAIN: list[dict[str, Any]] = [
     {"type": "ai", "content": "Let me look.", "tool_calls": [
         {"name": "weather", "args": ARGUMENTS, "id": ID, "type": "tool_call"}]},
     {"type": "tool", "content": "12 degrees", "tool_call_id": ID, "id": "run-7", "status": "success"},
@@ -173,3 +173,15 @@ def test_an_image_is_refused_in_one_line() -> None:
     for part in ({"type": "image_url", "image_url": {"url": "u"}}, {"inlineData": {"data": "x"}}):
         with pytest.raises(RowError, match=r"^prompt, message 1, content is missing, not a text$"):
             read_task({"prompt": [{"role": "user", "content": [part]}], "response": "x"}, default_id="1")
+
+
+@pytest.mark.parametrize(
+    "message", [{"role": ["user"], "content": "x"}, {"type": {}}, {"type": 7, "content": "x"}, {3: 4}]
+)
+def test_hostile_roles_and_types_are_refused_in_one_line(message: Any) -> None:
+    for row in ({"prompt": [message], "response": "x"}, {"prompt": "p", "response": [message]}):
+        with pytest.raises(
+            RowError, match=r"^\w+( A)?, message 1: not a chat message with a role of"
+        ) as raised:
+            read_task(row, default_id="1")
+        assert "\n" not in str(raised.value)

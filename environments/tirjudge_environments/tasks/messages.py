@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ _ROLES: Mapping[str, Role] = {
     **dict.fromkeys(("assistant", "gpt", "model", "bot", "chatbot", "ai", "functioncall"), "assistant"),
     **dict.fromkeys(("tool", "function", "observation", "ipython"), "tool"),
 }
-"""Role in a row, in OpenAI's or another name as `similar_name` leaves it, to role of a message."""
+"""Role in a row, in OpenAI's or another name, to role of a message."""
 _SHOWN_ROLES = "system, developer, user, assistant, tool"
 _CALLS = ("call", "tooluse", "executablecode")
 _RESULTS = ("calloutput", "toolresult", "functionresponse", "codeexecutionresult")
@@ -86,18 +87,23 @@ def role_of(message: Any) -> Role | None:
     message = _unwrapped(message)
     said = next((message[key] for key in ("role", "from") if message.get(key) is not None), None)
     if said is not None:
-        role, content = _ROLES.get(similar_name(said)), message.get("content") or message.get("parts")
+        role, content = _ROLES.get(_name(said)), message.get("content") or message.get("parts")
         # Anthropic and Gemini give the results of tools the role of the user.
         answered = (
             role == "user" and is_chat(content) and all(_kind(one)[0].endswith(_RESULTS) for one in content)
         )
         return "tool" if answered else role
-    kind = similar_name(message.get("type") or "")
+    kind = _name(message.get("type"))
     if kind.endswith((*_CALLS, *_RESULTS)):
         return "tool" if kind.endswith(_RESULTS) else "assistant"
     if kind == "reasoning":
         return "assistant"
     return _ROLES.get(kind.removesuffix("chunk").removesuffix("message")) if "content" in message else None
+
+
+def _name(value: Any) -> str:
+    """Return the name of a role or a type as the tables here have it; empty for anything but a text."""
+    return re.sub("[_-]", "", value.lower()) if isinstance(value, str) else ""
 
 
 def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -132,7 +138,7 @@ def _read(value: Any, name: str, silent: bool) -> Iterator[Message]:
             said.append(_call(part, f"{name}, call {len(said) + 1}", True, str(part.get("type") or kind)))
         elif kind not in _THINKING:
             texts.append(_text(part, f"{name}, content", False))
-    item = similar_name(value.get("type") or "")
+    item = _name(value.get("type"))
     if texts or said or calls or not (spoken or item == "reasoning"):
         # The name of an item that is a call is its tool's. LangChain has Anthropic's calls twice.
         author = "" if item.endswith(_CALLS) else _word(value, "name", name)
@@ -141,7 +147,7 @@ def _read(value: Any, name: str, silent: bool) -> Iterator[Message]:
 
 def _parts(value: Mapping[str, Any], role: Role, *, may_lack: bool) -> Iterator[tuple[str, Any]]:
     """Yield the parts of a message, each with its kind: a call, a result of a tool, thinking, else text."""
-    own = "" if value.get("role") else similar_name(value.get("from") or value.get("type") or "")
+    own = "" if value.get("role") else _name(value.get("from") or value.get("type"))
     content = next((value[key] for key in _CONTENTS if value.get(key) is not None), None)
     if "from" in value and own.endswith(_CALLS):
         called = parsed(content)
@@ -165,7 +171,7 @@ def _kind(part: Any) -> tuple[str, Any]:
     if not isinstance(part, Mapping):
         return "", part
     if part.get("type") or part.get("thought") is True:
-        return similar_name(part.get("type") or "thought"), part
+        return _name(part.get("type") or "thought"), part
     named = ((similar_name(key), one) for key, one in part.items() if isinstance(one, Mapping))
     kind, held = next(((kind, one) for kind, one in named if kind.endswith((*_CALLS, *_RESULTS))), ("", part))
     return kind, held if kind else part.get("text")
