@@ -51,7 +51,9 @@ QUESTION = (
     "Your answer does not contain the verdict in the form that was asked for. Write the verdict alone, in "
     "exactly that form, with its tag and without anything else."
 )
-"""The turn that asks for the verdict alone, see `JudgeSession`."""
+"""The beginning of the turn that asks for the verdict alone, see `JudgeSession`."""
+GIVE_VERDICT = "Give your verdict now, without a further program."
+"""The end of a refusal of a program for which there is no budget left."""
 
 
 class JudgeSession:
@@ -231,7 +233,7 @@ class JudgeSession:
             self._end(StopReason.VERDICT, reading, "")
         elif isinstance(reading, Malformed):
             if self._asks_for_verdict():
-                return Segment(by=By.SANDBOX, text=QUESTION)
+                return Segment(by=By.SANDBOX, text=self._question())
             self.fail(StopReason.MALFORMED, reading.reason)
         elif turn.finish is Finish.LENGTH or not self.remaining_tokens:
             self.fail(StopReason.TOKEN_BUDGET, "the model's turn was cut before a verdict")
@@ -246,6 +248,15 @@ class JudgeSession:
             return False
         self._asked = True
         return True
+
+    def _question(self) -> str:
+        """Return `QUESTION` with the answers that the format allows, or the form that its card describes."""
+        card, told = getattr(self._environment, "card", None), ""
+        if allowed := getattr(self._environment, "allowed_answers", None):
+            told = allowed(self._task, self._view)
+        elif card is not None:
+            told = card.answer.replace("`", "")
+        return f"{QUESTION} The form: {told}" if told else QUESTION
 
     def _pause(self, turn: Completion) -> None:
         """Let the model continue the turn; end the dialogue after a repetition or too many pauses."""
@@ -311,8 +322,8 @@ class JudgeSession:
         """Run a program or call another tool, unless the budget of both is spent."""
         number = len(self._calls)
         if number >= self._budget.tool_calls:
-            reason = f"The budget of {self._budget.tool_calls} programs is spent: this one was not run."
-            return Call(request, Refused(reason))
+            spent = f"The budget of {self._budget.tool_calls} programs is spent: this one was not run."
+            return Call(request, Refused(f"{spent} {GIVE_VERDICT}"))
         if request.fault:
             return Call(request, Refused(request.fault))
         seed = derive_seed(self._seed, number)
@@ -431,8 +442,8 @@ def _is_empty(completion: Completion) -> bool:
 
 
 def is_question(segment: Segment) -> bool:
-    """Return True for the turn that asked for the verdict alone; a tool may answer with the same text."""
-    return segment.by is By.SANDBOX and segment.call_id is None and segment.text == QUESTION
+    """Return True for the turn that asked for the verdict alone; a tool may answer with such a text."""
+    return segment.by is By.SANDBOX and segment.call_id is None and segment.text.startswith(QUESTION)
 
 
 def strict(episode: Episode) -> Episode:

@@ -136,11 +136,12 @@ async def test_a_judge_with_token_ids_may_write_a_fence_more_often(start: Start)
 async def test_one_more_turn_asks_for_the_verdict_alone(start: Start) -> None:
     session = start(ask_for_verdict=True)
     [question] = await session.step(ended("**A** is better."))
-    assert question.text == QUESTION
+    asked = f"{QUESTION} The form: <preference>A</preference> or <preference>B</preference>"
+    assert question.text == asked
     await session.step(ended(RIGHT))
     trajectory = session.trajectory
     assert (trajectory.stop, trajectory.usage) == (StopReason.VERDICT, Usage(20, 4))
-    assert [segment.text for segment in trajectory.segments] == ["**A** is better.", QUESTION, RIGHT]
+    assert [segment.text for segment in trajectory.segments] == ["**A** is better.", asked, RIGHT]
 
 
 @pytest.mark.parametrize("again", ["**A**", PROGRAM, ""])

@@ -117,7 +117,10 @@ async def test_a_fourth_program_is_refused_and_the_model_sees_why(start) -> None
     for _ in range(3):
         await session.step(stopped(CALL))
     [output] = await session.step(stopped(CALL))
-    assert output.text == "```output\nThe budget of 3 programs is spent: this one was not run.\n```\n"
+    assert output.text == (
+        "```output\nThe budget of 3 programs is spent: this one was not run. "
+        "Give your verdict now, without a further program.\n```\n"
+    )
     assert len(box.programs) == 3
     await session.step(ended(RIGHT))
     assert session.trajectory.stop is StopReason.VERDICT

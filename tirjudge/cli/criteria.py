@@ -20,6 +20,7 @@ from tirjudge.cli.options import (
     RunOptions,
     SplitOption,
     SubsetOption,
+    continued,
     label_values,
     takes_options,
 )
@@ -85,7 +86,7 @@ def criteria(
     """
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
     target = output_file(output, file, "criteria")
-    options = options.model_copy(update={"order": options.order or "both"})
+    options = continued(options, target).model_copy(update={"order": options.order or "both"})
     options.check(plan.kind)
     given = open_rows(file, config=subset, split=split, encoding=encoding)
     refuse_input(target, given)

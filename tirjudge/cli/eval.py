@@ -38,7 +38,7 @@ _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b
     "tirjudge eval judgebench --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge eval rewardbench --data rewardbench.parquet --limit 100",
 )
-@takes_options("eval", without=(*ABSTENTION, *LENIENT, *CHECKED))
+@takes_options("eval", without=(*ABSTENTION, *LENIENT, *CHECKED, "name_variables"))
 def evaluate(
     benchmark: Annotated[
         str | None, typer.Argument(metavar="BENCHMARK", help="Judge its rows, then score them.")
@@ -81,7 +81,7 @@ def evaluate(
     if "cache" not in options.model_fields_set:
         # Benchmarks are run again and again, often with one option changed.
         options = options.model_copy(update={"cache": True})
-    options = options.model_copy(update={"judge_empty": True})
+    options = options.model_copy(update={"judge_empty": True, "name_variables": False})
     if options.undecided is None:
         # Published protocols count the verdicts of a judge, guesses included.
         options = options.model_copy(update={"undecided": "guess"})

@@ -154,14 +154,15 @@ def continued(options: RunOptions, output: Path) -> RunOptions:
 
     A file that was begun before undecided comparisons could be ties keeps its guesses, unless the options say
     what to do, and before empty answers lost it goes on judging them: half of its rows would follow another
-    rule.
+    rule. Its prompts go on without the names of the variables if they began without them.
     """
     from tirjudge.storage.result_file import recorded_settings
 
     recorded = None if options.overwrite else recorded_settings(output)
     if recorded is None:
         return options
-    before: dict[str, Any] = {} if "judge_empty" in recorded else {"judge_empty": True}
+    old = {"judge_empty": True, "name_variables": False}
+    before: dict[str, Any] = {name: value for name, value in old.items() if name not in recorded}
     if "undecided" not in recorded and options.undecided is None:
         before["undecided"] = "guess"
     return options.model_copy(update=before)

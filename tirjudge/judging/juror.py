@@ -209,6 +209,8 @@ def open_format(
         "shown_chars": options.shown_chars or note.shown_chars,
         "bindings": options.bindings,
         "exact": options.exact,
+        # A judge of a training knows its prompt, which names no variables.
+        "name_variables": options.name_variables and not note.model_fields_set,
         "protocol": "tool" if options.tier == "tools" else "fence",
         "order": options.order,
         "seed": options.seed,

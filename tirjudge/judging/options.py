@@ -220,6 +220,10 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     """Maximum bytes of one answer of a further tool; a longer answer is a failure."""
     bindings: Annotated[bool, Option("Judging", "--bindings/--no-bindings")] = True
     """Define the prompt and the responses as variables of the programs."""
+    name_variables: Annotated[
+        bool, Option("Judging", "--name-variables/--no-name-variables"), Later(False)
+    ] = True
+    """Name the programs' variables to a model without a note of its training, also if it replaced one."""
     exact: Annotated[bool, Option("Judging", "--exact/--no-exact")] = False
     """Use nothing beyond the TIR-Judge paper: no bindings, outputs unedited."""
     max_tool_calls: Annotated[int, Field(ge=0), Option("Judging", "--max-tool-calls")] = 3

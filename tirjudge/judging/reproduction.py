@@ -26,7 +26,7 @@ from tirjudge.storage.kept_files import prepared_path
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments.boundary import marks_of
 from tirjudge_environments.files import program_of
-from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences
+from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences, replacement_note
 from tirjudge_environments.quoting import cut_middle, with_look_alikes
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tools.base import called
@@ -264,6 +264,9 @@ def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
     Only TIR-Judge's formats are checked, since others may show outputs in any form.
     """
     shown = recorded.shown
+    if shown is not None:
+        note = replacement_note(recorded.program.text, recorded.program.bindings or ())
+        shown = "".join(shown.rsplit(note, 1)) if note else shown
     if shown is not None and (now.status in _STOPPED or UNFINISHED not in shown):
         # Nor did earlier versions show the output of such a program.
         line, mark, _ = shown.partition(UNFINISHED)

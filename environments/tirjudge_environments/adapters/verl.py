@@ -28,7 +28,7 @@ from tirjudge_environments.boundary import replaced_marks
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.quoting import quote_control_tokens, with_look_alikes, without_look_alikes
 from tirjudge_environments.registry import with_tools
-from tirjudge_environments.session import JudgeSession, Transcript
+from tirjudge_environments.session import GIVE_VERDICT, JudgeSession, Transcript
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.types import Completion, Finish, JudgeTask, Refused, Reward, Trajectory, View
@@ -206,8 +206,9 @@ class PythonTool(BaseTool):
         done = kwargs["agent_data"].extra_fields
         number = done[_COUNT] = done.get(_COUNT, 0) + 1
         if number > self._settings.tool_calls:
-            spent = Refused(f"The budget of {self._settings.tool_calls} programs is spent: this was not run.")
-            return ToolResponse(text=output_text(spent, _OUTPUT_CHARS)), 0.0, {}
+            spent = f"The budget of {self._settings.tool_calls} programs is spent: this was not run."
+            refused = Refused(f"{spent} {GIVE_VERDICT}")
+            return ToolResponse(text=output_text(refused, _OUTPUT_CHARS)), 0.0, {}
         marks = replaced_marks(self._settings.environment)
         source = without_look_alikes(str(parameters.get("code", "")), marks)
         program = Program(source=source, seed=self._settings.seed)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tirjudge_environments.files import listing, unlisted
+from tirjudge_environments.files import Folder, listing, unlisted
 from tirjudge_environments.formats.reward_terms import (
     NO_TOOL_DOMAINS,
     Rewarded,
@@ -27,7 +27,7 @@ from tirjudge_environments.messages import (
     tools_text,
 )
 from tirjudge_environments.orders import letter
-from tirjudge_environments.programs.outputs import output_text, quote_fences
+from tirjudge_environments.programs.outputs import output_text, quote_fences, replacement_note
 from tirjudge_environments.quoting import opens_an_output, quote_lines
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
@@ -66,6 +66,8 @@ _TRANSCRIPTS = "tir-transcripts"
 """The prompt file that says how programs find transcripts."""
 _FILES = "tir-files"
 """The prompt file that says how programs find the files of responses."""
+_VARIABLES = "tir-variables"
+"""The prompt file that names the variables of programs, under the option `name_variables`."""
 _PREPARED = "tir-prepared"
 """The prompt file that says what programs find defined."""
 _CRITERIA = "tir-criteria"
@@ -91,6 +93,9 @@ class TirFormat(Rewarded, ABC):
     """The family of prompt files."""
     bindings: bool = True
     """True if programs find `prompt`, the responses and a `reference` as variables; off under `exact`."""
+    name_variables: bool = False
+    """Tell the judge the names of the variables, and that a program which gave one of them another value says
+    nothing about the given text. Our own option."""
     exact: bool = False
     """Follow the paper exactly: no bindings, and fences inside outputs stay unchanged."""
     protocol: Literal["fence", "tool"] = "fence"
@@ -153,6 +158,9 @@ class TirFormat(Rewarded, ABC):
         ]
         asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
         text = self._template(with_tools).fill(asked, responses)
+        variables = self._bindings(task, view) if with_tools and self.name_variables else {}
+        if names := [f"`{name}`" for name, value in variables.items() if not _is_of_files(value)]:
+            text = f"{text}\n{load_template(_VARIABLES).with_values({'names': ', '.join(names)})}"
         notes = [_TRANSCRIPTS] if with_tools and self._binds_transcripts(task) else []
         has_files = task.files or task.prompt_files.files
         if with_tools and has_files and self.bindings and not self.exact:
@@ -216,6 +224,8 @@ class TirFormat(Rewarded, ABC):
 
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:
         text = output_text(outcome, self.output_chars, called=bool(request.tool))
+        if self.name_variables and isinstance(outcome, Execution):
+            text += replacement_note(request.source, request.bindings)
         if request.call_id is not None:
             return text
         body = text if self.exact else quote_fences(text)
@@ -248,6 +258,15 @@ class TirFormat(Rewarded, ABC):
         # A judge without tools may write a program too, which is then not among the calls.
         called = bool(trajectory.calls) or any(turn.program for turn in turns)
         return not (called and task.domain in NO_TOOL_DOMAINS)
+
+    def allowed_answers(self, task: JudgeTask, view: View) -> str:
+        """Return the answers that a view may get, for the turn that asks for the verdict alone."""
+        count, form = self._answers(task), self._form(view)
+        return f"{form}, {count} times: for each criterion in order" if count > 1 else form
+
+    @abstractmethod
+    def _form(self, view: View) -> str:
+        """Return the answers to one criterion, or to a task without criteria."""
 
     def _thinks(self, earlier: Sequence[str]) -> bool:
         """Return True if the model's earlier turns left its thinking open."""
@@ -369,6 +388,10 @@ class TirFormat(Rewarded, ABC):
                 return Malformed(f"<{self.tag}> {len(read) + 1} holds no answer to this view")
             read.append((verdict, skipped + last.end))
         return Verdict(criteria=tuple(read))
+
+
+def _is_of_files(value: Any) -> bool:
+    return isinstance(value, Folder) or (isinstance(value, list) and isinstance(value[0], Folder))
 
 
 def _shown(task: JudgeTask, view: View) -> list[Response]:

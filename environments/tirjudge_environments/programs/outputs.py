@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
+from collections.abc import Iterable, Iterator
 from signal import Signals
 
 from tirjudge_environments.quoting import cut_middle, opens_or_closes_a_fence, quote_lines
@@ -18,6 +21,9 @@ _STOPPED = {
     Status.OUTPUT_LIMIT: "OSError: the {} was stopped at its output limit",
 }
 
+
+_MOST_CHARACTERS = 100_000
+"""Characters of a program that is read for `replacement_note`."""
 
 UNFINISHED = "\nWhat it had printed by then, unfinished:\n"
 """Between the reason why a program was stopped, or crashed, and its output up to there."""
@@ -92,3 +98,70 @@ def printed_counts(output: str, responses: int) -> list[float] | None:
 def quote_fences(text: str) -> str:
     """Quote every line that could open or close a fence, so that no output ends the fence around it."""
     return quote_lines(text, opens_or_closes_a_fence)
+
+
+def replacement_note(source: str, variables: Iterable[str]) -> str:
+    """Return the note that a judge reads if its program gives a variable another value; empty if it does not.
+
+    A value that is computed from any of the variables, also by way of other names, is no other value.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source if len(source) <= _MOST_CHARACTERS else "")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    assigned = list(_assigned(tree))
+    readers: dict[str, list[set[str]]] = {}
+    for names, read in assigned:
+        for one in read:
+            readers.setdefault(one, []).append(names)
+    # What a function is called with may come from the variables.
+    reached = [*variables, *(one.arg for one in ast.walk(tree) if isinstance(one, ast.arg))]
+    seen = set(reached)
+    for one in reached:
+        for names in readers.pop(one, ()):
+            reached += names - seen
+            seen |= names
+    replaced = [one for one in variables if any(one in names and not read & seen for names, read in assigned)]
+    if not replaced:
+        return ""
+    named = ", ".join(f"`{one}`" for one in replaced)
+    return (
+        f"\nNote: {named} had the given text already. This program replaced it, so that its output says "
+        "nothing about the given text. Use the variables as they are."
+    )
+
+
+def _assigned(tree: ast.AST) -> Iterator[tuple[set[str], set[str]]]:
+    """Yield the names that each assignment, loop or definition of a program sets, and those that it reads."""
+    for node in ast.walk(tree):
+        given: list[tuple[ast.AST, ast.AST | None]] = []
+        match node:
+            case ast.Assign():
+                given = [pair for target in node.targets for pair in _pairs(target, node.value)]
+            case ast.AnnAssign() | ast.NamedExpr():
+                given = [(node.target, node.value)]
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                given = [(node.target, node.iter)]
+            case ast.withitem() if node.optional_vars is not None:
+                given = [(node.optional_vars, node.context_expr)]
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield {node.name}, _names(node, ast.Load)
+        for target, value in given:
+            # An empty list is there to be filled.
+            if value is not None and not (isinstance(value, ast.List) and not value.elts):
+                yield _names(target, ast.Store), _names(value, ast.Load)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield an assignment by its parts where both sides list equally many."""
+    lists = (ast.Tuple, ast.List)
+    if isinstance(target, lists) and isinstance(value, lists) and len(target.elts) == len(value.elts):
+        yield from zip(target.elts, value.elts, strict=True)
+    else:
+        yield target, value
+
+
+def _names(tree: ast.AST, use: type[ast.expr_context]) -> set[str]:
+    return {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, use)}

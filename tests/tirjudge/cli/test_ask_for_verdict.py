@@ -18,7 +18,7 @@ RATED = "Rating: [[7]]"
 
 def answering(loose: str) -> Any:
     def script(body: dict[str, Any]) -> dict[str, Any]:
-        asked = body["messages"][-1]["content"] == QUESTION
+        asked = body["messages"][-1]["content"].startswith(QUESTION)
         return chat("<preference>A</preference>" if asked else loose)
 
     return script
@@ -40,7 +40,7 @@ def test_one_more_turn_asks_for_the_tag_alone(tmp_path: Path, endpoint: Endpoint
         (view,) = row["views"]
         assert [(part["kind"], part["text"]) for part in view["segments"]] == [
             ("reasoning", loose),
-            ("question", QUESTION),
+            ("question", f"{QUESTION} The form: <preference>A</preference> or <preference>B</preference>"),
             ("reasoning", "<preference>A</preference>"),
         ]
         assert (row["prompt_tokens"], row["completion_tokens"]) == (14, 6)
@@ -59,7 +59,7 @@ def test_the_verdict_behind_the_question_is_read_again_as_a_turn_of_its_own(
     """Without the start of the answer that the format writes for the model."""
     endpoint.script = lambda body: chat(
         "<answer>7</answer><answer>3</answer>"
-        if body["messages"][-1]["content"] == QUESTION
+        if body["messages"][-1]["content"].startswith(QUESTION)
         else "They differ.</think>The first one."
     )
     write_rows(tmp_path / "rows.jsonl", pairs(1))
