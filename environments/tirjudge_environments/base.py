@@ -102,3 +102,16 @@ class ToolEnvironment(Environment, Protocol):
         Never called with an execution whose sandbox failed.
         """
         ...
+
+
+@runtime_checkable
+class LateText(Protocol):
+    """A judge format that shows a part of the task only after a program has run."""
+
+    def later_text(self, task: JudgeTask, view: View) -> str:
+        """Return that part, which the session appends to an output, and for which it keeps tokens."""
+        ...
+
+    def shows_later(self, request: RunCode, outcome: Execution | Refused) -> bool:
+        """Return True if that part follows this output."""
+        ...

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from tirjudge_environments.base import Environment
+from tirjudge_environments.base import Environment, LateText
 from tirjudge_environments.files import Folder
 from tirjudge_environments.quoting import with_look_alikes, without_look_alikes
 from tirjudge_environments.templates import load_template
@@ -44,11 +44,23 @@ def shown_prompt(environment: Environment, task: JudgeTask, view: View) -> Promp
     marks = replaced_marks(environment)
     prompt = environment.prompt(shown(task, marks), view)
     texts = [message.content for message in prompt.messages] + [tool.description for tool in prompt.tools]
-    if all(without_look_alikes(text, marks) == text for text in texts):
-        return prompt
     *others, last = prompt.messages
-    note = load_template("look-alikes").text
-    return replace(prompt, messages=(*others, replace(last, content=f"{last.content}\n\n{note}")))
+    content = last.content + _note("".join(texts), marks)
+    return replace(prompt, messages=(*others, replace(last, content=content)))
+
+
+def shown_later(environment: Environment, task: JudgeTask, view: View) -> str:
+    """Return the text of `LateText.later_text` as `shown_prompt` shows a prompt; empty for other formats."""
+    if not isinstance(environment, LateText):
+        return ""
+    marks = replaced_marks(environment)
+    text = environment.later_text(shown(task, marks), view)
+    return text + _note(text, marks)
+
+
+def _note(text: str, marks: tuple[str, ...]) -> str:
+    """Return the line about the look-alikes of a text; empty if it has none."""
+    return "" if without_look_alikes(text, marks) == text else f"\n\n{load_template('look-alikes').text}"
 
 
 def is_exposed(environment: Environment, task: JudgeTask, view: View) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from tirjudge_environments.base import Environment, ToolEnvironment
-from tirjudge_environments.boundary import is_exposed, marks_of, replaced_marks, shown_prompt
+from tirjudge_environments.base import Environment, LateText, ToolEnvironment
+from tirjudge_environments.boundary import is_exposed, marks_of, replaced_marks, shown_later, shown_prompt
 from tirjudge_environments.messages import response_data
+from tirjudge_environments.programs.check_harness import completed
 from tirjudge_environments.quoting import with_look_alikes, without_look_alikes
 from tirjudge_environments.tokenization import Encoder
 from tirjudge_environments.tools.base import Tool, called
@@ -47,6 +48,8 @@ _FAILED_ANSWERS = 2
 _PAUSES = {True: 3, False: 16}
 """Most pauses of a dialogue by whether the dialogue is text only; after a pause the model continues the turn.
 A server of texts rereads the whole dialogue after every pause."""
+_VERDICT_TOKENS = 256
+"""Tokens of counts, chat template and verdict that are kept back with a text that is shown later."""
 QUESTION = (
     "Your answer does not contain the verdict in the form that was asked for. Write the verdict alone, in "
     "exactly that form, with its tag and without anything else."
@@ -115,6 +118,8 @@ class JudgeSession:
             # The reader must see thinking that the template opened: answers inside do not count.
             self.prompt = replace(self.prompt, prefill=encoder.opening(self.prompt))
             self._prompt_ids = tuple(encoder.prompt(self.prompt))
+        self._later = shown_later(environment, task, view)
+        self._reserved = self._later_tokens()
         self._segments: list[Segment] = []
         self._calls: list[Call] = []
         self._turns = 0
@@ -127,6 +132,11 @@ class JudgeSession:
         self._usage = Usage()
         self._started = time.monotonic()
         self._trajectory: Trajectory | None = None
+        if self._reserved >= budget.tokens:
+            self.fail(
+                StopReason.TOKEN_BUDGET,
+                f"the responses need {self._reserved} tokens, and the budget is {budget.tokens}",
+            )
 
     @property
     def done(self) -> bool:
@@ -156,8 +166,11 @@ class JudgeSession:
 
     @property
     def remaining_tokens(self) -> int:
-        """The tokens left in the budget, an upper bound for the next completion."""
-        return max(0, self._budget.tokens - self._used_tokens)
+        """The tokens left in the budget, an upper bound for the next completion.
+
+        Tokens of a text that is shown later, and of the verdict after it, are kept back until then.
+        """
+        return max(0, self._budget.tokens - self._used_tokens - self._reserved)
 
     async def step(self, completion: Completion) -> tuple[Segment, ...]:
         """Append a completion, run what it asks for, and return the segments of the sandbox and the tools.
@@ -198,6 +211,12 @@ class JudgeSession:
         """End the dialogue without a verdict, for example because the generator failed."""
         self._end(stop, None, detail)
 
+    def _later_tokens(self) -> int:
+        if not self._later:
+            return 0
+        size = len(self._encoder.text(self._later)) if self._encoder else len(self._later) // 4 + 1
+        return size + _VERDICT_TOKENS
+
     def _take(self, completion: Completion) -> Completion:
         """Append a completion to the open turn of the model, and return the whole turn."""
         if self._encoder is not None and completion.token_ids is None:
@@ -215,7 +234,8 @@ class JudgeSession:
         self._usage += completion.usage
         self._used_tokens += _size(completion)
         *earlier, turn = model_turns(self.prompt, self._segments)
-        return replace(completion, text=turn, earlier=tuple(earlier))
+        outputs = tuple(segment.text for segment in self._segments if segment.by is By.SANDBOX)
+        return replace(completion, text=turn, earlier=tuple(earlier), outputs=outputs)
 
     def _readings(self, turn: Completion) -> list[Reading]:
         """Return one reading, or one per native call if there are several, since each needs an answer."""
@@ -306,7 +326,7 @@ class JudgeSession:
 
     def _spent(self) -> tuple[StopReason, str] | None:
         """Return the budget that forbids another turn after this one, if any."""
-        if not self.remaining_tokens:
+        if self._used_tokens >= self._budget.tokens:
             return StopReason.TOKEN_BUDGET, f"the budget of {self._budget.tokens} tokens is spent"
         if self._turns >= self._budget.turns:
             return StopReason.TURN_BUDGET, f"the budget of {self._budget.turns} turns is spent"
@@ -345,7 +365,8 @@ class JudgeSession:
                 tool = self._tools[request.tool]
                 outcome = await called(tool, request.source, bindings=self._responses, seed=seed)
             else:
-                outcome = await self._python.call({"code": request.source}, bindings=bindings, seed=seed)
+                code = completed(request.source) if request.is_check else request.source
+                outcome = await self._python.call({"code": code}, bindings=bindings, seed=seed)
             if outcome.status is not Status.SANDBOX_FAILED:
                 break
         return outcome
@@ -361,11 +382,19 @@ class JudgeSession:
         if replaced_marks(self._environment):
             text = replaced
         self._exposed |= text != replaced
+        later = ""
+        if isinstance(self._environment, LateText) and self._environment.shows_later(request, outcome):
+            later, self._reserved = f"\n{self._later}\n", 0
+            text += later
         # An output fence must begin a line, also if the model stopped in the middle of one.
         if request.call_id is None and not self._segments[-1].text.endswith("\n"):
             text = "\n" + text
-        ids = tuple(self._encoder.text(text)) if self._encoder else None
-        return Segment(by=By.SANDBOX, text=text, ids=ids, call_id=request.call_id)
+        ids = None
+        if self._encoder is not None:
+            # An untrained model reads a request for another answer only as a turn of the user.
+            asks, before = later or request.repairable, self._segments[-1].ids or ()
+            ids = tuple(self._encoder.turn(text, before) if asks else self._encoder.text(text))
+        return Segment(by=By.SANDBOX, text=text, ids=ids, call_id=request.call_id, later=len(later))
 
     def _end(self, stop: StopReason, verdict: Verdict | None, detail: str) -> None:
         self._trajectory = Trajectory(

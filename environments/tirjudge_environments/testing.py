@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tirjudge_environments.base import Environment, ToolEnvironment
+from tirjudge_environments.base import Environment, LateText, ToolEnvironment
 from tirjudge_environments.messages import response_text
 from tirjudge_environments.programs.recording import ReplaySandbox
 from tirjudge_environments.session import JudgeSession
@@ -82,6 +82,8 @@ def check_views(environment: Environment, task: JudgeTask) -> None:
         prompt = environment.prompt(task, view)
         assert prompt == environment.prompt(task, view), "a prompt is a pure function of task and view"
         text = "\n".join(message.content for message in prompt.messages)
+        if isinstance(environment, LateText):
+            text += environment.later_text(task, view)
         shown = (response_text(task.candidates[index]) for index in view.order)
         assert all(response in text for response in shown), "candidates are shown unchanged"
 

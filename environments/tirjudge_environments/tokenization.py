@@ -116,6 +116,8 @@ class ChatEncoder:
         self._framing, self._plain = within_text(tokenizer.backend_tokenizer, set(self._added))
         self._enable_thinking = enable_thinking
         self._pieces: dict[tuple[tuple[str, ...], bool], tuple[list[list[int]], str]] = {}
+        self._around: list[list[int]] | None = None
+        """The ids of the chat template around a later turn of the user."""
         self._check_plain()
         self._check_thinking()
         self.end_of_turn = self._find_end_of_turn() | frozenset(ends)
@@ -154,6 +156,15 @@ class ChatEncoder:
         """Return the ids of plain text; lone surrogates, which no tokenizer accepts, become U+FFFD."""
         ids: list[int] = self._plain.encode(without_surrogates(text), add_special_tokens=False).ids
         return ids
+
+    def turn(self, text: str, before: Sequence[int]) -> list[int]:
+        if self._around is None:
+            pieces = self._render(("user", "assistant", "user"), bool(self._enable_thinking))[-2:]
+            self._around = [self._framing.encode(piece, add_special_tokens=False).ids for piece in pieces]
+        ahead, behind = self._around
+        # The judge may have ended its turn by itself.
+        ended = list(before[-1:]) == ahead[:1]
+        return [*ahead[ended:], *self.text(text), *behind]
 
     def decode(self, ids: Sequence[int]) -> str:
         kept = [token for token in ids if token not in self.end_of_turn]
@@ -243,6 +254,13 @@ class Encoder(Protocol):
 
     def text(self, text: str) -> list[int]:
         """Return the ids of plain text, which contain no added token of the tokenizer, special or not."""
+        ...
+
+    def turn(self, text: str, before: Sequence[int]) -> list[int]:
+        """Return the ids of a user's turn behind the judge's turn `before`, and the start of the next turn.
+
+        The text is encoded as plain text.
+        """
         ...
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -210,6 +210,8 @@ class Completion:
     They go back to the server with the calls."""
     earlier: tuple[str, ...] = ()
     """The model's earlier turns, prefill included, which may have opened the thinking."""
+    outputs: tuple[str, ...] = ()
+    """The texts of the sandbox and the tools before this turn."""
     usage: Usage = Usage()
     """The tokens of this request."""
     queued_seconds: float = 0.0
@@ -239,6 +241,10 @@ class RunCode:
     """The reason why the call cannot be made, which becomes the result of the call; else empty."""
     written: str = ""
     """The source as the judge wrote it, if it held look-alikes, which are turned back before it runs."""
+    is_check: bool = False
+    """True if `source` defines `check`, which `programs.check_harness` runs once for each response."""
+    repairable: bool = False
+    """True if the judge is asked for a corrected program where this one fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +348,8 @@ class Segment:
     """Further fields of the message with these calls, as in `Completion`."""
     call_id: str | None = None
     """Id of the native call that a sandbox segment answers."""
+    later: int = 0
+    """Characters at the end of `text` that show a part of the task, see `base.LateText`."""
 
 
 @dataclass(frozen=True, slots=True)

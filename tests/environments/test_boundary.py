@@ -136,6 +136,9 @@ KINDS = (
     Kind("tir-pairwise", {"per_criterion": True}, _preference, ("A/B", "B/B", "B/A"), _each, criteria=2),
     Kind("tir-listwise", {"shown_chars": 400}, _preference, ("A", "B", "C"), _letter, 3),
     Kind("tir-pointwise", {}, "<score>{}</score>".format, SCORES, _score, 1),
+    Kind("checks-pairwise", {}, _preference, AB, _letter),
+    Kind("checks-listwise", {"protocol": "tool"}, _preference, ("A", "B", "C"), _letter, 3),
+    Kind("checks-pointwise", {}, "<score>{}</score>".format, SCORES, _score, 1),
     Kind("judgelrm-pair", {}, _two, PAIRS, _score),
     Kind("judgelrm-single", {}, "<answer>{}</answer>".format, ("1", "7", "9.5"), _score, 1),
     Kind("j1-pav", {}, _bracketed, AB, _letter),
@@ -249,7 +252,7 @@ class Sources:
         if rng.random() < 0.3:
             schema = {"properties": {"x": {"description": self.word()}}}
             further["tools"] = (ToolSpec("look", self.word(), schema),)
-        if rng.random() < 0.4:
+        if rng.random() < 0.4 and not kind.name.startswith("checks"):
             further["prompt_files"] = Folder({"task.txt": self.text().encode()})
             further["files"] = tuple(self._folder() for _ in range(kind.candidates))
         return JudgeTask(id=f"{rng.random()}", prompt=asked, candidates=candidates, label=0, **further)
@@ -541,7 +544,7 @@ def calls_of(path: Path) -> Iterable[ast.Call]:
 
 def test_no_text_reaches_a_judge_by_another_way() -> None:
     """Only the boundary calls `prompt`, and only the session calls `show`; a wrapper passes on its task."""
-    found: dict[str, set[str]] = {"prompt": set(), "show": set()}
+    found: dict[str, set[str]] = {"prompt": set(), "later_text": set(), "show": set()}
     for folder in ("environments/tirjudge_environments", "tirjudge", "training/tirjudge_training"):
         for path in (ROOT / folder).rglob("*.py"):
             for call in calls_of(path):
@@ -554,7 +557,8 @@ def test_no_text_reaches_a_judge_by_another_way() -> None:
         *(f"{base}{name}.py" for name in ("boundary", "formats/rm_r1", "testing")),
         wrapper,
     }
-    assert found["show"] == {f"{base}session.py", wrapper}
+    assert found["later_text"] == {f"{base}{name}.py" for name in ("boundary", "testing")} | {wrapper}
+    assert found["show"] == {f"{base}session.py", f"{base}formats/checks.py", wrapper}
 
 
 def test_outputs_and_descriptions_of_tools_pass_the_boundary() -> None:

@@ -22,6 +22,7 @@ from tirjudge_environments import (
     ToolCall,
     Verdict,
 )
+from tirjudge_environments.formats.checks import ChecksListwise, ChecksPairwise, ChecksPointwise
 from tirjudge_environments.formats.j1 import J1PaS, J1PaV, J1PaVS, J1PoS
 from tirjudge_environments.formats.judgelrm import JudgeLrmPair, JudgeLrmSingle
 from tirjudge_environments.formats.rationale import Rationale
@@ -58,6 +59,10 @@ FORMATS = [
     (TirPairwise(protocol="tool"), TASKS["pair"]),
     (TirListwise(order="both"), TASKS["list"]),
     (TirListwise(tools_by_domain={"safety": False}), TASKS["list"]),
+    (ChecksPointwise(), TASKS["pair"]),
+    (ChecksPairwise(order="both", evidence="recorded"), TASKS["pair"]),
+    (ChecksPairwise(protocol="tool"), TASKS["pair"]),
+    (ChecksListwise(), TASKS["list"]),
     (JudgeLrmPair(), TASKS["scored"]),
     (JudgeLrmPair(order="both", rules="released"), TASKS["scored"]),
     (JudgeLrmSingle(), TASKS["list"]),

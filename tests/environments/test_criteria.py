@@ -89,7 +89,7 @@ def test_bad_criteria_get_one_line_that_names_the_criterion(criteria: Any, reaso
 def test_every_format_shows_reference_and_criteria_next_to_the_conversation(
     name: str, make_task: Callable[..., JudgeTask]
 ) -> None:
-    count = {"tir-listwise": 3}.get(name, 2)
+    count = 3 if name.endswith("listwise") else 2
     turns = (Message("user", "Hi"), Message("assistant", "Hello"), Message("user", "Say hello."))
     for prompt in ((Message("user", "Say hello."),), turns):
         task = make_task(

@@ -58,7 +58,7 @@ def test_a_format_that_does_not_say_whether_its_views_are_linked_is_refused(regi
 
 @pytest.mark.parametrize("name", environment_names())
 def test_exactly_the_judges_that_run_programs_are_tool_environments(name: str) -> None:
-    assert isinstance(open_environment(name), ToolEnvironment) is name.startswith("tir-")
+    assert isinstance(open_environment(name), ToolEnvironment) is name.startswith(("tir-", "checks-"))
 
 
 def test_options_that_a_format_does_not_declare_are_left_out_of_a_copy() -> None:

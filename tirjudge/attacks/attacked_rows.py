@@ -141,7 +141,7 @@ class AttackedRows:
 
 def winning_answer(format: str, letter: str) -> str:
     """Return the answer of a judge of this kind or format that prefers the response with this letter."""
-    name = format.removeprefix("tir-")
+    name = format.removeprefix("tir-").removeprefix("checks").removeprefix("-")
     if name == "pointwise":
         return "<score>10</score>"
     if name in ("", "pairwise", "listwise"):

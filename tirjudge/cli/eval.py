@@ -24,12 +24,12 @@ from tirjudge.cli.score import (
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions
+from tirjudge.judging.questions import Kind, environment_name, format_for
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.registry import environment_options, open_environment
 
 if TYPE_CHECKING:  # the help loads neither the benchmarks nor what judges and scores
     from tirjudge.evaluation.benchmarks.base import Benchmark
-    from tirjudge.judging.questions import Kind
 
 _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b"))
 
@@ -215,4 +215,4 @@ def _judges_alone(config: JudgeOptions, kind: Kind | None) -> bool:
 
 
 def _format(config: JudgeOptions, kind: Kind | None) -> str:
-    return config.format or f"tir-{kind or 'pairwise'}"
+    return environment_name(format_for(config.format, kind or "pairwise"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -81,6 +82,8 @@ _ADVICE = {
     "malformed": ": choose the --format that the model was trained for, or another --tier",
 }
 """What to do when no row got a verdict, by how the dialogues ended."""
+_REPLACED = ("--format", "--output")
+"""Options that the proposal of another format replaces."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,6 +179,7 @@ class BatchRun:
             rated=rated,
             won_decided=self._won_decided(tally, results.path),
             agreement=self._agreement(tally, results.path),
+            proposal=self._proposal(tally, results),
         )
         if self.as_json:
             record = json.dumps(summary.record(), indent=2)
@@ -187,6 +191,29 @@ class BatchRun:
             say(f"tirjudge {self.command}: no row got a verdict: {self._why(results)}")
         reached = self._accurate(tally, rated) & self._decided(tally) & self._wins(won)
         return completed and not tally.failed and bool(answered) and reached
+
+    def _proposal(self, tally: Tally, results: ResultFile | ResultStream) -> str:
+        """Return the command that judges again by checks, if no program decided a row and checks may."""
+        options, evidence = self.options, tally.evidence
+        told = options.prompts or options.tool_settings.servers or options.options or options.tier == "tools"
+        if evidence.decided or not evidence.known or told or options.format not in ("", "tir"):
+            return ""
+        is_judged = self.command == "judge" and self.output != STANDARD_OUTPUT
+        if not is_judged or options.exact or not (options.tools and options.bindings):
+            return ""
+        if local_note(options).formats or any(
+            row.get("files") or row.get("prompt_files") for row in results.rows()
+        ):
+            return ""
+        words = iter(sys.argv[1:])
+        kept = []
+        for word in words:
+            if word in _REPLACED:
+                next(words, "")
+            elif word.partition("=")[0] not in _REPLACED:
+                kept.append(word)
+        output = self.output.with_name(f"{self.output.name.partition('.')[0]}.checks.verdicts.jsonl")
+        return shlex.join(["tirjudge", *kept, "--format", "checks", "--output", str(output)])
 
     def _decided(self, tally: Tally) -> bool:
         """Return True if programs decided enough verdicts; otherwise say how many they decided."""

@@ -232,6 +232,9 @@ class Summary:
     agreement: tuple[list[str], JudgesAgreement] | None = None
     """The names of the models of a jury, and their agreement; None without a jury that votes."""
 
+    proposal: str = ""
+    """The command that judges again by checks, where no program decided a row and checks may."""
+
     def print(self, *, to_standard_error: bool) -> None:
         """Print a table on a terminal, and plain lines elsewhere."""
         judged, *counts = _counts(self.tally)
@@ -253,6 +256,9 @@ class Summary:
             entries.append(("results", self.path))
             commands = (f"tirjudge {name} {file}" for name in ("show", "report", "reproduce"))
             entries.append(("next", "; ".join(commands)))
+        if self.proposal:
+            entries.append(("undecided", "no program decided a row; a check that is written first may:"))
+            entries.append(("", self.proposal))
         if self.won is not None and self.won.winner:
             entries.append(("winner", self.won.winner))
         lines = [(name, printable(value)) for name, value in entries]

@@ -19,12 +19,13 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.juror import Juror, open_format
 from tirjudge.judging.jury import Jury
 from tirjudge.judging.options import JudgeOptions, NoSandbox
-from tirjudge.judging.questions import Kind, kind_for
+from tirjudge.judging.questions import FAMILIES, Kind, format_for, kind_for
 from tirjudge.models.resolve import ModelNote
 from tirjudge.records.verdicts import EMPTY
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.callers import CallersSandbox, FairGenerator, Turns
 from tirjudge_environments import Environment, Episode, JudgeTask, Score, ToolEnvironment
+from tirjudge_environments.base import LateText
 from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
@@ -84,9 +85,9 @@ class JudgeEngine:
                 check_model(one)
         self._closed_sandbox()
         _ = self.options.checker_file
-        fixed = self.options.format or kind
         faults = []
-        for name in (fixed,) if fixed else get_args(Kind):
+        for one in (kind,) if kind else get_args(Kind):
+            name = format_for(self.options.format, one)
             try:
                 open_format(name, self.options, self.model, self.note)
                 return
@@ -150,7 +151,7 @@ class JudgeEngine:
         `by_criteria`). Raises ValueError if the format takes another number of responses or has no orders,
         and if it does not show a reference or criteria of the task.
         """
-        name = self.options.format or kind or kind_for(task)
+        name = format_for(self.options.format, kind or kind_for(task))
         task = self._checkers.ruled(task)
         checked = await self._checkers.decide(task)
         if len(checked) < max(1, len(task.criteria)):
@@ -197,7 +198,7 @@ class JudgeEngine:
 
     def dialogues(self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None) -> int:
         """Return the most dialogues in which `judge` would judge the task; raises as `judge` does."""
-        rollout = self.rollout(self.options.format or kind or kind_for(task), order)
+        rollout = self.rollout(format_for(self.options.format, kind or kind_for(task)), order)
         parts = math.ceil(len(task.criteria) / self.options.criteria_per_call)
         questions = len(self.options.jurors) * max(1, parts)
         return len(rollout.environment.views(task)) * self.options.samples * questions
@@ -270,12 +271,15 @@ class JudgeEngine:
             if self.options.options.keys() - {"boundary"}:
                 raise ValueError("options belong to a format: give --format")
             return
+        # The members of a family have the same options.
+        format = format_for(format, "pairwise")
         environment = open_environment(format, **self.options.options)
         self._runs_programs = self.options.tools and isinstance(environment, ToolEnvironment)
-        if self.options.tool_settings.servers and "further_tools" not in environment_options(format):
+        takes_tools = "further_tools" in environment_options(format) and not isinstance(environment, LateText)
+        if self.options.tool_settings.servers and not takes_tools:
             raise ValueError(f"the format {format} offers its judge no further tools: leave out --tool")
         embedded = not (self._given_generator or self.options.model or self.options.base_url)
-        if embedded and not format.startswith("tir-"):
+        if embedded and not format.startswith(FAMILIES):
             raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import cast, get_args
 
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.judging.checked import UNCHECKED, Checked
@@ -14,7 +14,7 @@ from tirjudge.judging.empty_answers import among_all, left, rule_view, with_cont
 from tirjudge.judging.judge_model import JudgeModel, view_tokens
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.judging.questions import Kind
+from tirjudge.judging.questions import FAMILIES, Kind, environment_name, format_for
 from tirjudge.models.resolve import ModelNote
 from tirjudge.rollout import Rollout, all_or_none
 from tirjudge.rollout.callers import Turns
@@ -91,6 +91,7 @@ class Juror:
         Without `evidence` no program runs twice, whatever the options say. The `checked` criteria, which are
         not all, are left out.
         """
+        format = self._named(format)
         kept = tuple(range(len(task.candidates)))
         if len(kept) > 1 and self.options.empty_loses:
             kept = with_content(task)
@@ -147,7 +148,11 @@ class Juror:
         return prompt.prefill + completion.text
 
     def rollout(self, format: str, order: Order | None = None, *, evidence: bool = True) -> Rollout:
-        """Return the rollout of a kind or format. Raises ValueError for unknown prompts or options."""
+        """Return the rollout of a kind, format or family.
+
+        The members of a family share all options. Raises ValueError for unknown prompts or options.
+        """
+        format = self._named(format)
         if (format, order, evidence) not in self._rollouts:
             options, model = self.options, self.model
             if not evidence:
@@ -170,6 +175,12 @@ class Juror:
                 turns=self.turns,
             )
         return self._rollouts[format, order, evidence]
+
+    def _named(self, format: str) -> str:
+        if format in FAMILIES:
+            return format_for(format, "pairwise")
+        kinds = get_args(Kind)
+        return format_for("", cast(Kind, format), self.model.note.formats) if format in kinds else format
 
     async def _sampled(
         self, format: str, task: JudgeTask, order: Order | None, evidence: bool
@@ -202,10 +213,16 @@ def open_format(
 
     `order` replaces the configured order of responses. Raises ValueError for unknown prompts or options.
     """
-    format = f"tir-{name}" if name in get_args(Kind) else name
+    format = environment_name(name)
+    if note.formats and format not in note.formats:
+        logger.warning("%s was trained for %s, not for %s", model, ", ".join(note.formats), format)
+        if not any(one.startswith(format.partition("-")[0]) for one in note.formats):
+            # A family of formats has prompts of its own.
+            note = ModelNote()
+    prompts = options.prompts or (note.prompts if note.prompts not in FAMILIES else None)
     wanted = {
         "tools": options.tools,
-        "prompts": options.prompts or note.prompts,
+        "prompts": prompts,
         "shown_chars": options.shown_chars or note.shown_chars,
         "bindings": options.bindings,
         "exact": options.exact,
@@ -224,8 +241,6 @@ def open_format(
         raise ValueError(f"the format {format} gives one answer: leave out --criteria-per-call")
     taken = {key: value for key, value in wanted.items() if key in known and value is not None}
     trained = dict(note.formats.get(format, {}))
-    if note.formats and not trained:
-        logger.warning("%s was trained for %s, not for %s", model, ", ".join(note.formats), format)
     if not options.tools:
         # --no-tools holds in every domain, also where the training had tools.
         trained.pop("tools_by_domain", None)

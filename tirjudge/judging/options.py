@@ -19,6 +19,7 @@ from tirjudge.generation.endpoint.options import EndpointOptions
 from tirjudge.generation.spending import FREE, Price, known_price
 from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
+from tirjudge.judging.questions import FAMILIES, format_for
 from tirjudge.models import is_local_name
 from tirjudge.models.resolve import Undecided, embedded_name
 from tirjudge.records.verdicts import Confidence
@@ -464,7 +465,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
                 f"{option} is about programs that are run again: leave out --no-evidence, --no-tools, "
                 "--no-bindings and --exact, also as --option"
             )
-        if self.format and "evidence" not in environment_options(self.format):
+        if self.format and "evidence" not in environment_options(format_for(self.format, "pairwise")):
             raise ValueError(f"{option}: the format {self.format} runs no program again; leave it out")
 
     def abstention(self) -> Abstention | None:
@@ -494,7 +495,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             highest = "" if rule.confidence == "margin" else " and at most 1"
             raise ValueError(f"{option} {below:g}: {rule.confidence} needs a number above 0{highest}")
         several_votes = several_votes or self.samples > 1 or "both" in (self.order, self.options.get("order"))
-        is_ours = not self.format or self.format.startswith("tir-")
+        is_ours = not self.format or self.format.startswith(FAMILIES)
         if rule.confidence == "vote-share" and is_ours and not several_votes:
             raise ValueError(f"a single vote has no share: give --order both or --samples N to {option}")
         return rule

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tirjudge_environments import Criterion, JudgeTask
 from tirjudge_environments.messages import whole_text, with_short_contents
@@ -14,6 +14,8 @@ from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read
 from tirjudge_environments.types import derive_seed
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
+FAMILIES = ("tir", "checks")
+"""Families of formats with a member for each kind of rows, such as `checks-pairwise`."""
 Conversation = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
 Criteria = Sequence[str | Mapping[str, Any] | Criterion]
@@ -91,6 +93,23 @@ def kind_for(task: JudgeTask) -> Kind:
             return "pairwise"
         case _:
             return "listwise"
+
+
+def format_for(format: str, kind: Kind, trained: Collection[str] = ()) -> str:
+    """Return the name of the format that judges rows of a kind, as result rows have it.
+
+    `format` is the option of the judge: a format, a family, or empty for TIR-Judge's format, which rows call
+    by their kind, unless a model was `trained` for the checks of this kind and not for TIR-Judge's format.
+    """
+    if format in FAMILIES:
+        return f"{format}-{kind}"
+    checks = f"checks-{kind}"
+    return format or (checks if checks in trained and f"tir-{kind}" not in trained else kind)
+
+
+def environment_name(format: str) -> str:
+    """Return the name of the judge format that result rows call `format`: a kind is TIR-Judge's format."""
+    return f"tir-{format}" if format in get_args(Kind) else format
 
 
 def kind_of(task: JudgeTask, kind: Kind | None) -> Kind:

@@ -16,6 +16,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+from tirjudge.judging.questions import FAMILIES, environment_name
 from tirjudge.records.result_row import (
     RecordedPassage,
     ResultRow,
@@ -26,6 +27,7 @@ from tirjudge.storage.kept_files import prepared_path
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments.boundary import marks_of
 from tirjudge_environments.files import program_of
+from tirjudge_environments.programs.check_harness import completed
 from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences, replacement_note
 from tirjudge_environments.quoting import cut_middle, with_look_alikes
 from tirjudge_environments.registry import open_environment
@@ -43,8 +45,6 @@ from tirjudge_sandbox import (
 from tirjudge_sandbox.prepared import prepared_digest
 
 _STOPPED = (Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
-_OUR_FORMATS = ("pointwise", "pairwise", "listwise", "tir-pointwise", "tir-pairwise", "tir-listwise")
-"""Formats that show outputs in the way of TIR-Judge."""
 _CUT = re.compile(r"\n\.\.\. ([0-9]{1,9}) characters left out \.\.\.\n")
 _CUT_BYTES = re.compile(r" \([0-9]{1,18} bytes kept, [0-9]{1,18} bytes cut\)(?=\s|$)")
 """The note on how much output of a stopped program was cut, which differs between runs."""
@@ -192,6 +192,7 @@ async def _again(
     """Run a program again, or the tests of a call; raises ValueError if the file lacks a part of it."""
     text, bindings = recorded.program.text, recorded.row.variables(recorded.program)
     if not recorded.program.tool:
+        text = completed(text) if recorded.program.is_check else text
         program, room = program_of(text, bindings, limits, seed=seed)
         return await _run_foreign(program, sandbox, room, weak)
     execution = await called(RunTests(sandbox, limits), text, bindings=bindings, seed=seed)
@@ -264,7 +265,7 @@ def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
     Only TIR-Judge's formats are checked, since others may show outputs in any form.
     """
     shown = recorded.shown
-    if shown is not None:
+    if shown is not None and not recorded.program.is_check:
         note = replacement_note(recorded.program.text, recorded.program.bindings or ())
         shown = "".join(shown.rsplit(note, 1)) if note else shown
     if shown is not None and (now.status in _STOPPED or UNFINISHED not in shown):
@@ -274,11 +275,13 @@ def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
         now = now if now.status in (Status.OK, Status.ERROR) else replace(now, stdout="")
     if shown is not None and now.status is Status.OUTPUT_LIMIT:
         shown, now = _CUT_BYTES.sub("", shown), replace(now, cut_bytes=0)
-    if shown is None or recorded.row.format not in _OUR_FORMATS:
+    format = environment_name(recorded.row.format)
+    if shown is None or not format.startswith(FAMILIES):
         return ""
-    marks = ((), *_marks(f"tir-{recorded.row.format.removeprefix('tir-')}"))
+    marks = ((), *_marks(format))
     forms = (with_look_alikes(form, one) for form in _showings(shown, now) for one in marks)
-    if shown in forms:
+    # The responses follow the output of a check.
+    if any(shown.startswith(form) if recorded.program.is_check else shown == form for form in forms):
         return ""
     whole = output_text(now, _WHOLE)
     return f"the judge was shown {_excerpt(shown, whole)}, and the output is {_excerpt(whole, shown)}"

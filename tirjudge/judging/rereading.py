@@ -20,6 +20,7 @@ from tirjudge.judging.checked import CheckedCriterion, score_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.empty_answers import rule_view, with_content
 from tirjudge.judging.judgment import Judgment, verdict_name
+from tirjudge.judging.questions import environment_name
 from tirjudge.records.result_row import (
     RecordedMessage,
     RecordedPassage,
@@ -180,6 +181,7 @@ def _readings(row: ResultRow, view: RecordedView, environments: Sequence[Environ
     if not 1 <= len(view.order) <= _MOST_RESPONSES or max(view.order) >= _MOST_RESPONSES:
         return []
     task, place = row_task(row), View(view.view, tuple(view.order))
+    outputs = tuple(one.text for one in view.segments if one.kind in ("output", "question"))
     found = []
     for environment in environments:
         prefill = shown_prompt(environment, task, place).prefill
@@ -187,7 +189,9 @@ def _readings(row: ResultRow, view: RecordedView, environments: Sequence[Environ
         for start, finish in product((prefill, f"{THINK}\n{prefill}"), (Finish.END, Finish.LENGTH)):
             turns = *view.earlier_turns, text
             *earlier, last = start + turns[0], *turns[1:]
-            completion = Completion(text=last, finish=finish, reasoning=hidden, earlier=tuple(earlier))
+            completion = Completion(
+                text=last, finish=finish, reasoning=hidden, earlier=tuple(earlier), outputs=outputs
+            )
             reading = environment.read(task, place, completion)
             verdict = _described(reading) if isinstance(reading, Verdict) else _described(None)
             found += [verdict] if verdict not in found else []
@@ -196,7 +200,7 @@ def _readings(row: ResultRow, view: RecordedView, environments: Sequence[Environ
 
 def _environments(format: str, settings: Mapping[str, Any]) -> Sequence[Environment]:
     """Return a format as the settings say, then with other ways to read; empty for an unknown format."""
-    name = f"tir-{format}" if format in ("pointwise", "pairwise", "listwise") else format
+    name = environment_name(format)
     if name not in environment_names():
         return ()
     given = settings.get("options")
@@ -392,7 +396,7 @@ def recorded_trajectory(view: RecordedView, *, programs: bool = True) -> Traject
 
 def recorded_call(passage: RecordedPassage) -> Call:
     """Return a recorded program or call; raises KeyError or ValueError for a record that is wrong."""
-    request = RunCode(source=passage.text, tool=passage.tool)
+    request = RunCode(source=passage.text, tool=passage.tool, is_check=passage.is_check)
     if passage.status == "refused":
         return Call(request, Refused(passage.reason))
     exchanged = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -121,6 +122,8 @@ class RecordedPassage(Recorded):
     """The name of the tool that was called; empty for a program."""
     written: Text = ""
     """The program as the judge wrote it, where look-alikes of tags were turned back before it ran."""
+    is_check: bool = False
+    """True for a function `check`, which ran once for each response, see `RunCode.is_check`."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     """None for a program that did not run."""
     status: Text = ""
@@ -201,7 +204,7 @@ class RecordedView(Dialogue):
 
         See `Judgment.row` for `texts`.
         """
-        segments = passages(trajectory)
+        segments = passages(trajectory, texts=texts)
         programs = [passage for passage in segments if passage["kind"] == "program"]
         for program, call in zip(programs, trajectory.calls, strict=False):
             if not isinstance(call.outcome, Refused) and not call.request.tool:
@@ -518,10 +521,8 @@ def file_records(folder: Folder) -> dict[str, RecordedFile]:
 def call_record(call: Call) -> JsonObject:
     """Return the record of a program or a call, with its output or the reason why it was not run."""
     record: JsonObject = {"source": call.request.source}
-    if call.request.tool:
-        record["tool"] = call.request.tool
-    if call.request.written:
-        record["written"] = call.request.written
+    marked = {name: getattr(call.request, name) for name in ("tool", "written", "is_check")}
+    record |= {name: value for name, value in marked.items() if value}
     if isinstance(call.outcome, Refused):
         return record | {"status": "refused", "reason": call.outcome.reason}
     if call.seed is not None:
@@ -549,28 +550,37 @@ def failed(call: Call) -> bool:
     )
 
 
-def passages(trajectory: Trajectory) -> list[JsonObject]:
-    """Split a trajectory into reasoning, programs and outputs, in order: the fields of `RecordedPassage`."""
+def passages(trajectory: Trajectory, *, texts: bool = True) -> list[JsonObject]:
+    """Split a trajectory into reasoning, programs and outputs, in order: the fields of `RecordedPassage`.
+
+    Without `texts`, outputs end before a part of the task that a format shows only then.
+    """
     calls = deque(trajectory.calls)
     parts: list[JsonObject] = []
-    for segment in trajectory.segments:
+    for segment, after in zip_longest(trajectory.segments, trajectory.segments[1:]):
         if segment.by is By.SANDBOX:
             kind = "question" if is_question(segment) else "output"
-            parts.append({"kind": kind, "text": segment.text})
+            text = segment.text if texts else segment.text[: len(segment.text) - segment.later]
+            parts.append({"kind": kind, "text": text})
         else:
-            parts.extend(_model_passages(segment, calls))
+            answered = after is None or (after.by is By.SANDBOX and not is_question(after))
+            parts.extend(_model_passages(segment, calls, answered))
     return parts
 
 
-def _model_passages(segment: Segment, calls: deque[Call]) -> Iterator[JsonObject]:
-    """Yield the passages of a model segment; its calls are taken from the front of `calls`."""
+def _model_passages(segment: Segment, calls: deque[Call], answered: bool) -> Iterator[JsonObject]:
+    """Yield the passages of a model segment; its calls are taken from the front of `calls`.
+
+    An `answered` segment asked for the next call in any form that its format reads.
+    """
     if segment.reasoning:
         yield {"kind": "reasoning", "text": segment.reasoning, "hidden": True}
     turn = Turn(segment.text, (calls[0].request.tool,) if calls else ())
-    if calls and calls[0].request.call_id is None and turn.program is not None:
-        yield from _reasoning(segment.text[: turn.program.start])
+    if answered and calls and calls[0].request.call_id is None:
+        end = len(segment.text)
+        yield from _reasoning(segment.text[: turn.program.start if turn.program else end])
         yield _program(calls.popleft())
-        yield from _reasoning(segment.text[turn.request_end :])
+        yield from _reasoning(segment.text[turn.request_end if turn.program else end :])
         return
     yield from _reasoning(segment.text)
     call_ids = {call.id for call in segment.tool_calls}

@@ -224,7 +224,7 @@ class TirFormat(Rewarded, ABC):
 
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:
         text = output_text(outcome, self.output_chars, called=bool(request.tool))
-        if self.name_variables and isinstance(outcome, Execution):
+        if self.name_variables and isinstance(outcome, Execution) and not request.is_check:
             text += replacement_note(request.source, request.bindings)
         if request.call_id is not None:
             return text

@@ -119,7 +119,7 @@ async def test_a_term_sees_the_verdict_and_the_dialogue(
 
 NOT_OF_THE_REWARD = {
     "tir": {"tools", "tools_by_domain", "prompts", "bindings", "exact", "protocol", "further_tools"}
-    | {"output_chars", "shown_chars", "isolated", "per_criterion", "prepared"},
+    | {"output_chars", "shown_chars", "isolated", "per_criterion", "prepared", "name_variables"},
     "all": {"boundary"},
     "order": {"order", "seed"},
     "rm-r1": {"style", "variant"},
@@ -130,7 +130,7 @@ NOT_OF_THE_REWARD = {
 
 @pytest.mark.parametrize("name", [name for name in environment_names() if "." not in name])
 def test_the_options_of_the_reward_are_all_others(name: str) -> None:
-    family = "tir" if name.startswith("tir-") else name
+    family = "tir" if name.startswith(("tir-", "checks-")) else name
     others = NOT_OF_THE_REWARD["all"] | NOT_OF_THE_REWARD["order"] | NOT_OF_THE_REWARD.get(family, set())
     marked = reward_options(open_environment(name))
     assert marked == environment_options(name) - others

@@ -31,6 +31,7 @@ from tirjudge_environments import (
     View,
     derive_seed,
 )
+from tirjudge_environments.base import LateText
 from tirjudge_environments.boundary import marks_of, replaced_marks
 from tirjudge_environments.orders import letter
 from tirjudge_environments.registry import with_options
@@ -100,6 +101,12 @@ class CorrectionEnvironment:
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:
         # Only a judge with tools asks for a program, so the format has `show`.
         return cast(ToolEnvironment, self.environment).show(request, outcome)
+
+    def later_text(self, task: JudgeTask, view: View) -> str:
+        return self.environment.later_text(task, view) if isinstance(self.environment, LateText) else ""
+
+    def shows_later(self, request: RunCode, outcome: Execution | Refused) -> bool:
+        return isinstance(self.environment, LateText) and self.environment.shows_later(request, outcome)
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         return self.environment.questions(group)

@@ -1,0 +1,183 @@
+"""Formats in which the judge writes its check before it sees a response: pairs, lists, single responses.
+
+The first turn shows the request alone, and the judge answers with `check(response)`, a list with True, False
+or None for each requirement. A trusted harness runs the function once for each response, in a process of its
+own (see `programs.check_harness`). Only then the judge sees the counts and the responses, and gives its
+verdict. No response can talk to the check, which favours no position and cannot replace texts by copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+from pydantic import model_validator
+
+from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.reward_terms import NO_TOOL_DOMAINS
+from tirjudge_environments.formats.tir import STOP, TirFormat
+from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
+from tirjudge_environments.formats.tir_pointwise import TirPointwise
+from tirjudge_environments.programs.check_harness import (
+    EMPTY,
+    ERROR,
+    MOST_RESPONSES,
+    NOTHING,
+    written_check,
+)
+from tirjudge_environments.templates import load_template, question_text
+from tirjudge_environments.tools.python import RUN_PYTHON
+from tirjudge_environments.types import (
+    Completion,
+    Continue,
+    Finish,
+    JudgeTask,
+    Message,
+    Prompt,
+    Reading,
+    Refused,
+    RunCode,
+    Trajectory,
+    View,
+)
+from tirjudge_sandbox import Execution, Status
+
+_TOO_LATE = "The responses have been shown, so no other check runs. Give the verdict."
+_REPAIR = "checks-repair"
+"""The prompt file that asks for a corrected function."""
+
+
+class ChecksFormat(TirFormat):
+    """A TIR-Judge format whose judge writes one function, which runs on every response. Our own format."""
+
+    prompts: str = "checks"
+
+    @model_validator(mode="after")
+    def _checks_run(self) -> Self:
+        if not self.tools or not all(self.tools_by_domain.values()):
+            raise ValueError("a judge that writes checks needs programs: leave `tools` on, or use tir")
+        if self.exact or not self.bindings:
+            raise ValueError("checks find the responses as variables: use tir for `exact` or no `bindings`")
+        if self.further_tools or self.per_criterion:
+            raise ValueError("checks take no further tools and one criterion at a time: use tir")
+        return self
+
+    def model_post_init(self, context: Any) -> None:
+        for name in ("function", self.kind):
+            load_template(f"{self.prompts}-{name}")
+
+    def _require_texts(self, task: JudgeTask) -> None:
+        if task.files or task.prompt_files.files:
+            raise ValueError(f"checks read texts, and task {task.id!r} has files: use tir")
+        if len(task.candidates) > MOST_RESPONSES and self.kind == "listwise":
+            raise ValueError(
+                f"checks compare at most {MOST_RESPONSES} responses; task {task.id!r} has "
+                f"{len(task.candidates)}: use tir"
+            )
+
+    def prompt(self, task: JudgeTask, view: View) -> Prompt:
+        asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
+        text = load_template(f"{self.prompts}-function").fill(asked, ())
+        if any(not isinstance(response, str) for response in task.candidates):
+            text = f"{text}\n{load_template('checks-transcripts').text}"
+        if self.prepared:
+            text = f"{text}\n{load_template('tir-prepared').with_values({'names': self.prepared})}"
+        native = self.protocol == "tool"
+        return Prompt(
+            messages=(Message("user", text),),
+            stop=() if native else STOP,
+            tools=(RUN_PYTHON,) if native else (),
+        )
+
+    def later_text(self, task: JudgeTask, view: View) -> str:
+        """Return the text behind the counts: the responses, and the question for the verdict."""
+        shown = [self._excerpt(task.candidates[index]) for index in view.order]
+        return load_template(f"{self.prompts}-{self.kind}").fill("", shown)
+
+    def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
+        reading = super().read(task, view, completion)
+        repairs = len(completion.outputs) == 1 and completion.outputs[0].rstrip().endswith(_repair())
+        if completion.outputs and not repairs:
+            if not isinstance(reading, RunCode):
+                return reading
+            return replace(reading, fault=reading.fault or _TOO_LATE)
+        if isinstance(reading, Continue) and completion.finish is Finish.STOP:
+            return reading
+        if not isinstance(reading, RunCode):
+            # The turn ended: whatever it says, no response was seen, so it gives no verdict.
+            source = written_check(completion.text) or EMPTY
+            reading = RunCode(source, self._bindings(task, view), exchanged=self._exchanged(task, view))
+        return replace(reading, is_check=True, repairable=not repairs)
+
+    def show(self, request: RunCode, outcome: Execution | Refused) -> str:
+        text = super().show(request, outcome)
+        return text if self.shows_later(request, outcome) or _is_late(request) else f"{text}\n{_repair()}\n"
+
+    def shows_later(self, request: RunCode, outcome: Execution | Refused) -> bool:
+        failed = isinstance(outcome, Execution) and (
+            outcome.status is not Status.OK or outcome.stdout.startswith(ERROR)
+        )
+        return not _is_late(request) and not (request.repairable and failed)
+
+    def well_formed(self, task: JudgeTask, trajectory: Trajectory) -> bool:
+        """Return Rf: as for TIR-Judge, and in a domain without tools the function returns an empty list."""
+        if task.domain not in NO_TOOL_DOMAINS:
+            return super().well_formed(task, trajectory)
+        asked = super().well_formed(replace(task, domain=""), trajectory)
+        return asked and all(
+            isinstance(call.outcome, Execution) and call.outcome.stdout.strip() == NOTHING
+            for call in trajectory.calls
+        )
+
+
+def _is_late(request: RunCode) -> bool:
+    return request.fault == _TOO_LATE
+
+
+def _repair() -> str:
+    return load_template(_REPAIR).text
+
+
+class ChecksPairwise(ChecksFormat, TirPairwise):
+    """Checks for two responses, answered by `<preference>A</preference>`."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="the request; after the check has run, both responses in a random order",
+        answer="`check(response)`, then `<preference>A</preference>`",
+        reward="Rc * (0.1 + 0.9 * [Rt and Rf])",
+        source="our own; reward of TIR-Judge section 4.2",
+    )
+
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
+        self._require_texts(task)
+        return super().views(task)
+
+
+class ChecksListwise(ChecksFormat, TirListwise):
+    """Checks for three to sixteen responses, answered by `<preference>C</preference>`."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="the request; after the check has run, three to sixteen responses in a random order",
+        answer="`check(response)`, then `<preference>C</preference>`",
+        reward="Rc * (0.1 + 0.9 * [Rt and Rf])",
+        source="our own; reward of TIR-Judge section 4.2",
+    )
+
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
+        self._require_texts(task)
+        return super().views(task)
+
+
+class ChecksPointwise(ChecksFormat, TirPointwise):
+    """Checks for one response, answered by `<score>7</score>`, from 1 to 10."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="the request; after the check has run, the response",
+        answer="`check(response)`, then `<score>7</score>`, from 1 to 10, decimals allowed",
+        reward="Rc * (0.1 + 0.9 * [Rt and Rf]); Rc for all views if the better one scores higher",
+        source="our own; reward of TIR-Judge section 4.2",
+    )
+
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
+        self._require_texts(task)
+        return super().views(task)

@@ -1,0 +1,219 @@
+"""Checks that a judge writes before it sees a response, with programs in the real sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tirjudge_environments import (
+    Budget,
+    Completion,
+    Episode,
+    Finish,
+    JudgeSession,
+    JudgeTask,
+    Refused,
+    StopReason,
+    Trajectory,
+    open_environment,
+)
+from tirjudge_environments.files.folder import folder_of
+from tirjudge_environments.programs.evidence import decided
+from tirjudge_sandbox import Sandbox, open_sandbox
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+COMMAS = 'def check(response):\n    return ["," not in response, len(response.split()) >= 3]'
+SECRET = "the response itself"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with open_sandbox("local", preload=()) as opened:
+        yield opened
+
+
+def fenced(check: str) -> str:
+    return f"I test it.\n```python\n{check}\n```\n"
+
+
+async def judged(
+    sandbox: Sandbox, task: JudgeTask, *texts: str, kind: str = "pairwise", **options: Any
+) -> tuple[Trajectory, list[str]]:
+    """Play a dialogue and return its trajectory, and what was shown after each turn."""
+    chosen = {"order": "given"} if kind != "pointwise" else {}
+    environment = open_environment(f"checks-{kind}", evidence="recorded", **chosen, **options)
+    session = JudgeSession(environment, task, environment.views(task)[0], sandbox)
+    shown = []
+    for text in texts:
+        assert not session.done, session.trajectory
+        appended = await session.step(Completion(text=text, finish=Finish.END))
+        shown.append("".join(segment.text for segment in appended))
+    return session.trajectory, shown
+
+
+Make = Callable[..., JudgeTask]
+
+
+async def test_the_first_turn_shows_no_response_and_the_second_all(make_task: Make, sandbox: Sandbox) -> None:
+    task = make_task(f"{SECRET}, one", f"{SECRET} two", label=1)
+    prompt = open_environment("checks-pairwise").prompt(
+        task, open_environment("checks-pairwise").views(task)[0]
+    )
+    assert "Say hello." in prompt.messages[0].content
+    assert SECRET not in prompt.messages[0].content
+    trajectory, shown = await judged(sandbox, task, fenced(COMMAS), "<preference>B</preference>")
+    assert "A 1 of 2\nB 2 of 2" in shown[0]
+    assert f"{SECRET}, one" in shown[0]
+    assert f"{SECRET} two" in shown[0]
+    assert trajectory.verdict is not None
+    assert trajectory.verdict.choice == 1
+    assert decided(trajectory) is True
+
+
+async def test_the_reward_is_that_of_the_paper(make_task: Make, sandbox: Sandbox) -> None:
+    task = make_task("one, two three", "one two three", label=1)
+    for verdict, reward in (("B", 1.0), ("A", 0.0)):
+        trajectory, _ = await judged(sandbox, task, fenced(COMMAS), f"<preference>{verdict}</preference>")
+        [[score]] = open_environment("checks-pairwise").score([Episode(task, 0, (trajectory,))], {})
+        assert score.total == reward
+
+
+@pytest.mark.parametrize("turn", ["<preference>A</preference>", "I would rather not write code.", "-"])
+async def test_a_verdict_before_the_responses_is_not_read(
+    make_task: Make, sandbox: Sandbox, turn: str
+) -> None:
+    trajectory, shown = await judged(sandbox, make_task(), turn, "<preference>B</preference>")
+    assert "nothing to check" in shown[0]
+    assert trajectory.verdict is not None
+    assert trajectory.verdict.choice == 1
+    assert decided(trajectory) is False
+
+
+@pytest.mark.parametrize(
+    ("check", "output"),
+    [
+        ("def check(response):\n    return []", "nothing to check"),
+        ("def check(response):\n    return [True]", "A 1 of 1\nB 1 of 1"),
+        ("def check(response):\n    return [None, 'l' in response]", "A 1 of 1\nB 0 of 1"),
+    ],
+)
+async def test_counts_are_about_the_checks_that_are_known_for_all(
+    make_task: Make, sandbox: Sandbox, check: str, output: str
+) -> None:
+    trajectory, shown = await judged(sandbox, make_task(), fenced(check), "<preference>A</preference>")
+    assert output in shown[0]
+    assert decided(trajectory) is ("A 1 of 1\nB 0" in output)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "def check(response):\n    return [nope]",
+        "def check(response):\n    return",
+        "def check(response: return",
+        "def test(response):\n    return [True]",
+        "def check(response):\n    raise SystemExit",
+        "def check(response):\n    return [True] * len(response)",
+        "def check(response):\n    return [True] if response == 'hello' else [1 / 0]",
+    ],
+)
+async def test_a_function_that_fails_is_repaired_once(make_task: Make, sandbox: Sandbox, broken: str) -> None:
+    """The responses are shown only after the repair, which costs nothing of the reward."""
+    task = make_task("hello", "goodbye, you", label=0)
+    good = fenced('def check(response):\n    return ["," not in response]')
+    trajectory, shown = await judged(sandbox, task, fenced(broken), good, "<preference>A</preference>")
+    assert "error: " in shown[0]
+    assert "goodbye" not in shown[0]
+    assert trajectory.verdict is not None
+    [[score]] = open_environment("checks-pairwise").score([Episode(task, 0, (trajectory,))], {})
+    assert score.total == 1.0
+    again, shown = await judged(sandbox, task, fenced(broken), fenced(broken), "<preference>A</preference>")
+    assert "goodbye" in shown[1]
+    assert decided(again) is False
+
+
+async def test_no_check_runs_after_the_responses_were_shown(make_task: Make, sandbox: Sandbox) -> None:
+    late = fenced('def check(response):\n    return ["hello" in response]')
+    empty = fenced("def check(response):\n    return []")
+    trajectory, _ = await judged(sandbox, make_task(), empty, late, "<preference>A</preference>")
+    assert isinstance(trajectory.calls[1].outcome, Refused)
+    assert decided(trajectory) is False
+
+
+async def test_a_response_changes_no_other_count(make_task: Make, sandbox: Sandbox) -> None:
+    """A response that the check executes can spoil only its own count."""
+    check = fenced("def check(response):\n    exec(response, globals())\n    return [len(response) > 5]")
+    takes_all = "import builtins\nbuiltins.len = lambda one: 0\ndef check(response): return [True] * 9"
+    trajectory, shown = await judged(
+        sandbox, make_task(takes_all, "x = 1  # long"), check, "<preference>B</preference>"
+    )
+    assert "A 0 of 1\nB 1 of 1" in shown[0]
+    assert decided(trajectory) is True
+
+
+async def test_single_responses_and_lists(make_task: Make, sandbox: Sandbox) -> None:
+    trajectory, shown = await judged(
+        sandbox, make_task("one, two", label=None), fenced(COMMAS), "<score>1</score>", kind="pointwise"
+    )
+    assert "0 of 2" in shown[0]
+    assert trajectory.verdict is not None
+    assert trajectory.verdict.scores == {0: 1.0}
+    three = make_task("a, b c", "a b c", "a b")
+    trajectory, shown = await judged(
+        sandbox, three, fenced(COMMAS), "<preference>B</preference>", kind="listwise"
+    )
+    assert "A 1 of 2\nB 2 of 2\nC 1 of 2" in shown[0]
+    assert decided(trajectory) is True
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        f"```\n{COMMAS}\n```",
+        f"```py\n{COMMAS}",
+        COMMAS,
+        f"Here it is:\n\nimport re\n{COMMAS}",
+    ],
+)
+async def test_code_in_another_dress_is_found(make_task: Make, sandbox: Sandbox, turn: str) -> None:
+    task = make_task("one, two three", "one two three")
+    trajectory, shown = await judged(sandbox, task, turn, "<preference>B</preference>")
+    assert "A 1 of 2\nB 2 of 2" in shown[0]
+    assert trajectory.calls[0].request.source.rstrip().endswith(COMMAS)
+
+
+async def test_room_for_responses_and_verdict_is_kept(make_task: Make, sandbox: Sandbox) -> None:
+    environment = open_environment("checks-pairwise", order="given")
+    task = make_task("word " * 400, "other " * 400)
+    session = JudgeSession(environment, task, environment.views(task)[0], sandbox, budget=Budget(tokens=2000))
+    # A first turn of all tokens that it may have, and was cut.
+    assert session.remaining_tokens < 1000
+    await session.step(Completion(text="x" * 4 * session.remaining_tokens, finish=Finish.LENGTH))
+    assert not session.done
+    await session.step(Completion(text="<preference>A</preference>", finish=Finish.END))
+    assert session.trajectory.stop is StopReason.VERDICT
+    small = JudgeSession(environment, task, environment.views(task)[0], sandbox, budget=Budget(tokens=900))
+    assert small.trajectory.stop is StopReason.TOKEN_BUDGET
+    assert "need" in small.trajectory.detail
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"exact": True}, {"bindings": False}, {"tools": False}, {"per_criterion": True}, {"prompts": "mini"}],
+)
+async def test_options_that_checks_cannot_have_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"tir|no prompt template"):
+        open_environment("checks-pairwise", **options)
+
+
+async def test_files_and_long_lists_are_refused(make_task: Make) -> None:
+    many: Sequence[str] = [str(number) for number in range(17)]
+    with pytest.raises(ValueError, match="at most 16 responses"):
+        open_environment("checks-listwise").views(make_task(*many))
+    files = (folder_of({"a.txt": b"a"}), folder_of({}))
+    with pytest.raises(ValueError, match="has files: use tir"):
+        open_environment("checks-pairwise").views(make_task(files=files))
