@@ -19,7 +19,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.juror import Juror, open_format
 from tirjudge.judging.jury import Jury
 from tirjudge.judging.options import JudgeOptions, NoSandbox
-from tirjudge.judging.questions import FAMILIES, Kind, format_for, kind_for
+from tirjudge.judging.questions import Kind, format_for, kind_for
 from tirjudge.models.resolve import ModelNote
 from tirjudge.records.verdicts import EMPTY
 from tirjudge.rollout import Rollout
@@ -279,7 +279,7 @@ class JudgeEngine:
         if self.options.tool_settings.servers and not takes_tools:
             raise ValueError(f"the format {format} offers its judge no further tools: leave out --tool")
         embedded = not (self._given_generator or self.options.model or self.options.base_url)
-        if embedded and not format.startswith(FAMILIES):
+        if embedded and not format.startswith("tir-"):
             raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")
 
     @property

@@ -177,10 +177,14 @@ class Juror:
         return self._rollouts[format, order, evidence]
 
     def _named(self, format: str) -> str:
+        """Return the format of a kind, format or family: a family is for models without another training."""
+        family, trained = self.options.format, self.model.note.formats
         if format in FAMILIES:
-            return format_for(format, "pairwise")
+            format = format_for(format, "pairwise")
+        if family in FAMILIES and trained and not any(one.startswith(family) for one in trained):
+            format = format.removeprefix(f"{family}-")
         kinds = get_args(Kind)
-        return format_for("", cast(Kind, format), self.model.note.formats) if format in kinds else format
+        return format_for("", cast(Kind, format), trained) if format in kinds else format
 
     async def _sampled(
         self, format: str, task: JudgeTask, order: Order | None, evidence: bool
