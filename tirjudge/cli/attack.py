@@ -14,25 +14,14 @@ from tirjudge.attacks import Attack, Family, open_families
 from tirjudge.attacks.attacked_rows import AttackedRows
 from tirjudge.attacks.flips import FlipTally, by_family, count_flips
 from tirjudge.cli.judge import BatchRun
-from tirjudge.cli.options import (
-    ColumnOption,
-    EncodingOption,
-    LabelsOption,
-    RunOptions,
-    SplitOption,
-    SubsetOption,
-    label_values,
-    takes_options,
-)
+from tirjudge.cli.options import RowsOptions, RunOptions, takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, refuse_input, say
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
-from tirjudge.data.sources import open_rows
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
 from tirjudge.statistics import Proportion, in_clusters
 from tirjudge.statistics.printed import bracketed
 from tirjudge_environments.registry import open_environment
-from tirjudge_environments.tasks import Columns
 
 
 @examples(
@@ -62,12 +51,8 @@ def attack(
             metavar="NAME",
         ),
     ] = None,
-    column: ColumnOption = None,
-    labels: LabelsOption = "",
-    subset: SubsetOption = None,
-    split: SplitOption = None,
-    encoding: EncodingOption = "",
     *,
+    reading: RowsOptions,
     options: RunOptions,
 ) -> None:
     """Attack the verdicts of a judge and count the verdicts that flip. The same command resumes.
@@ -82,13 +67,13 @@ def attack(
         return
     if file is None:
         raise ValueError("give a file of rows (--list lists the attacks)")
-    columns, meaning = Columns.parse(column or ()), label_values(labels)
+    columns, meaning = reading.columns, reading.meaning
     target = output_file(output, file, "attacks")
     options, shuffle = _with_fixed_order(options)
     # The rows are read under the user's columns, and given to the batch under ours.
     plan = replace(options.plan(), limit=None)
     options.check(plan.kind)
-    source = InspectedRows(open_rows(file, config=subset, split=split, encoding=encoding), columns, meaning)
+    source = InspectedRows(reading.open(file), columns, meaning)
     refuse_input(target, source)
     for note in source.inspect():
         say(note)

@@ -16,18 +16,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tirjudge.cli.options import (
-    RUNNER,
-    ColumnOption,
-    EncodingOption,
-    LabelsOption,
-    RunOptions,
-    SplitOption,
-    SubsetOption,
-    continued,
-    label_values,
-    takes_options,
-)
+from tirjudge.cli.options import RUNNER, RowsOptions, RunOptions, continued, takes_options
 from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
@@ -43,7 +32,7 @@ from tirjudge.cli.run_display import Display, introduction
 from tirjudge.cli.score import TableOption, one_output
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
-from tirjudge.data.sources import RowSource, open_rows
+from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import EngineRowJudge, TooManyFailures
 from tirjudge.judging.judge_engine import JudgeEngine
@@ -109,12 +98,8 @@ def bon(
     n: Annotated[
         int | None, option("Rows", "Use only the first N candidates of each row.", min=1, hidden=True)
     ] = None,
-    column: ColumnOption = None,
-    labels: LabelsOption = "",
-    subset: SubsetOption = None,
-    split: SplitOption = None,
-    encoding: EncodingOption = "",
     *,
+    reading: RowsOptions,
     options: RunOptions,
 ) -> None:
     """Let a judge select the best of N candidates. The same command resumes an interrupted run.
@@ -131,19 +116,10 @@ def bon(
     names = () if no_judge else dict.fromkeys(named or DEFAULT_METHODS)
     if names:
         options.check()
-    columns, meaning, target = (
-        Columns.parse(column or ()),
-        label_values(labels),
-        output_file(output, file, "bon"),
-    )
+    columns, meaning, target = reading.columns, reading.meaning, output_file(output, file, "bon")
     # Several candidates often are identical, and any of them is as good.
     rows = InspectedRows(
-        open_rows(file, config=subset, split=split, encoding=encoding),
-        columns,
-        meaning,
-        unpack=unpacked,
-        alike=False,
-        empty_loses=options.empty_loses,
+        reading.open(file), columns, meaning, unpack=unpacked, alike=False, empty_loses=options.empty_loses
     )
     refuse_input(target, rows)
     for note in rows.inspect():

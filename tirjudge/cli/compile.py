@@ -9,24 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from tirjudge.cli.options import (
-    ColumnOption,
-    EncodingOption,
-    LabelsOption,
-    SplitOption,
-    SubsetOption,
-    label_values,
-    takes_options,
-)
+from tirjudge.cli.options import RowsOptions, takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, no_sandbox, option, say
 from tirjudge.compilation.compiler import Compilation, measured_text, ruled_row
 from tirjudge.compilation.examples import RuledRow
 from tirjudge.compilation.options import CompileOptions, compiled, rules_of_file
 from tirjudge.console_text import printable
-from tirjudge.data.sources import open_rows
 from tirjudge.storage.durable_files import write_atomically
 from tirjudge_environments.checkers import CheckerFile, CheckersDown
-from tirjudge_environments.tasks import Columns, RowError
+from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
 
 _SHOWN = 5
@@ -64,12 +55,8 @@ def compile(
     ] = None,
     overwrite: Annotated[bool, option("Output", "Replace an existing file.", "--overwrite")] = False,
     as_json: Annotated[bool, option("Output", "Print the summary as JSON.", "--json")] = False,
-    column: ColumnOption = None,
-    labels: LabelsOption = "",
-    subset: SubsetOption = None,
-    split: SplitOption = None,
-    encoding: EncodingOption = "",
     *,
+    reading: RowsOptions,
     options: CompileOptions,
 ) -> None:
     """Compile the rules of rows into checkers, which decide them without a model.
@@ -87,10 +74,10 @@ def compile(
         raise ValueError("--measure writes no checkers: leave out --model and --base-url")
     file = CheckerFile.read(measure) if measure is not None else None
     listed = _rules(rules) if rules is not None else rules_of_file((), file)
-    columns, meaning = Columns.parse(column or ()), label_values(labels)
+    columns, meaning = reading.columns, reading.meaning
     rows = list[RuledRow]()
     for name in files:
-        source, bad = open_rows(name, config=subset, split=split, encoding=encoding), 0
+        source, bad = reading.open(name), 0
         for row in source:
             try:
                 rows.append(ruled_row(row, columns, meaning, listed))

@@ -12,18 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tirjudge.cli.options import (
-    RUNNER,
-    ColumnOption,
-    EncodingOption,
-    LabelsOption,
-    RunOptions,
-    SplitOption,
-    SubsetOption,
-    continued,
-    label_values,
-    takes_options,
-)
+from tirjudge.cli.options import RUNNER, RowsOptions, RunOptions, continued, takes_options
 from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
@@ -36,7 +25,7 @@ from tirjudge.cli.output import (
 )
 from tirjudge.console_text import printable
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.data.sources import RowSource, open_rows
+from tirjudge.data.sources import RowSource
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import BatchRunner, Failure, Plan, TooManyFailures, Unjudged, Work
@@ -49,7 +38,7 @@ from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import check_settings, record_settings, settings_path
 from tirjudge.storage.run_settings import refuse_foreign_file
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.tasks import Columns, RowError
+from tirjudge_environments.tasks import RowError
 
 
 @examples(
@@ -69,12 +58,8 @@ def criteria(
         option("Output", "Rows with their criteria.  [default: NAME.criteria.jsonl in this folder]"),
     ] = None,
     most: Annotated[int, option("Judging", "Criteria proposed for a row.", min=1, metavar="N")] = 8,
-    column: ColumnOption = None,
-    labels: LabelsOption = "",
-    subset: SubsetOption = None,
-    split: SplitOption = None,
-    encoding: EncodingOption = "",
     *,
+    reading: RowsOptions,
     options: RunOptions,
 ) -> None:
     """Propose criteria for labelled rows, and keep those whose verdicts agree with the labels.
@@ -84,12 +69,12 @@ def criteria(
     Exit codes: 0 every row was read, 1 some rows failed or nothing was proposed, 2 usage or no rows, 130
     interrupted.
     """
-    plan = options.plan(Columns.parse(column or ()), label_values(labels))
+    plan = options.plan(reading.columns, reading.meaning)
     target = output_file(output, file, "criteria")
     options = continued(options, target).model_copy(update={"order": options.order or "both"})
     options.check(plan.kind)
-    given = open_rows(file, config=subset, split=split, encoding=encoding)
-    refuse_input(target, given)
+    rows = reading.open(file)
+    refuse_input(target, rows)
     calls = target.with_name(f"{target.name}.calls.jsonl")
     if not options.overwrite:
         refuse_foreign_file(target, calls, "criteria")
@@ -120,12 +105,12 @@ def criteria(
             done = {row["id"] for row in read_lines(target) if "id" in row}
         run = _Run(options, plan, most, lines, done, settings if has_rows and options.overwrite else None)
         try:
-            completed = asyncio.run(run.over(given, spending, weights))
+            completed = asyncio.run(run.over(rows, spending, weights))
         except KeyboardInterrupt:
             stop("criteria", "interrupted; the same command resumes", INTERRUPTED)
-    rows = run.judged_rows + run.failed_rows + run.before
+    read = run.judged_rows + run.failed_rows + run.before
     print(
-        f"rows      {rows}, {run.with_criteria} with criteria, {run.failed_rows} failed, {run.before} before"
+        f"rows      {read}, {run.with_criteria} with criteria, {run.failed_rows} failed, {run.before} before"
     )
     print(f"criteria  {run.proposed} proposed, {run.kept} kept")
     print(f"written   {printable(str(target))}")

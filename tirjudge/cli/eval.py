@@ -12,15 +12,7 @@ import typer
 
 from tirjudge.cli.options import RunOptions, takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, say
-from tirjudge.cli.score import (
-    FullOption,
-    JsonOption,
-    MetaJudgeOption,
-    MetaJudgeUrlOption,
-    ProtocolOption,
-    TableOption,
-    one_output,
-)
+from tirjudge.cli.score import MetaJudgeOption, MetaJudgeUrlOption, ScoreOutput
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions
@@ -55,13 +47,10 @@ def evaluate(
     output: Annotated[
         Path | None, option("Output", "Result file.  [default: BENCHMARK.verdicts.jsonl in this folder]")
     ] = None,
-    protocol: ProtocolOption = None,
-    full: FullOption = False,
-    as_json: JsonOption = False,
-    table: TableOption = None,
     meta_judge: MetaJudgeOption = "",
     meta_judge_url: MetaJudgeUrlOption = "",
     *,
+    shown: ScoreOutput,
     options: RunOptions,
 ) -> None:
     """Judge a benchmark and score the verdicts. The same command resumes an interrupted run.
@@ -73,9 +62,9 @@ def evaluate(
     from tirjudge.cli.score_output import print_scored, with_matchings
     from tirjudge.evaluation.stored_outputs.reading import open_replay
 
-    one_output(table, as_json)
+    shown.check()
     if listing:
-        return print_benchmarks(as_json=as_json)
+        return print_benchmarks(as_json=shown.as_json)
     if benchmark is None:
         raise ValueError("give a BENCHMARK (--list lists them; tirjudge score scores stored verdicts)")
     if "cache" not in options.model_fields_set:
@@ -85,17 +74,16 @@ def evaluate(
     if options.undecided is None:
         # Published protocols count the verdicts of a judge, guesses included.
         options = options.model_copy(update={"undecided": "guess"})
+    quiet = shown.as_json or bool(shown.table)
     result, whole = run_benchmark(
-        benchmark, options, parts=part or (), data=data or (), output=output, quiet=as_json or bool(table)
+        benchmark, options, parts=part or (), data=data or (), output=output, quiet=quiet
     )
     if not result.stat().st_size:
         raise typer.Exit(0 if whole else SOME_FAILED)
     run = with_matchings(
         open_replay(result), meta_judge, meta_judge_url, timeout=options.timeout, retries=options.retries
     )
-    fits = print_scored(
-        "eval", run, protocol or (), seed=options.seed, full=full, as_json=as_json, table=table
-    )
+    fits = print_scored("eval", run, shown, seed=options.seed)
     raise typer.Exit(0 if fits and whole else SOME_FAILED)
 
 

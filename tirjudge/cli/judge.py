@@ -17,17 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from pydantic import SecretStr
 
-from tirjudge.cli.options import (
-    ColumnOption,
-    EncodingOption,
-    LabelsOption,
-    RunOptions,
-    SplitOption,
-    SubsetOption,
-    continued,
-    label_values,
-    takes_options,
-)
+from tirjudge.cli.options import RowsOptions, RunOptions, continued, takes_options
 from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
@@ -42,7 +32,7 @@ from tirjudge.cli.output import (
 from tirjudge.cli.run_display import Display, Summary, introduction
 from tirjudge.console_text import markdown_table, printable
 from tirjudge.data.inspection import InspectedRows
-from tirjudge.data.sources import RowSource, open_rows
+from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import (
     BatchRunner,
@@ -66,7 +56,6 @@ from tirjudge.storage.kept_files import KeptFiles, keep_prepared
 from tirjudge.storage.result_file import ResultFile, ResultStream, recorded_settings
 from tirjudge_environments import JudgeCard, StopReason
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards
-from tirjudge_environments.tasks import Columns
 from tirjudge_sandbox.prepared import prepared_digest, prepared_files
 
 if TYPE_CHECKING:
@@ -497,16 +486,12 @@ def judge(
             hidden=True,
         ),
     ] = None,
-    column: ColumnOption = None,
-    labels: LabelsOption = "",
     input_format: Annotated[
         Literal["jsonl", "json", "csv", "parquet"] | None,
         option("Rows", "Format of the file.  [default: detected]", hidden=True),
     ] = None,
-    subset: SubsetOption = None,
-    split: SplitOption = None,
-    encoding: EncodingOption = "",
     *,
+    reading: RowsOptions,
     options: RunOptions,
 ) -> None:
     """Judge a file of rows. The same command resumes an interrupted run.
@@ -516,15 +501,12 @@ def judge(
     """
     if retry_malformed and options.overwrite:
         raise ValueError("--retry-malformed and --overwrite exclude each other")
-    plan = options.plan(Columns.parse(column or ()), label_values(labels))
+    plan = options.plan(reading.columns, reading.meaning)
     options.check(plan.kind)
     target = output_file(output, file, "verdicts", streamed=True)
     options = continued(options, target)
     rows = InspectedRows(
-        open_rows(file, input_format, subset, split, encoding),
-        plan.columns,
-        plan.labels,
-        empty_loses=options.empty_loses,
+        reading.open(file, input_format), plan.columns, plan.labels, empty_loses=options.empty_loses
     )
     refuse_input(target, rows)
     for note in rows.inspect():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
@@ -21,34 +22,59 @@ from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
 if TYPE_CHECKING:
+    from tirjudge.data.sources import RowSource
     from tirjudge.judging.batch import Plan
     from tirjudge.judging.questions import Kind
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-ColumnOption = Annotated[
-    list[str] | None,
-    option(
-        "Rows",
-        "Column that holds a part of a row, such as prompt=instruction+input. Repeatable.",
-        metavar="PART=COLUMN",
-    ),
-]
-LabelsOption = Annotated[
-    str,
-    option("Rows", "Meaning of the label values: 1=A,2=B,0=tie,-1= (no label).", metavar="VALUE=LETTER,..."),
-]
-EncodingOption = Annotated[
-    str,
-    option("Rows", "Encoding of a file that is not UTF-8.  [default: detected]", metavar="NAME", hidden=True),
-]
-SubsetOption = Annotated[
-    str | None,
-    option("Rows", "Configuration of a hub dataset that has several.", metavar="NAME", hidden=True),
-]
-SplitOption = Annotated[
-    str | None, option("Rows", "Split of a hub dataset that has several.", metavar="NAME", hidden=True)
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsOptions:
+    """The options that say how a file of rows is read."""
+
+    column: Annotated[
+        list[str] | None,
+        option(
+            "Rows",
+            "Column that holds a part of a row, such as prompt=instruction+input. Repeatable.",
+            metavar="PART=COLUMN",
+        ),
+    ] = None
+    labels: Annotated[
+        str,
+        option(
+            "Rows", "Meaning of the label values: 1=A,2=B,0=tie,-1= (no label).", metavar="VALUE=LETTER,..."
+        ),
+    ] = ""
+    subset: Annotated[
+        str | None,
+        option("Rows", "Configuration of a hub dataset that has several.", metavar="NAME", hidden=True),
+    ] = None
+    split: Annotated[
+        str | None, option("Rows", "Split of a hub dataset that has several.", metavar="NAME", hidden=True)
+    ] = None
+    encoding: Annotated[
+        str,
+        option(
+            "Rows", "Encoding of a file that is not UTF-8.  [default: detected]", metavar="NAME", hidden=True
+        ),
+    ] = ""
+
+    @property
+    def columns(self) -> Columns:
+        return Columns.parse(self.column or ())
+
+    @property
+    def meaning(self) -> dict[str, str] | None:
+        """The meanings of label values, see `label_values`."""
+        return label_values(self.labels)
+
+    def open(self, file: str, format: str | None = None) -> RowSource:
+        """Open the rows of a file, a pattern of files, a hub dataset or standard input."""
+        from tirjudge.data.sources import open_rows
+
+        return open_rows(file, format, self.subset, self.split, self.encoding)
 
 
 RUNNER = ("runner", "address", "endpoint", "worker_gpus")
@@ -168,14 +194,12 @@ def continued(options: RunOptions, output: Path) -> RunOptions:
     return options.model_copy(update=before)
 
 
-def _keyword(name: str, kind: Any, shown: Any) -> inspect.Parameter:
-    """Return a parameter that is None unless it is given."""
-    annotation: Any = Annotated[kind, shown]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 _FILE = "TOML or JSON file of options by their Python names; the command line overrides it."
-_CONFIG = _keyword("config", Path | None, option("Model", _FILE, metavar="FILE"))
+_CONFIG = _keyword("config", Annotated[Path | None, option("Model", _FILE, metavar="FILE")])
 
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:
@@ -187,7 +211,39 @@ def _show_all(ctx: typer.Context, wanted: bool) -> None:
 
 
 _EVERY = typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show all options and exit.")
-_HELP_ALL = _keyword("help_all", bool, _EVERY)
+_HELP_ALL = _keyword("help_all", Annotated[bool, _EVERY])
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command so that a parameter that is a dataclass becomes an option for each of its fields."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if not is_dataclass(kind := parameter.annotation):
+            parameters.append(parameter)
+            continue
+        groups[name], hints = kind, get_type_hints(kind, include_extras=True)
+        parameters += [_keyword(one.name, hints[one.name], default=one.default) for one in fields(kind)]
+
+    @wraps(command)
+    def adapted(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+        command(**values)
+
+    return _with_parameters(adapted, parameters)
+
+
+def _with_parameters(
+    command: Callable[..., None], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., None]:
+    """Give a wrapped command the parameters from which Typer builds its options."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    # inspect.signature would follow it to the undecorated command.
+    del command.__wrapped__  # type: ignore[attr-defined]
+    return command
 
 
 def takes_options(
@@ -200,12 +256,13 @@ def takes_options(
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        command = with_groups(command)
         model: type[BaseModel] = get_type_hints(command)["options"]
-        fields = {field: info for field, info in model.model_fields.items() if field not in without}
-        options = {field: one for field, info in fields.items() if (one := _option(info))}
-        signature = inspect.signature(command, eval_str=True)
+        taken = {field: info for field, info in model.model_fields.items() if field not in without}
+        options = {field: one for field, info in taken.items() if (one := _option(info))}
+        signature = inspect.signature(command)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
-        generated = [_CONFIG, *(_parameter(field, fields[field], one) for field, one in options.items())]
+        generated = [_CONFIG, *(_parameter(field, taken[field], one) for field, one in options.items())]
 
         @wraps(command)
         def adapted(*, config: Path | None = None, help_all: bool = False, **values: Any) -> None:
@@ -219,13 +276,7 @@ def takes_options(
                     raise ValueError(f"{config}: tirjudge {name} has no option {', '.join(sorted(refused))}")
                 command(**values, options=read_options(model, config, given))
 
-        # Typer builds a command from its signature and annotations.
-        parameters = [*own, *generated, _HELP_ALL]
-        adapted.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        adapted.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        # inspect.signature would follow it to the undecorated command.
-        del adapted.__wrapped__
-        return adapted
+        return _with_parameters(adapted, [*own, *generated, _HELP_ALL])
 
     return decorate
 
@@ -287,7 +338,7 @@ def _parameter(name: str, field: FieldInfo, declared: Option) -> inspect.Paramet
         metavar=declared.metavar or ("N" if annotation in (int, int | None) else None),
         hidden=not declared.common,
     )
-    return _keyword(name, annotation | None, shown)
+    return _keyword(name, Annotated[annotation | None, shown])
 
 
 def _option(field: FieldInfo) -> Option | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tirjudge.cli.options import takes_options
+from tirjudge.cli.options import takes_options, with_groups
 from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
@@ -31,14 +31,7 @@ from tirjudge.cli.output import (
     say,
     stop,
 )
-from tirjudge.cli.score import (
-    ClusterOption,
-    DuplicatesOption,
-    FormatOption,
-    PlaceOption,
-    StoredLabelsOption,
-    SwappedOption,
-)
+from tirjudge.cli.score import StoredOptions
 from tirjudge.console_text import printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
@@ -274,6 +267,7 @@ Seed = Annotated[int, option("Output", "Seed of the bootstrap.")]
     "tirjudge report before.verdicts.jsonl after.verdicts.jsonl --texts wrong",
     "tirjudge report runs/smol-0 --follow",
 )
+@with_groups
 def report(
     runs: Runs,
     output: Annotated[Path, option("Output", "The page.", "--output", "-o", metavar="FILE")] = Path(
@@ -283,16 +277,12 @@ def report(
     price_in: PriceIn = None,
     price_out: PriceOut = None,
     seed: Seed = 0,
-    column: PlaceOption = None,
-    labels: StoredLabelsOption = None,
-    swapped: SwappedOption = "",
-    duplicates: DuplicatesOption = "refuse",
-    cluster: ClusterOption = "",
-    format: FormatOption = "",
     follow: Annotated[
         bool,
         option("Output", "Write the page of a training again until it ends, and let it reload.", "--follow"),
     ] = False,
+    *,
+    stored: StoredOptions,
 ) -> None:
     """Write one page that needs no network: numbers with intervals, breakdowns, and every row to read.
 
@@ -309,17 +299,9 @@ def report(
         from tirjudge.cli.score_output import stored_files
         from tirjudge.report.page import page_of
 
-        files = [Path(text) for text in labels or () if "=" not in text or Path(text).exists()]
-        opened, _ = stored_files(
-            columns=column or (),
-            labels=labels or (),
-            swapped=swapped,
-            format=format,
-            duplicates=duplicates,
-            cluster=cluster,
-        )
-        meant = len(labels or ()) > len(files)
-        named = bool(column or meant or swapped or cluster or format or duplicates != "refuse")
+        files, meanings = stored.files_and_meanings()
+        opened, _ = stored_files(stored, stored.column or ())
+        named = bool(meanings) or replace(stored, labels=None) != StoredOptions()
         price = price_of(price_in, price_out)
         own = files[0] if files else None
         page = page_of(runs, opened=opened, named=named, labels=own, texts=texts, price=price, seed=seed)

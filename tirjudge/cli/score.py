@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.cli.options import takes_options
+from tirjudge.cli.options import takes_options, with_groups
 from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors, option
 from tirjudge.cli.paper_tables import TableFormat
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import Option
 
-ProtocolOption = Annotated[
-    list[str] | None,
-    option("Output", "Protocol to score under. Repeatable.  [default: the format's own]", metavar="PROTOCOL"),
-]
-FullOption = Annotated[
-    bool, option("Output", "Print every figure, its definition and counts, and published figures.", "--full")
-]
-JsonOption = Annotated[bool, option("Output", "Print the numbers as JSON, and nothing else.", "--json")]
 TableOption = Annotated[
     TableFormat | None, option("Output", "Only a table: markdown, latex or csv.", "--as", metavar="FORMAT")
 ]
@@ -36,39 +29,77 @@ MetaJudgeOption = Annotated[
 MetaJudgeUrlOption = Annotated[
     str, option("Meta judge", "OpenAI-compatible endpoint of the meta judge.", metavar="URL", hidden=True)
 ]
-PlaceOption = Annotated[
-    list[str] | None,
-    option(
-        "Rows",
-        "Place of a part in the rows of any file: prediction, label, score_a, ... Repeatable.",
-        metavar="PART=PLACE",
-    ),
-]
-StoredLabelsOption = Annotated[
-    list[str] | None,
-    option(
-        "Rows",
-        "Separate file of labels, joined by idx, pair_id or id; or, with --column, the meaning of "
-        "values: 1=A,2=B,0=tie. Once each.",
-        metavar="FILE|VALUE=LETTER,...",
-    ),
-]
-SwappedOption = Annotated[
-    str, option("Rows", "The same rows judged with the responses swapped, with --column.", metavar="FILE")
-]
-DuplicatesOption = Annotated[
-    Literal["refuse", "first"],
-    option("Rows", "Several rows with the same id: refuse them, or count only the first."),
-]
-ClusterOption = Annotated[
-    str,
-    option(
-        "Rows", "Rows with the same value here depend on each other.  [default: the prompt]", metavar="COLUMN"
-    ),
-]
-FormatOption = Annotated[
-    str, option("Rows", "Format of the stored outputs.  [default: detected from the first row]")
-]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOutput:
+    """The options that say which numbers are printed, and as what."""
+
+    protocol: Annotated[
+        list[str] | None,
+        option(
+            "Output", "Protocol to score under. Repeatable.  [default: the format's own]", metavar="PROTOCOL"
+        ),
+    ] = None
+    full: Annotated[
+        bool,
+        option("Output", "Print every figure, its definition and counts, and published figures.", "--full"),
+    ] = False
+    as_json: Annotated[bool, option("Output", "Print the numbers as JSON, and nothing else.", "--json")] = (
+        False
+    )
+    table: TableOption = None
+
+    def check(self) -> None:
+        """Raise ValueError for a table and JSON together."""
+        one_output(self.table, self.as_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOptions:
+    """The options that say how files of stored verdicts are read."""
+
+    column: Annotated[
+        list[str] | None,
+        option(
+            "Rows",
+            "Place of a part in the rows of any file: prediction, label, score_a, ... Repeatable.",
+            metavar="PART=PLACE",
+        ),
+    ] = None
+    labels: Annotated[
+        list[str] | None,
+        option(
+            "Rows",
+            "Separate file of labels, joined by idx, pair_id or id; or, with --column, the meaning of "
+            "values: 1=A,2=B,0=tie. Once each.",
+            metavar="FILE|VALUE=LETTER,...",
+        ),
+    ] = None
+    swapped: Annotated[
+        str, option("Rows", "The same rows judged with the responses swapped, with --column.", metavar="FILE")
+    ] = ""
+    duplicates: Annotated[
+        Literal["refuse", "first"],
+        option("Rows", "Several rows with the same id: refuse them, or count only the first."),
+    ] = "refuse"
+    cluster: Annotated[
+        str,
+        option(
+            "Rows",
+            "Rows with the same value here depend on each other.  [default: the prompt]",
+            metavar="COLUMN",
+        ),
+    ] = ""
+    format: Annotated[
+        str, option("Rows", "Format of the stored outputs.  [default: detected from the first row]")
+    ] = ""
+
+    def files_and_meanings(self) -> tuple[list[Path], list[str]]:
+        """Return the files among `labels`, and the meanings of values (`1=A,2=B,0=tie`)."""
+        given = self.labels or ()
+        files = [Path(text) for text in given if "=" not in text or Path(text).exists()]
+        return files, [text for text in given if Path(text) not in files]
 
 
 class ScoreOptions(BaseModel):
@@ -137,16 +168,6 @@ def score(
             "input.",
         ),
     ] = None,
-    protocol: ProtocolOption = None,
-    full: FullOption = False,
-    as_json: JsonOption = False,
-    table: TableOption = None,
-    column: PlaceOption = None,
-    labels: StoredLabelsOption = None,
-    swapped: SwappedOption = "",
-    duplicates: DuplicatesOption = "refuse",
-    cluster: ClusterOption = "",
-    format: FormatOption = "",
     protocols: Annotated[bool, option("Output", "List the protocols.", "--protocols")] = False,
     published: Annotated[
         str, option("Output", "List published figures on a benchmark.", metavar="BENCHMARK")
@@ -182,6 +203,8 @@ def score(
     meta_judge: MetaJudgeOption = "",
     meta_judge_url: MetaJudgeUrlOption = "",
     *,
+    output: ScoreOutput,
+    stored: StoredOptions,
     options: ScoreOptions,
 ) -> None:
     """Score stored verdicts, or calibrate them with people's labels.
@@ -199,25 +222,18 @@ def score(
     )
     from tirjudge.evaluation.protocols import all_protocols
 
-    one_output(table, as_json)
-    if table and (protocols or published or calibrate is not None):
+    output.check()
+    if output.table and (protocols or published or calibrate is not None):
         raise ValueError("--as is for scores: leave it out, or --protocols, --published and --calibrate")
     if protocols:
-        return print_protocols([one.card for one in all_protocols()], as_json=as_json)
+        return print_protocols([one.card for one in all_protocols()], as_json=output.as_json)
     if published:
-        return print_published(published, as_json=as_json)
-    files, places = split_words(words or [], columns=bool(column))
+        return print_published(published, as_json=output.as_json)
+    files, places = split_words(words or [], columns=bool(stored.column))
     if not files:
         raise ValueError("give a file of stored verdicts (--protocols lists the protocols)")
-    opened, meaning = stored_files(
-        columns=[*(column or ()), *places],
-        labels=labels or (),
-        swapped=swapped,
-        format=format,
-        duplicates=duplicates,
-        cluster=cluster,
-        calibrates=calibrate is not None,
-    )
+    columns, calibrates = [*(stored.column or ()), *places], calibrate is not None
+    opened, meaning = stored_files(stored, columns, calibrates=calibrates)
     run = opened([Path(file) for file in files])
     if calibrate is None:
         if confidence is not None or target_risk is not None or rerun:
@@ -225,11 +241,9 @@ def score(
         run = with_matchings(
             run, meta_judge, meta_judge_url, timeout=options.timeout, retries=options.retries
         )
-        fits = print_scored(
-            "score", run, protocol or (), seed=options.seed, full=full, as_json=as_json, table=table
-        )
+        fits = print_scored("score", run, output, seed=options.seed)
         raise typer.Exit(0 if fits else SOME_FAILED)
-    if protocol:
+    if output.protocol:
         raise ValueError("--calibrate measures a run under no protocol: leave out --protocol")
     measured = calibrated(
         run,
@@ -240,7 +254,7 @@ def score(
         meaning=meaning,
         seed=options.seed,
     )
-    show(measured, full=full, as_json=as_json)
+    show(measured, full=output.full, as_json=output.as_json)
     raise typer.Exit(0 if measured.reached else SOME_FAILED)
 
 
@@ -249,6 +263,7 @@ def score(
     "tirjudge compare first.verdicts.jsonl second.verdicts.jsonl third.verdicts.jsonl --full",
     "tirjudge compare judged.csv --column prediction=judge_1 --column prediction=judge_2",
 )
+@with_groups
 def compare(
     first: Annotated[Path, typer.Argument(metavar="FILE", help="Stored outputs, as for tirjudge score.")],
     others: Annotated[
@@ -259,17 +274,10 @@ def compare(
             "several judges needs none: --column prediction=COLUMN once for each.",
         ),
     ] = None,
-    protocol: ProtocolOption = None,
-    full: FullOption = False,
-    as_json: JsonOption = False,
-    table: TableOption = None,
-    column: PlaceOption = None,
-    labels: StoredLabelsOption = None,
-    swapped: SwappedOption = "",
-    duplicates: DuplicatesOption = "refuse",
-    cluster: ClusterOption = "",
-    format: FormatOption = "",
     seed: Annotated[int, option("Output", "Seed of the bootstrap.", min=0, metavar="N")] = 0,
+    *,
+    output: ScoreOutput,
+    stored: StoredOptions,
 ) -> None:
     """Compare runs over the same rows: differences with intervals, from the first run to each other one.
 
@@ -280,8 +288,8 @@ def compare(
     from tirjudge.cli.score_output import print_compared, stored_files, with_matchings
 
     with one_line_errors("compare"):
-        one_output(table, as_json)
-        files, judges = [first, *(others or ())], judges_columns(column or ())
+        output.check()
+        files, judges = [first, *(others or ())], judges_columns(stored.column or ())
         if len(files) == 1:
             files *= len(judges)
         if len(judges) == 1:
@@ -292,18 +300,11 @@ def compare(
             raise ValueError(f"{len(files)} files, and columns of {len(judges)} judges: give one file")
         runs = []
         for file, columns in zip(files, judges, strict=True):
-            opened, _ = stored_files(
-                columns=columns,
-                labels=labels or (),
-                swapped=swapped,
-                format=format,
-                duplicates=duplicates,
-                cluster=cluster,
-            )
+            opened, _ = stored_files(stored, columns)
             run = with_matchings(opened([file]))
             own = [one.partition("=")[2] for one in columns if any(one not in other for other in judges)]
             if own:
                 run.name = f"{run.name} {own[0]}" if len(set(files)) > 1 else own[0]
             runs.append(run)
-        fits = print_compared(runs, protocol or (), seed=seed, full=full, as_json=as_json, table=table)
+        fits = print_compared(runs, output, seed=seed)
     raise typer.Exit(0 if fits else SOME_FAILED)

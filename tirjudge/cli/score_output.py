@@ -16,7 +16,6 @@ from rich.console import Console
 from tirjudge.cli.options import label_values
 from tirjudge.cli.output import console, new_table, plain, say
 from tirjudge.cli.paper_tables import (
-    TableFormat,
     agreement_rows,
     comparison_rows,
     evidence_rows,
@@ -24,6 +23,7 @@ from tirjudge.cli.paper_tables import (
     print_table,
     score_rows,
 )
+from tirjudge.cli.score import ScoreOutput, StoredOptions
 from tirjudge.console_text import counted, printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol, decision
@@ -50,7 +50,7 @@ from tirjudge.evaluation.runs import (
 )
 from tirjudge.evaluation.scoring import Comparison, Estimate, ProtocolScore, cluster_count, compare, with_holm
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
-from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
+from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
 from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
@@ -68,14 +68,7 @@ _NAMED = 5
 
 
 def stored_files(
-    *,
-    columns: Iterable[str],
-    labels: Iterable[str],
-    swapped: str,
-    format: str,
-    duplicates: Duplicates,
-    cluster: str,
-    calibrates: bool = False,
+    options: StoredOptions, columns: Iterable[str], *, calibrates: bool = False
 ) -> tuple[Callable[[Sequence[Path]], Replay], dict[str, str] | None]:
     """Return what opens files as one run, and the meaning of the values of labels.
 
@@ -83,27 +76,26 @@ def stored_files(
     meaning is that of the columns' values too, if there are any. With `calibrates`, it may belong to the
     labels of people instead. Raises ValueError, in one line, for options that do not belong together.
     """
-    files = [Path(text) for text in labels if "=" not in text or Path(text).exists()]
-    meanings = [text for text in labels if Path(text) not in files]
+    files, meanings = options.files_and_meanings()
     if len(files) > 1 or len(meanings) > 1:
         raise ValueError("--labels takes one file, and once what the values mean (1=A,2=B,0=tie)")
     places = list(columns)
     stray = bool(meanings) and not calibrates
-    if not places and (stray or swapped):
-        option = "--labels VALUE=LETTER" if stray else "--swapped"
-        raise ValueError(f"{option} belongs to --column, which names the columns of a file")
+    if not places and (stray or options.swapped):
+        stray_option = "--labels VALUE=LETTER" if stray else "--swapped"
+        raise ValueError(f"{stray_option} belongs to --column, which names the columns of a file")
     read, meaning = None, label_values(meanings[0]) if meanings else None
     if places:
-        read = VerdictColumns.parse([*places, *(["place_swapped=place_swapped"] if swapped else [])])
+        read = VerdictColumns.parse([*places, *(["place_swapped=place_swapped"] if options.swapped else [])])
         read = read.meaning(meaning) if meaning else read
     opened = partial(
         open_replay,
         labels=files[0] if files else None,
-        format=format,
+        format=options.format,
         columns=read,
-        swapped=Path(swapped) if swapped else None,
-        duplicates=duplicates,
-        cluster=cluster,
+        swapped=Path(options.swapped) if options.swapped else None,
+        duplicates=options.duplicates,
+        cluster=options.cluster,
     )
     return opened, meaning
 
@@ -407,21 +399,13 @@ def print_published(benchmark: str, *, as_json: bool = False) -> None:
     console().print(table)
 
 
-def print_scored(
-    command: str,
-    run: Replay,
-    named: Sequence[str],
-    *,
-    seed: int,
-    full: bool,
-    as_json: bool,
-    table: TableFormat | None = None,
-) -> bool:
+def print_scored(command: str, run: Replay, output: ScoreOutput, *, seed: int) -> bool:
     """Score a run under each protocol and print a line to quote for each, everything, a table or JSON.
 
-    Protocols that were not `named` are printed only if they fit. Returns True if every named one fits.
+    Protocols that were not named are printed only if they fit. Returns True if every named one fits.
     Raises ValueError, in one line, for an unknown name, for unreadable rows, and when no protocol fits.
     """
+    named, full, table = output.protocol or (), output.full, output.table
     results, unfit = score_run(run, named or default_protocols(run), run.benchmark, seed=seed)
     _say_unfit(command, unfit, named=bool(named), found=[one.score.card for one in results])
     for names in unlike_sections(results[0].score.units.sections):
@@ -442,7 +426,7 @@ def print_scored(
         figures = score_rows(results, run.name, lambda one: _quotable(one.score, full=full))
         print_table(figures + evidence_rows(evidence, run.name), table)
         return not (named and unfit)
-    if as_json:
+    if output.as_json:
         known = {"evidence": evidence.record()} if evidence.known else {}
         print(json.dumps([_record(one) | known for one in results], indent=2))
     else:
@@ -479,16 +463,9 @@ def decided_lines(run: Replay, evidence: EvidenceTally) -> Iterator[str]:
     yield from (printable(f"decided   {line}") for line in (won.wins() if won else ()))
 
 
-def print_compared(
-    runs: Sequence[Replay],
-    named: Sequence[str],
-    *,
-    seed: int,
-    full: bool,
-    as_json: bool,
-    table: TableFormat | None = None,
-) -> bool:
+def print_compared(runs: Sequence[Replay], output: ScoreOutput, *, seed: int) -> bool:
     """Compare the first run with every other one under each protocol, otherwise like `print_scored`."""
+    named, full, table = output.protocol or (), output.full, output.table
     agreement = judges_agreement(runs) if full and table != "csv" else None
     found, faults = [], []
     for other in runs[1:]:
@@ -513,7 +490,7 @@ def print_compared(
             print()
             print_table(agreement_rows(agreement, names), table)
         return not (named and faults)
-    if as_json:
+    if output.as_json:
         together = {} if agreement is None else {"agreement": agreement_record(agreement, names)}
         known = {run.name: tally.record() for run in runs if (tally := evidence_of(run)).known}
         together |= {"evidence": known} if known else {}
