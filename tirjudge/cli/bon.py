@@ -205,8 +205,11 @@ class BonRun:
             print_table(selection_rows(tally, self.output.name), self.table)
             return
         if self.as_json:
-            spent = {} if judge is None else _spent_record(judge)
-            record = _solved_record(tally, failed) | {"retries": display.retries, **spent, "picks": picks}
+            record = _solved_record(tally, failed) | {"retries": display.retries}
+            if judge is not None:
+                record |= {"calls": judge.spending.calls, "cost": judge.spending.cost}
+                record |= {"evidence": _judged(judge).evidence.record()}
+            record |= {"picks": picks}
             print(json.dumps(record, indent=2))
             return
         _print_solved(tally, failed)
@@ -359,14 +362,6 @@ def _judged(judge: _Judge | None) -> Tally:
     for row in judge.results.rows() if judge is not None else ():
         judged.add(row)
     return judged
-
-
-def _spent_record(judge: _Judge) -> dict[str, Any]:
-    return {
-        "calls": judge.spending.calls,
-        "cost": judge.spending.cost,
-        "evidence": _judged(judge).evidence.record(),
-    }
 
 
 def _print_spent(judge: _Judge, retries: int) -> None:

@@ -243,8 +243,11 @@ def _print_curve(one: Calibration, *, full: bool) -> None:
     _table(
         ("keep from", "coverage", "risk", "kept", "of"),
         [
-            (_threshold(p.threshold), _share(p.coverage), _share(p.risk), _kept(p), str(p.coverage.n))
-            for p in points
+            (
+                *(_threshold(one.threshold), _share(one.coverage), _share(one.risk)),
+                *(f"{one.coverage.successes:.0f}", str(one.coverage.n)),
+            )
+            for one in points
         ],
     )
     if len(points) < len(found.points):
@@ -372,10 +375,6 @@ def _threshold(value: float) -> str:
     """Return a threshold, rounded down: the verdicts that it keeps are kept by its digits as well."""
     digits = f"{math.floor(value * 10**_DIGITS) / 10**_DIGITS:.{_DIGITS}f}"
     return digits.rstrip("0").rstrip(".")
-
-
-def _kept(one: Point) -> str:
-    return f"{one.coverage.successes:.0f}"
 
 
 def _share(one: Proportion) -> str:

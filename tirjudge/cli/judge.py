@@ -154,7 +154,8 @@ class BatchRun:
             stop(self.command, reason, INTERRUPTED)
         if self._relabelled:
             tally = Tally.of(results.rows(), KeptFiles(results.path), failed=tally.failed)
-        rated, won = self._rated(tally, results.path), self._won(tally, results.path)
+        rated = self._rated(tally, results.path)
+        won, won_decided, agreement = self._compared(tally, results.path)
         summary = Summary(
             tally=tally,
             seconds=display.seconds,
@@ -166,8 +167,8 @@ class BatchRun:
             retries=display.retries,
             won=won,
             rated=rated,
-            won_decided=self._won_decided(tally, results.path),
-            agreement=self._agreement(tally, results.path),
+            won_decided=won_decided,
+            agreement=agreement,
             proposal=self._proposal(tally, results),
         )
         if self.as_json:
@@ -254,32 +255,26 @@ class BatchRun:
 
         return RatingAgreement.of(results, classes=tally.passes > 0, numbers=tally.ratings > 0)
 
-    def _won(self, tally: Tally, results: Path) -> WhoWon | None:
-        """Return who won, for which the rows of earlier runs into the same file are read too."""
-        if not tally.sources:
-            return None
-        from tirjudge.evaluation.stored_outputs.reading import open_results
-        from tirjudge.evaluation.who_won import who_won
+    def _compared(
+        self, tally: Tally, results: Path
+    ) -> tuple[WhoWon | None, WhoWon | None, tuple[list[str], JudgesAgreement] | None]:
+        """Return who won all rows and the rows that programs decided, and how far a jury that votes agrees.
 
-        return who_won(open_results(results))
-
-    def _won_decided(self, tally: Tally, results: Path) -> WhoWon | None:
-        """Return who won among the rows that programs decided; None if all rows are or none is."""
-        if not tally.sources:
-            return None
-        from tirjudge.evaluation.stored_outputs.reading import open_results
-        from tirjudge.evaluation.who_won import who_won_decided
-
-        return who_won_decided(open_results(results), tally.evidence)
-
-    def _agreement(self, tally: Tally, results: Path) -> tuple[list[str], JudgesAgreement] | None:
-        """Return the agreement of the models of a jury that vote."""
-        if len(tally.jury) < 2 or self.options.escalate_below is not None:
-            return None
+        The rows of earlier runs into the same file are read too.
+        """
+        votes = len(tally.jury) > 1 and self.options.escalate_below is None
+        if not tally.sources and not votes:
+            return None, None, None
         from tirjudge.evaluation.judges import jury_agreement
         from tirjudge.evaluation.stored_outputs.reading import open_results
+        from tirjudge.evaluation.who_won import who_won, who_won_decided
 
-        return jury_agreement(open_results(results))
+        run = open_results(results)
+        return (
+            who_won(run) if tally.sources else None,
+            who_won_decided(run, tally.evidence) if tally.sources else None,
+            jury_agreement(run) if votes else None,
+        )
 
     def _why(self, results: ResultFile | ResultStream) -> str:
         """Return how most views ended, or why most rows failed, with the option that may help."""

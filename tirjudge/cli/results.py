@@ -167,31 +167,27 @@ def _drawn(rows: Iterator[_Found], count: int, seed: int) -> Iterator[_Found]:
         yield found
 
 
+@dataclass(slots=True)
 class _Selection:
     """The rows of a file that fit all options, and what is said about the others at the end."""
 
-    def __init__(
-        self,
-        file: Path,
-        ids: set[str],
-        wrong: bool,
-        flipped: bool,
-        failed: bool,
-        program_failed: bool,
-        decided: bool | None,
-    ) -> None:
-        self._file, self._ids = file, ids
-        self._wrong, self._flipped, self._decided = wrong, flipped, decided
-        self._is_far: Callable[[ResultRow], bool] | None = None
-        self._failed, self._program_failed = failed, program_failed
-        self._total = 0
-        self._others: set[str] = set()
-        self._missing = set(ids)
-        self._read = False
-        """True once the whole file was read; --limit may end it before."""
+    file: Path
+    ids: set[str]
+    wrong: bool
+    flipped: bool
+    failed: bool
+    program_failed: bool
+    decided: bool | None
+    _is_far: Callable[[ResultRow], bool] | None = None
+    _total: int = 0
+    _others: set[str] = field(default_factory=set)
+    _missing: set[str] = field(default_factory=set)
+    _read: bool = False
+    """True once the whole file was read; --limit may end it before."""
 
     def rows(self) -> Iterator[_Found]:
-        for row, fields in read_result_rows(self._file):
+        self._missing = set(self.ids)
+        for row, fields in read_result_rows(self.file):
             self._total += 1
             self._missing.discard(row.id)
             if self._missing:
@@ -202,12 +198,12 @@ class _Selection:
 
     def _fits(self, row: ResultRow) -> bool:
         return (
-            (not self._ids or row.id in self._ids)
-            and (not self._wrong or (row.correct is not None and row.correct < 1) or self._far(row))
-            and (not self._flipped or row.flipped)
-            and (not self._failed or row.stop != "verdict")
-            and (not self._program_failed or row.programs_failed > 0)
-            and (self._decided is None or row.verdict_decided is self._decided)
+            (not self.ids or row.id in self.ids)
+            and (not self.wrong or (row.correct is not None and row.correct < 1) or self._far(row))
+            and (not self.flipped or row.flipped)
+            and (not self.failed or row.stop != "verdict")
+            and (not self.program_failed or row.programs_failed > 0)
+            and (self.decided is None or row.verdict_decided is self.decided)
         )
 
     def _far(self, row: ResultRow) -> bool:
@@ -217,29 +213,29 @@ class _Selection:
         if self._is_far is None:
             from tirjudge.evaluation.rating_agreement import far_from_rating
 
-            self._is_far = far_from_rating(self._file)
+            self._is_far = far_from_rating(self.file)
         return self._is_far(row)
 
     def report(self, shown: int, *, as_json: bool) -> None:
         """Print the rows without a result, and what was not found. Raises ValueError for an unknown id."""
-        for failure in read_lines(failures_path(self._file)):
+        for failure in read_lines(failures_path(self.file)):
             id, where = str(failure.get("id")), failure.get("where")
-            if (self._failed and not self._ids) or id in self._missing:
+            if (self.failed and not self.ids) or id in self._missing:
                 self._missing.discard(id)
                 shown += 1
                 if as_json:
                     print(json.dumps(failure))
                 else:
                     print(printable(f"{where}: no result: {failure.get('reason')}", _LONGEST_REASON))
-        if is_truncated(self._file):
-            say(f"tirjudge show: {self._file} ends in the middle of a row, which is left out")
+        if is_truncated(self.file):
+            say(f"tirjudge show: {self.file} ends in the middle of a row, which is left out")
         if self._missing and self._read:
             unknown = min(self._missing)
             close = get_close_matches(unknown, sorted(self._others), n=3)
             hint = f"; the closest ids are {', '.join(close)}" if close else ""
-            raise ValueError(f"{self._file} has no row {unknown!r} among its {self._total}{hint}")
+            raise ValueError(f"{self.file} has no row {unknown!r} among its {self._total}{hint}")
         if not shown:
-            say(f"tirjudge show: none of the {self._total} rows of {self._file} matches")
+            say(f"tirjudge show: none of the {self._total} rows of {self.file} matches")
 
 
 _MIB = 1 << 20
@@ -437,17 +433,18 @@ class _Result:
         }
 
     def print(self) -> None:
-        rows = [("programs", str(self.programs))]
-        usual = [one for one in RerunStatus if one is not RerunStatus.NOT_REPEATED or self.counts[one]]
-        rows += [(outcome.value, str(self.counts[outcome])) for outcome in usual]
-        rows.append(("verdicts read again", str(self.verdicts.read)))
-        rows.append(("verdict changed", str(len(self.verdicts.changed))))
-        if self.verdicts.unreadable:
-            rows.append(("verdicts not read", str(self.verdicts.unreadable)))
-        if self.verdicts.by_older_rule:
-            rows.append(("read by an older rule", str(self.verdicts.by_older_rule)))
+        counts = {
+            "programs": self.programs,
+            **{outcome.value: self.counts[outcome] for outcome in RerunStatus},
+            "verdicts read again": self.verdicts.read,
+            "verdict changed": len(self.verdicts.changed),
+            "verdicts not read": self.verdicts.unreadable,
+            "read by an older rule": self.verdicts.by_older_rule,
+        }
+        seldom = (RerunStatus.NOT_REPEATED.value, "verdicts not read", "read by an older rule")
+        rows = [(name, str(count)) for name, count in counts.items() if count or name not in seldom]
         print("\n".join(table(rows)))
-        records = [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)]
+        records = self.record()["not_same"]
         if records:
             print()
             heading = ("outcome", "row", "view", "program", "reason")

@@ -62,7 +62,6 @@ class Display:
         """
         self._row_lines, self._remote = row_lines, remote
         self._tally, self._failures_file = tally, failures_file
-        self._reporter = ProgressReporter(self._print_line, total=total, detail=self._facts)
         self.spending = spending
         """The ledger whose cost and unanswered calls are shown; it may be set after the construction."""
         self.retries = 0
@@ -71,6 +70,7 @@ class Display:
         self._reasons: dict[str, int] = {}
         """Failed rows by their reason."""
         self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+        self._reporter = ProgressReporter(self._console.print, total=total, detail=self._facts)
         rows = "? rows" if total is None else counted(total, "row")
         self._progress = Progress(
             TextColumn(f"{{task.completed:.0f}} of {rows}", markup=False),
@@ -143,7 +143,8 @@ class Display:
         if tally.failed:
             parts.append(f"{tally.failed} failed")
         if self.retries:
-            parts.append(f"{_retries(self.retries)} ({printable(self._last_retry, _REASON)})")
+            repeated = "1 retry" if self.retries == 1 else f"{self.retries} retries"
+            parts.append(f"{repeated} ({printable(self._last_retry, _REASON)})")
         if tally.labelled:
             parts.append(f"{tally.credits.total / tally.labelled:.1%} right of {tally.labelled}")
         if spending is not None and spending.cost is not None:
@@ -170,13 +171,6 @@ class Display:
     def _tick(self) -> None:
         while not self._ended.wait(SECONDS):
             self._reporter.report()
-
-    def _print_line(self, line: str) -> None:
-        self._console.print(line)
-
-
-def _retries(count: int) -> str:
-    return "1 retry" if count == 1 else f"{count} retries"
 
 
 class _Status(ProgressColumn):

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tirjudge.console_text import counted
+
 WRAPPERS = ("data", "rows", "examples", "instances", "items", "records", "results", "questions")
 """Keys of an object that may hold the list of all rows."""
 _WRAPPED = re.compile(rf'\{{\s*"(?:{"|".join(WRAPPERS)})"\s*:\s*\[')
@@ -54,14 +56,10 @@ def rows_in(document: Any) -> tuple[list[Any], str] | None:
         rows = wrapped if wrapped and len(wrapped) == len(rows) else rows
         return rows, f"the rows are the list of {len(rows)} under {key!r}"
     if (table := _by_columns(document)) is not None:
-        return table, f"the table is written by columns, and has {_counted(len(table), 'row')}"
+        return table, f"the table is written by columns, and has {counted(len(table), 'row')}"
     if (table := _by_rows(document)) is not None:
         return table, f"the rows are the {len(table)} values of one object"
     return None
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _listed(document: Mapping[str, Any], above: str = "") -> tuple[str, list[dict[str, Any]]] | None:
@@ -121,4 +119,4 @@ def objects_of(text: str, *, pretty: bool) -> tuple[list[Any], str] | None:
     found = rows_in(objects[0]) if len(objects) == 1 else None
     if found is not None or not pretty:
         return found
-    return objects, f"pretty-printed JSON is read as {_counted(len(objects), 'row')}"
+    return objects, f"pretty-printed JSON is read as {counted(len(objects), 'row')}"

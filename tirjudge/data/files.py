@@ -10,6 +10,8 @@ import zlib
 from pathlib import Path
 from typing import Any, cast
 
+from tirjudge_environments.files.reading import Xz
+
 STANDARD_INPUT = "-"
 FALLBACK = "cp1252"
 """The encoding of bytes that are no UTF-8, as programs for Windows write them."""
@@ -75,7 +77,7 @@ def _opened(place: Path | int, name: str, encoding: str) -> io.BufferedReader:
 class _Decompressed(io.RawIOBase):
     """The content of a compressed file, closed with it; reading damaged content raises ValueError."""
 
-    def __init__(self, content: gzip.GzipFile | _Xz, file: io.BufferedReader, name: str) -> None:
+    def __init__(self, content: gzip.GzipFile | Xz, file: io.BufferedReader, name: str) -> None:
         """`content` reads from `file`; `name` is the file's name for messages."""
         self._content, self._file, self._name = content, file, name
         self._read = 0
@@ -102,43 +104,6 @@ class _Decompressed(io.RawIOBase):
             self._content.close()
             self._file.close()
         super().close()
-
-
-class _Xz(io.RawIOBase):
-    """The content of an xz file: its streams, with the zeros behind each that the format allows.
-
-    Python's LZMAFile takes what follows such zeros, and a damaged second stream, for the file's end.
-    """
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._file, self._decoder = file, lzma.LZMADecompressor(lzma.FORMAT_XZ)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Raises lzma.LZMAError for damaged data, and EOFError for data that is cut off."""
-        while True:
-            if self._decoder.eof:
-                rest, zeros = self._decoder.unused_data, 0
-                while stripped := rest or self._file.read(PEEKED):
-                    rest = stripped.lstrip(b"\0")
-                    zeros += len(stripped) - len(rest)
-                    if rest:
-                        break
-                if zeros % 4:
-                    raise lzma.LZMAError("the zeros behind a stream are no multiple of 4 bytes")
-                if not rest:
-                    return 0
-                self._decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-            else:
-                rest = self._file.read1(PEEKED) if self._decoder.needs_input else b""
-                if self._decoder.needs_input and not rest:
-                    raise EOFError("the file ends in a stream")
-            content = self._decoder.decompress(rest, len(buffer))
-            if content:
-                buffer[: len(content)] = content
-                return len(content)
 
 
 class _AsUtf8(io.RawIOBase):
@@ -173,7 +138,7 @@ def _decompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
     if start.startswith(_GZIP):
         return io.BufferedReader(_Decompressed(gzip.GzipFile(fileobj=file), file, name), PEEKED)
     if start.startswith(_XZ):
-        return io.BufferedReader(_Decompressed(_Xz(file), file, name), PEEKED)
+        return io.BufferedReader(_Decompressed(Xz(file), file, name), PEEKED)
     return file
 
 

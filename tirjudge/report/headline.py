@@ -148,7 +148,7 @@ def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, An
     if order is not None:
         same = order["figures"]["consistency"]
         value = f"{same['value']:.1%} keep their verdict"
-        return {"value": value, "notes": [f"of {_pairs(same['n'])} in both orders"]}
+        return {"value": value, "notes": [f"of {counted(same['n'], 'pair')} in both orders"]}
     if turned := [row for row in rows if _orders(row) > 1]:
         kept = sum(_keeps(row) for row in turned) / len(turned)
         return {
@@ -160,10 +160,6 @@ def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, An
     first, place = won.first_shown, won.preferred_place
     value = f"{first.printed()} for the response shown first"
     return {"value": value, "notes": [f"by chance {won.chance:.0%}{place}"]}
-
-
-def _pairs(n: int) -> str:
-    return "1 pair" if n == 1 else f"{n} pairs"
 
 
 def _orders(row: JudgedRow) -> int:

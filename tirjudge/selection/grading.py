@@ -42,24 +42,11 @@ _NO_MATH_VERIFY = "ModuleNotFoundError: No module named 'math_verify'"
 TEST_LIMITS = Limits(cpu_seconds=60, wall_seconds=120, memory_bytes=1 << 30)
 _ASSERTION_SECONDS = 20.0
 """CPU seconds of one assertion."""
-_SETUP = "".join(
-    f"import {name}\nfrom {name} import *\n"
-    for name in (
-        *(
-            "string",
-            "re",
-            "datetime",
-            "collections",
-            "heapq",
-            "bisect",
-            "copy",
-            "math",
-            "random",
-            "statistics",
-        ),
-        *("itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing"),
-    )
+_MODULES = (
+    "string re datetime collections heapq bisect copy math random statistics itertools functools operator io "
+    "sys json builtins typing"
 )
+_SETUP = "".join(f"import {name}\nfrom {name} import *\n" for name in _MODULES.split())
 """What LiveCodeBench imports before a program (`testing_util.py`)."""
 
 _RUN_TEST_CASES = """

@@ -81,7 +81,7 @@ def listed_files(folder: Folder, before: Folder = NO_FILES) -> Iterator[ListedFi
         line += f", {kind}" * bool(kind) + f" (before: {was})" * bool(was and was != kind)
         shown = _excerpt(path, content, old) if parts < _SHOWN and left > 0 else None
         if shown is None:
-            unread = ", not shown" if _is_text(content) else ", no text" * (not kind)
+            unread = ", not shown" if _start(content) is not None else ", no text" * (not kind)
             yield ListedFile(line + unread)
             continue
         body = cut_middle(shown[0], min(_PART, left))
@@ -94,10 +94,6 @@ def listed_files(folder: Folder, before: Folder = NO_FILES) -> Iterator[ListedFi
     yield from (ListedFile(f"{shown_path(path)}, deleted") for path in gone[:_LISTED])
     if len(gone) > _LISTED:
         yield ListedFile(f"... {counted(len(gone) - _LISTED, 'file')} deleted as well ...")
-
-
-def _is_text(content: bytes) -> bool:
-    return _start(content) is not None
 
 
 def _start(content: bytes) -> str | None:

@@ -40,7 +40,8 @@ _MOST_ARCHIVE = MOST_BYTES + 4096 * MOST_ENTRIES
 """Bytes of the files of a folder and of their headers."""
 _MOST_LIST = 600 * MOST_ENTRIES
 """Bytes of a zip's list of entries, which is read as a whole."""
-_XZ_MEMORY = 128 << 20
+_XZ_MEMORY, _XZ_READ = 128 << 20, 1 << 16
+"""Bytes of memory that a stream of an xz may need, and that are read of it at once."""
 
 
 def read_folder(value: Any, beside: Path | None, before: Folder = NO_FILES) -> Folder:
@@ -284,34 +285,54 @@ def _of_tar(file: IO[bytes]) -> Folder:
 def _decompressed(file: IO[bytes]) -> IO[bytes]:
     start = file.read(6)
     file.seek(0)
-    for mark, opened in ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", _open_xz)):
+    if start.startswith(b"\xfd7zXZ\x00"):
+        return io.BufferedReader(Xz(cast(io.BufferedReader, file)))
+    for mark, opened in ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open)):
         if start.startswith(mark):
             return cast(IO[bytes], opened(file))
     return file
 
 
-def _open_xz(file: IO[bytes]) -> IO[bytes]:
-    return cast(IO[bytes], io.BufferedReader(_Xz(file)))
+class Xz(io.RawIOBase):
+    """The content of an xz file: its streams, with the zeros behind each that the format allows.
 
+    Python's LZMAFile takes what follows such zeros, and a damaged second stream, for the file's end. A stream
+    that needs more memory than `xz -9` writes raises LZMAError.
+    """
 
-class _Xz(io.RawIOBase):
-    """The content of an xz. One that needs more memory than `xz -9` writes raises LZMAError."""
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file, self._decoder = file, self._new()
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._decompressor = file, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+    @staticmethod
+    def _new() -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        content = b""
-        while not content and not self._decompressor.eof:
-            given = self._file.read(1 << 16) if self._decompressor.needs_input else b""
-            if self._decompressor.needs_input and not given:
-                raise EOFError("it ends early")
-            content = self._decompressor.decompress(given, len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
+        """Raises lzma.LZMAError for damaged data, and EOFError for data that is cut off."""
+        while True:
+            if self._decoder.eof:
+                rest, zeros = self._decoder.unused_data, 0
+                while stripped := rest or self._file.read(_XZ_READ):
+                    rest = stripped.lstrip(b"\0")
+                    zeros += len(stripped) - len(rest)
+                    if rest:
+                        break
+                if zeros % 4:
+                    raise lzma.LZMAError("the zeros behind a stream are no multiple of 4 bytes")
+                if not rest:
+                    return 0
+                self._decoder = self._new()
+            else:
+                rest = self._file.read1(_XZ_READ) if self._decoder.needs_input else b""
+                if self._decoder.needs_input and not rest:
+                    raise EOFError("the file ends in a stream")
+            content = self._decoder.decompress(rest, len(buffer))
+            if content:
+                buffer[: len(content)] = content
+                return len(content)
 
 
 class _Bounded:

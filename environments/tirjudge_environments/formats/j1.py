@@ -183,10 +183,7 @@ class J1PaS(J1Pairwise):
         reward="1 if the better response scores higher; options as PaV",
         source="J1 section 2.5, Fig. 9",
     )
-
-    @property
-    def wording(self) -> Wording:
-        return Wording("j1-pas")
+    wording: ClassVar[Wording] = Wording("j1-pas")
 
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
         scores = pair_scores(view, text)
@@ -210,10 +207,7 @@ class J1PaVS(J1Pairwise):
         reward="as PaV, from the verdict alone",
         source="J1 section 2.5, Fig. 10",
     )
-
-    @property
-    def wording(self) -> Wording:
-        return Wording("j1-pavs")
+    wording: ClassVar[Wording] = Wording("j1-pavs")
 
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
         choice, scores = preferred(view, text, self.steps), pair_scores(view, text)
@@ -235,14 +229,8 @@ class J1PoS(J1):
         source="J1 section 2.5, Fig. 11",
     )
     scale: ClassVar[tuple[float, float]] = (0.0, 10.0)
-
-    @property
-    def wording(self) -> Wording:
-        return Wording("j1-pos")
-
-    @property
-    def linked(self) -> bool:
-        return True
+    wording: ClassVar[Wording] = Wording("j1-pos")
+    linked: ClassVar[bool] = True
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return single_views(task)

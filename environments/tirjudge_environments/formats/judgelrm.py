@@ -243,10 +243,7 @@ class JudgeLrmSingle(TextOnly):
     )
     scale: ClassVar[tuple[float, float]] = (1.0, 10.0)
     marks: ClassVar[tuple[str, ...]] = _MARKS
-
-    @property
-    def wording(self) -> Wording:
-        return Wording("judgelrm-single", system="judgelrm-single-system", prefill=THINK)
+    wording: ClassVar[Wording] = Wording("judgelrm-single", system="judgelrm-single-system", prefill=THINK)
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return single_views(task)

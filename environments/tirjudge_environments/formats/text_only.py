@@ -123,10 +123,7 @@ class TextScore(TextOnly):
     scale: ClassVar[tuple[int, int]]
     """The lowest and the highest rating, which `--satisfied-from` and people's ratings are compared with."""
     marks: ClassVar[tuple[str, ...]] = ("score", "think")
-
-    @property
-    def linked(self) -> bool:
-        return True
+    linked: ClassVar[bool] = True
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return single_views(task)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -21,7 +20,6 @@ from tirjudge.evaluation.stored_outputs.base import (
 )
 from tirjudge_environments import Malformed
 from tirjudge_environments.formats.judgelrm import read_scores
-from tirjudge_environments.tasks import RowError
 
 _ANNOTATORS = ("annotator1", "annotator2", "annotator3")
 _BEST_OF_CLASS = {0: (0, 1), 1: (0,), 2: (1,)}
@@ -44,22 +42,14 @@ def _people(row: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return _BEST_OF_CLASS[chosen], classes
 
 
-_LABELS = {0: "tie", 1: "A", 2: "B"}
-
-
 def _read(row: PublishedRow) -> Iterator[Fields]:
-    votes = [row.need(f"annotator{number}") for number in (1, 2, 3)]
-    if any(vote not in _LABELS for vote in votes):
-        raise RowError("annotator1, annotator2 and annotator3 must be 0 (tie), 1 or 2")
-    (label, count), *_ = Counter(votes).most_common()
-    if count == 1:
-        raise RowError("the three annotators disagree: no majority")
+    best, votes = _people({name: row.need(name) for name in _ANNOTATORS})
     instruction, given = str(row.need("instruction")), str(row.fields.get("input") or "")
     yield {
         "id": row.need("idx"),
         "prompt": f"{instruction}\n\n{given}" if given.strip() else instruction,
         "responses": [row.need("response1"), row.need("response2")],
-        "label": _LABELS[label],
+        "label": "tie" if len(best) > 1 else "AB"[best[0]],
         "tags": [f"annotators={','.join(map(str, votes))}"],
     }
 
