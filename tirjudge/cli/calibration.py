@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.cli.output import console, new_table, plain
+from tirjudge.cli.output import console, figures_table
 from tirjudge.console_text import printable
 from tirjudge.evaluation.alternative_annotators import PASSES, AlternativeTest, alternative_test
 from tirjudge.evaluation.calibration import (
@@ -390,11 +390,5 @@ def _say(line: str) -> None:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = new_table()
-    table.add_column(plain(heads[0]), overflow="fold")
-    for head in heads[1:]:
-        table.add_column(plain(head), justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(plain, row))
-    console().print(table)
+    console().print(figures_table(heads, rows))
     print()

@@ -9,7 +9,7 @@ import signal
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -248,6 +248,18 @@ def new_table(**settings: Any) -> Table:
     if console().is_terminal:
         return Table(**settings)
     return Table(box=None, pad_edge=False, **settings)
+
+
+def figures_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", words: int = 1
+) -> Table:
+    """Return a table of untrusted texts, whose first `words` columns are words, and the others numbers."""
+    table = new_table(title=plain(title) if title else None, title_justify="left")
+    for number, head in enumerate(heads):
+        table.add_column(plain(head), justify="left" if number < words else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(plain, row))
+    return table
 
 
 def console() -> Console:

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from tirjudge.cli.options import label_values
-from tirjudge.cli.output import console, new_table, plain, say
+from tirjudge.cli.output import console, figures_table, say
 from tirjudge.cli.paper_tables import (
     agreement_rows,
     comparison_rows,
@@ -224,15 +224,12 @@ def _quoted(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -> 
 
 def print_score(score: ProtocolScore) -> None:
     """Print a table of the figures, with their definition and the counts of ties and failures below it."""
-    card = score.card
-    table = new_table(title=plain(card.name), title_justify="left")
-    table.add_column("", overflow="fold")
-    for name in ("value", "95 % interval", "n"):
-        table.add_column(name, justify="right")
-    for name, estimate in score.estimates.items():
-        table.add_row(plain(name), _number(estimate.value, card), _interval(estimate, card), _n(estimate))
-    terminal = console()
-    terminal.print(table)
+    card, terminal = score.card, console()
+    rows = [
+        (name, _number(one.value, card), _interval(one, card), _n(one))
+        for name, one in score.estimates.items()
+    ]
+    terminal.print(figures_table(("", "value", "95 % interval", "n"), rows, title=card.name))
     _print_missing(terminal, score.estimates)
     if clusters := in_clusters(cluster_count(score.units)):
         terminal.print(f"rows{clusters}, which intervals take as units", markup=False)
@@ -241,22 +238,20 @@ def print_score(score: ProtocolScore) -> None:
 
 def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     """Print a table of both runs' figures and their differences; `names` are the runs' names."""
-    card = comparison.card
-    table = new_table(title=plain(card.name), title_justify="left")
-    table.add_column("", overflow="fold")
-    for name in (*names, "difference", "95 % interval", "n"):
-        table.add_column(plain(name), justify="right", overflow="fold")
-    for name, estimate in comparison.differences.items():
-        table.add_row(
-            plain(name),
+    card, terminal = comparison.card, console()
+    rows = [
+        (
+            name,
             _number(comparison.first[name], card),
             _number(comparison.second[name], card),
-            _number(estimate.value, card, signed=True),
-            _interval(estimate, card, signed=True),
-            _n(estimate),
+            _number(one.value, card, signed=True),
+            _interval(one, card, signed=True),
+            _n(one),
         )
-    terminal = console()
-    terminal.print(table)
+        for name, one in comparison.differences.items()
+    ]
+    heads = ("", *names, "difference", "95 % interval", "n")
+    terminal.print(figures_table(heads, rows, title=card.name))
     _print_missing(terminal, comparison.differences)
     figure = _compared_first(comparison)
     if not math.isnan(power := comparison.detectable.get(figure, math.nan)):
@@ -300,12 +295,9 @@ def print_protocols(cards: Sequence[ProtocolCard], *, as_json: bool = False) -> 
     if as_json:
         print(json.dumps([card_record(card) | {"source": card.source} for card in cards], indent=2))
         return
-    table = new_table()
-    for name in ("protocol", "what is counted", "ties", "no verdict", "source"):
-        table.add_column(name, overflow="fold")
-    for card in cards:
-        table.add_row(*map(plain, (card.name, card.about, card.ties, card.failures, card.source)))
-    console().print(table)
+    heads = ("protocol", "what is counted", "ties", "no verdict", "source")
+    rows = [(card.name, card.about, card.ties, card.failures, card.source) for card in cards]
+    console().print(figures_table(heads, rows, words=len(heads)))
 
 
 def _print_policy(terminal: Console, card: ProtocolCard, counts: Mapping[str, int]) -> None:
@@ -340,23 +332,16 @@ def print_comparable(score: ProtocolScore, found: Sequence[PublishedFigure]) -> 
     figure = found[0].figure
     measured = score.estimates[figure].value
     over = ", over the paper's benchmarks together" if found[0].benchmark == ANY else ""
-    table = new_table(title=plain(f"published under {score.card.name}: {figure}{over}"), title_justify="left")
-    for name in ("paper", "table", "model"):
-        table.add_column(name, overflow="fold")
-    for name in ("value", "difference"):
-        table.add_column(name, justify="right")
-    for one in found:
-        table.add_row(
-            *map(plain, (one.paper, one.table, one.model)),
-            printed_figure(one.value, is_share=True),
+    rows = [
+        (
+            *(one.paper, one.table, one.model, printed_figure(one.value, is_share=True)),
             f"{100 * (measured - one.value):+.2f}",
         )
-    console().print(table)
-
-
-def print_incomparable(lacking: str, benchmark: str) -> None:
-    """Print why no published figures are shown; `lacking` says how the rows differ from the benchmark's."""
-    console().print(printable(incomparable(lacking, benchmark)), markup=False)
+        for one in found
+    ]
+    title = f"published under {score.card.name}: {figure}{over}"
+    heads = ("paper", "table", "model", "value", "difference")
+    console().print(figures_table(heads, rows, title=title, words=3))
 
 
 def incomparable(lacking: str, benchmark: str) -> str:
@@ -386,17 +371,14 @@ def print_published(benchmark: str, *, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps([published_record(one) | {"protocol": one.protocol} for one in found], indent=2))
         return
-    table = new_table()
-    for name in ("paper", "table", "model", "figure", "protocol"):
-        table.add_column(name, overflow="fold")
-    table.add_column("value", justify="right")
+    rows = []
     for one in found:
         protocol = f"{one.protocol} ({one.because})" if one.because else one.protocol
-        value = (
-            printed_figure(one.value, is_share=True) if one.unit == "share" else f"{one.value:g} {one.unit}"
-        )
-        table.add_row(*map(plain, (one.paper, one.table, one.model, one.figure, protocol)), value)
-    console().print(table)
+        is_share = one.unit == "share"
+        value = printed_figure(one.value, is_share=True) if is_share else f"{one.value:g} {one.unit}"
+        rows.append((one.paper, one.table, one.model, one.figure, protocol, value))
+    heads = ("paper", "table", "model", "figure", "protocol", "value")
+    console().print(figures_table(heads, rows, words=5))
 
 
 def print_scored(command: str, run: Replay, output: ScoreOutput, *, seed: int) -> bool:
@@ -530,15 +512,16 @@ def agreement_record(agreement: JudgesAgreement, names: Sequence[str]) -> JsonOb
 
 def print_agreement(agreement: JudgesAgreement, names: Sequence[str]) -> None:
     """Print the agreement of every two judges, and of all."""
-    table = new_table(title="agreement of the judges, all orders combined", title_justify="left")
-    table.add_column("", overflow="fold")
-    for name in ("equal verdicts, %", "95 % interval", "kappa", "95 % interval", "n"):
-        table.add_column(name, justify="right")
-    for one, other, equal, kappa in agreement.pairs:
-        pair = plain(f"{names[one]}, {names[other]}")
-        share = _number(equal.value, THREE_CLASS.card), _interval(equal, THREE_CLASS.card)
-        table.add_row(pair, *share, _number(kappa.value, KAPPA.card), _interval(kappa, KAPPA.card), _n(equal))
-    console().print(table)
+    heads = ("", "equal verdicts, %", "95 % interval", "kappa", "95 % interval", "n")
+    rows = [
+        (
+            f"{names[one]}, {names[other]}",
+            *(_number(equal.value, THREE_CLASS.card), _interval(equal, THREE_CLASS.card)),
+            *(_number(kappa.value, KAPPA.card), _interval(kappa, KAPPA.card), _n(equal)),
+        )
+        for one, other, equal, kappa in agreement.pairs
+    ]
+    console().print(figures_table(heads, rows, title="agreement of the judges, all orders combined"))
     line = f"Krippendorff's alpha of {len(names)} judges {_quoted(agreement.alpha, KAPPA.card)}"
     line += f", n = {_n(agreement.alpha)}"
     line += in_clusters(agreement.clusters) + _without_interval(agreement.alpha)
@@ -557,7 +540,7 @@ def _print_in_full(results: Sequence[ScoredRun], benchmark: str) -> None:
         print()
         print_score(one.score)
         if one.fault:
-            print_incomparable(one.fault, benchmark)
+            console().print(printable(incomparable(one.fault, benchmark)), markup=False)
         else:
             print_comparable(one.score, one.published)
     print_others(benchmark, [one.score.card.name for one in results])

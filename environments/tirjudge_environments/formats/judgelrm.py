@@ -161,6 +161,7 @@ class JudgeLrmPair(TextPair):
     )
 
     marks: ClassVar[tuple[str, ...]] = _MARKS
+    wording: ClassVar[Wording] = Wording("judgelrm-pair", system="judgelrm-pair-system", prefill=THINK)
 
     order: Order = "given"
     terms: RewardOnly[Terms] = "paper"
@@ -171,10 +172,6 @@ class JudgeLrmPair(TextPair):
     """True adds the length reward of Eq. 9."""
     max_tokens: RewardOnly[int] = Field(default=2048, ge=1)
     """The paper's limit at which Eq. 9 treats a dialogue as cut."""
-
-    @property
-    def wording(self) -> Wording:
-        return Wording("judgelrm-pair", system="judgelrm-pair-system", prefill=THINK)
 
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
         scores = read_scores(text, 2)
