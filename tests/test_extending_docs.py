@@ -200,7 +200,8 @@ def test_the_benchmark_is_judged_by_the_generator_and_scored(tmp_path: Path) -> 
 
 def test_the_benchmark_reads_its_example() -> None:
     benchmark = open_benchmark("trivia")
-    (task,) = benchmark.read(PublishedRow(benchmark.example, "test", 1, alone=False))
+    row = {"question": "2 + 2?", "right": "4", "wrong": "5"}
+    (task,) = benchmark.read(PublishedRow(row, "test", 1, alone=False))
     assert task == {"prompt": "2 + 2?", "responses": ["4", "5"], "label": 0}
 
 

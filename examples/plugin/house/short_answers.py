@@ -24,6 +24,5 @@ SHORT_ANSWERS = Benchmark(
     protocols=("tir", "one-order"),
     licence="Apache-2.0",
     format="checked",
-    example={"question": "In one word: a prime?", "short": "Seven.", "long": "That would be seven."},
     read=_read,
 )

@@ -11,13 +11,9 @@ from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.rationales import (
     Assessment,
     Decomposition,
-    FlawShares,
-    Grounding,
-    Label,
     Matching,
     read_assessment,
     read_decomposition,
-    read_flaws,
     read_matching,
 )
 from tirjudge_environments.turn_reader import behind_thinking
@@ -132,24 +128,6 @@ def test_a_decomposition_is_read_strictly() -> None:
         assert isinstance(read_decomposition(broken), Malformed)
 
 
-def test_flaws_are_read_strictly_and_counted_by_reason() -> None:
-    labels = read_flaws("<RESULT_START>\nS1: EG\n- S2: GS F1, F4\nS3: CG F4\n<RESULT_END>", 3)
-    assert labels == (
-        Label(Grounding.EVIDENCE, frozenset()),
-        Label(Grounding.GENERIC, frozenset({"F1", "F4"})),
-        Label(Grounding.CRITERION, frozenset({"F4"})),
-    )
-    shares = FlawShares.of([labels, (Label(Grounding.EVIDENCE, frozenset()),)])
-    assert shares.reasons == 4
-    assert shares.grounding == {Grounding.EVIDENCE: 0.5, Grounding.CRITERION: 0.25, Grounding.GENERIC: 0.25}
-    assert shares.flaws == {"F1": 0.25, "F2": 0, "F3": 0, "F4": 0.5, "F5": 0, "F6": 0, "F7": 0}
-    for broken in ("S1: EG", "<RESULT_START>\nS1: XX\n<RESULT_END>", "<RESULT_START>\nS2: EG\n<RESULT_END>"):
-        assert isinstance(read_flaws(broken, 1), Malformed)
-    assert isinstance(read_flaws("<RESULT_START>\nS1: EG F8\n<RESULT_END>", 1), Malformed)
-    with pytest.raises(ValueError, match="no reasons"):
-        FlawShares.of([()])
-
-
 PIECES = st.sampled_from(
     [
         *("<RESULT_START>", "<RESULT_END>", "<think>", "</think>", "\n", " ", "- ", "1. ", "\\boxed{", "}"),
@@ -168,7 +146,6 @@ def test_any_text_is_a_reading(text: str) -> None:
 def assert_read(text: str) -> None:
     assert isinstance(read_assessment(text), Assessment | Malformed)
     assert isinstance(read_decomposition(text), Decomposition | Malformed)
-    assert isinstance(read_flaws(text, 1), tuple | Malformed)
     for humans, reasons in ((1, 3), (2, 2)):
         assert isinstance(read_matching(text, humans=humans, reasons=reasons), Matching | Malformed)
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.tirjudge.benchmark_data import benchmark_file
+from tests.tirjudge.benchmark_data import EXAMPLES, benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
-from tirjudge.evaluation.benchmarks import open_benchmark
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +31,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> str:
 
 
 def pairs(count: int, label: str = "A>B") -> list[dict[str, Any]]:
-    example = dict(open_benchmark("judgebench").example)
+    example = EXAMPLES["judgebench"]
     return [
         {**example, "pair_id": f"p{n}", "question": f"Question {n}", "label": label} for n in range(count)
     ]
@@ -74,7 +73,7 @@ def test_published_error_rates_are_printed_with_the_benchmarks_of_their_paper_on
 ) -> None:
     """TIR-Judge's Table 3. A judge without programs has no share of them that failed."""
     of_the_paper = benchmark == "judgebench"
-    data = write(tmp_path / "rows.jsonl", [dict(open_benchmark(benchmark).example)])
+    data = write(tmp_path / "rows.jsonl", [EXAMPLES[benchmark]])
     run = evaluate(benchmark, "--data", data, "--json", url=server.url)
     assert run.exit_code == 0, run.stderr
     path = tmp_path / f"{benchmark}.verdicts.jsonl"
@@ -98,7 +97,7 @@ def test_a_pointwise_judge_sees_the_six_responses_of_rm_bench_once(
     server.script = lambda body: chat(
         f"<score>{9 if 'even' in body['messages'][0]['content'] else 3}</score>"
     )
-    data = write(tmp_path / "rows.jsonl", [dict(open_benchmark("rm-bench").example)])
+    data = write(tmp_path / "rows.jsonl", [EXAMPLES["rm-bench"]])
     run = evaluate("rm-bench", "--pointwise", "--no-cache", "--data", f"train={data}", url=server.url)
     assert run.exit_code == 0, run.stderr
     (row,) = results(tmp_path / "rm-bench.verdicts.jsonl").values()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.tirjudge.benchmark_data import EXAMPLES
 from tirjudge.evaluation.benchmarks import open_benchmark
 from tirjudge.evaluation.benchmarks.base import BenchmarkRows
 from tirjudge.evaluation.protocols import open_protocol
@@ -80,13 +81,7 @@ def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recor
 
 
 def row(name: str, a: Any, b: Any, **changed: Any) -> dict[str, Any]:
-    return {
-        **open_benchmark("judgebench").example,
-        "pair_id": name,
-        "response_A": a,
-        "response_B": b,
-        **changed,
-    }
+    return {**EXAMPLES["judgebench"], "pair_id": name, "response_A": a, "response_B": b, **changed}
 
 
 @pytest.mark.parametrize("format", VERDICTS)

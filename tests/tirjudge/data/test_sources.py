@@ -12,12 +12,12 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from tests.command import tirjudge
+from tests.tirjudge.benchmark_data import EXAMPLES
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.hub_server import hub
 from tirjudge.cli import app
 from tirjudge.data.rows import Row
 from tirjudge.data.sources import open_rows
-from tirjudge.evaluation.benchmarks import open_benchmark
 
 ROWS = [
     {"id": n, "prompt": [{"role": "user", "content": f"q{n}"}], "responses": ["x", "y"], "label": n % 2}
@@ -98,7 +98,7 @@ def test_a_recreated_folder_is_read_again(tmp_path: Path) -> None:
 
 def test_the_hub_itself_is_read(tmp_path: Path, server: EndpointServer) -> None:
     """The real libraries read a hub over HTTP, in a process without a cache."""
-    rows = [{**open_benchmark("judgebench").example, "pair_id": f"p{n}"} for n in range(3)]
+    rows = [{**EXAMPLES["judgebench"], "pair_id": f"p{n}"} for n in range(3)]
     content = io.BytesIO()
     parquet.write_table(pa.Table.from_pylist(rows), content)
     with hub({"ScalerLab/JudgeBench": {"data/gpt-00000-of-00001.parquet": content.getvalue()}}) as there:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.tirjudge.benchmark_data import BECOMES, EXAMPLES
 from tirjudge.data.rows import BadRow
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import BenchmarkRows
@@ -44,24 +45,23 @@ def tasks(name: str, path: Path, *rows: Any, part: str = "", alone: bool = False
 @pytest.mark.parametrize("name", benchmark_names())
 def test_the_example_becomes_tasks_and_its_columns_are_described(name: str, tmp_path: Path) -> None:
     benchmark = open_benchmark(name)
-    (task, *_) = tasks(name, tmp_path, benchmark.example)
+    (task, *_) = tasks(name, tmp_path, EXAMPLES[benchmark.name])
     assert task.id
     assert len(task.candidates) >= 2
     assert task.prompt[0].content.strip()
     described = {column for names in benchmark.columns for column in names.replace(" or ", ", ").split(", ")}
     assert benchmark.name == name
-    assert set(benchmark.example) - {"response_2"} <= described
+    assert set(EXAMPLES[benchmark.name]) - {"response_2"} <= described
     assert benchmark.protocols
     assert benchmark.licence
     assert benchmark.format in ("", *environment_names())
 
 
-@pytest.mark.parametrize("name", [name for name in benchmark_names() if open_benchmark(name).becomes])
+@pytest.mark.parametrize("name", sorted(BECOMES))
 def test_the_example_becomes_the_tasks_that_are_written_beside_it(name: str, tmp_path: Path) -> None:
-    benchmark = open_benchmark(name)
-    made = tasks(name, tmp_path, benchmark.example)
-    assert len(made) == len(benchmark.becomes)
-    for task, fields in zip(made, benchmark.becomes, strict=True):
+    made = tasks(name, tmp_path, EXAMPLES[name])
+    assert len(made) == len(BECOMES[name])
+    for task, fields in zip(made, BECOMES[name], strict=True):
         expected = read_task(fields, default_id="")
         for part in ("prompt", "candidates", "label", "domain", "gold", "reference", "criteria"):
             assert getattr(task, part) == getattr(expected, part), part
@@ -71,7 +71,9 @@ def test_the_example_becomes_the_tasks_that_are_written_beside_it(name: str, tmp
 def test_a_row_without_a_column_is_reported_by_name(name: str, tmp_path: Path) -> None:
     benchmark = open_benchmark(name)
     part = benchmark.chosen_parts()[0].name
-    path = write(tmp_path / "rows.jsonl", {}, dict.fromkeys(benchmark.example, 7), benchmark.example)
+    path = write(
+        tmp_path / "rows.jsonl", {}, dict.fromkeys(EXAMPLES[benchmark.name], 7), EXAMPLES[benchmark.name]
+    )
     rows = list(BenchmarkRows(benchmark, [part], {part: path}))
     assert isinstance(rows[0], BadRow)
     assert rows[0].where == f"{path}:1"
@@ -82,7 +84,6 @@ def test_a_row_without_a_column_is_reported_by_name(name: str, tmp_path: Path) -
     ("name", "column", "value"),
     [
         ("judgelm", "score", [9, None]),
-        ("pandalm", "annotator1", [1]),
         ("plan-rewardbench", "chosen", {"messages": ["q", {}, {"role": "tool_call", "content": "{}"}]}),
         ("ppe-correctness", "scores", [None, True]),
     ],
@@ -92,12 +93,21 @@ def test_a_row_with_a_value_of_another_kind_is_reported(
 ) -> None:
     benchmark = open_benchmark(name)
     part = benchmark.chosen_parts()[0].name
-    file = write(tmp_path / "rows.jsonl", {**benchmark.example, column: value}, benchmark.example)
+    file = write(
+        tmp_path / "rows.jsonl", {**EXAMPLES[benchmark.name], column: value}, EXAMPLES[benchmark.name]
+    )
     bad, good = list(BenchmarkRows(benchmark, [part], {part: file}))
     assert isinstance(bad, BadRow)
     assert bad.reason == f"not a row of {name}: a value of another kind than the published ones"
     assert bad.where.endswith(":1")
     assert not isinstance(good, BadRow)
+
+
+def test_a_label_that_no_annotator_can_give_is_reported(tmp_path: Path) -> None:
+    file = write(tmp_path / "rows.jsonl", {**EXAMPLES["pandalm"], "annotator1": [1]})
+    (bad,) = BenchmarkRows(open_benchmark("pandalm"), ["test"], {"test": file})
+    assert isinstance(bad, BadRow)
+    assert bad.reason == "annotator1 is [1], not 0 (tie), 1 or 2"
 
 
 def test_an_ambiguous_name_is_refused_with_a_hint() -> None:
@@ -145,13 +155,13 @@ def test_conflicts_of_ppe_are_pairs_of_a_right_and_a_wrong_response(tmp_path: Pa
 
 
 def test_human_votes_may_be_ties(tmp_path: Path) -> None:
-    example = open_benchmark("ppe-preference").example
+    example = EXAMPLES["ppe-preference"]
     rows = [{**example, "winner": winner} for winner in ("model_a", "model_b", "tie (bothbad)")]
     assert [task.label for task in tasks("ppe-preference", tmp_path, *rows)] == [0, 1, None]
 
 
 def test_rm_bench_is_nine_pairs_or_six_responses(tmp_path: Path) -> None:
-    example = open_benchmark("rm-bench").example
+    example = EXAMPLES["rm-bench"]
     pairs = tasks("rm-bench", tmp_path, example)
     assert len(pairs) == 9
     assert pairs[5].candidates == (example["chosen"][1], example["rejected"][2])
@@ -162,7 +172,7 @@ def test_rm_bench_is_nine_pairs_or_six_responses(tmp_path: Path) -> None:
 
 
 def test_rewardbench_2_asks_for_one_of_four_and_for_all_good_ones(tmp_path: Path) -> None:
-    example = open_benchmark("rewardbench2").example
+    example = EXAMPLES["rewardbench2"]
     ties = {**example, "id": "tied:3", "subset": "Ties", "chosen": ["red", "blue"], "rejected": ["cow"]}
     four, tied = tasks("rewardbench2", tmp_path, example, ties)
     assert (four.label, len(four.candidates), four.domain) == (0, 4, "Math")
@@ -199,7 +209,7 @@ def test_a_row_without_a_trajectory_is_no_row_of_plan_rewardbench(
 ) -> None:
     """With one trajectory alone it would be judged as a single response."""
     benchmark = open_benchmark("plan-rewardbench")
-    file = write(tmp_path / "rows.jsonl", {**benchmark.example, column: {"messages": messages}})
+    file = write(tmp_path / "rows.jsonl", {**EXAMPLES[benchmark.name], column: {"messages": messages}})
     (bad,) = BenchmarkRows(benchmark, ["safety_refusal"], {"safety_refusal": file})
     assert isinstance(bad, BadRow)
     assert bad.reason.startswith(f"{column}: ")
@@ -207,7 +217,7 @@ def test_a_row_without_a_trajectory_is_no_row_of_plan_rewardbench(
 
 @pytest.mark.filterwarnings("error")
 def test_a_call_may_have_an_escape_sequence_that_python_does_not_have(tmp_path: Path) -> None:
-    example = open_benchmark("plan-rewardbench").example
+    example = EXAMPLES["plan-rewardbench"]
     call = {"role": "tool_call", "content": "{'name': 'find', 'arguments': '\\d+'}"}
     row = {**example, "chosen": {"messages": [*example["chosen"]["messages"][:1], call]}}
     (task,) = tasks("plan-rewardbench", tmp_path, row, part="planning_multi_hard")
@@ -295,7 +305,7 @@ def test_every_split_of_a_part_is_read_if_none_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = tmp_path / "mattymchen" / "codejudgebench"
-    example = open_benchmark("codejudgebench").example
+    example = EXAMPLES["codejudgebench"]
     card = []
     for config in ("codegen", "testgen"):
         card.append(f"- config_name: {config}\n  data_files:\n")

@@ -19,10 +19,10 @@ from ray.cluster_utils import Cluster
 
 from tests.command import TIRJUDGE, kill_at, tirjudge
 from tests.sandbox import refusing
+from tests.tirjudge.benchmark_data import EXAMPLES
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tests.tirjudge.judge_command import counting, pairs, results, write_rows
 from tests.tirjudge.judged_files import FAST
-from tirjudge.evaluation.benchmarks import open_benchmark
 
 pytestmark = [
     pytest.mark.slow,
@@ -345,7 +345,7 @@ def test_nodes_that_cannot_judge_are_named_and_the_others_judge_a_benchmark(
     nodes.join_without_isolation()
     nodes.cluster.add_node(wait=False, env_vars={"PYTHONPATH": str(installed.parent)}, **SMALL)
     nodes.wait_for_all()
-    example = dict(open_benchmark("judgebench").example)
+    example = EXAMPLES["judgebench"]
     data = [{**example, "pair_id": f"p{n}", "question": f"Question {n}"} for n in range(6)]
     write_rows(tmp_path / "rows.jsonl", data)
     judged = ("judgebench", "--data", "rows.jsonl", "--model", "m", "--base-url", server.url, *FAST)

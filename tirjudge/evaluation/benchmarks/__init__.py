@@ -3,8 +3,8 @@
 Each member is a `Benchmark`; one module per benchmark says where its rows are and how they are read.
 
 To add one, copy `judgelm.py` (`base.py` describes the fields) and add a line to the table below and to the
-table of docs/evaluation.md. `pytest tests/tirjudge/evaluation/test_benchmarks.py` tests what its `example`
-`becomes`, and `test_evaluation_docs.py`, beside it, prints the line of the documentation.
+table of docs/evaluation.md. `pytest tests/tirjudge/evaluation/test_benchmarks.py` tests what its row in
+`benchmark_rows.json` becomes, and `test_evaluation_docs.py`, beside it, prints the line of the documentation.
 """
 
 from __future__ import annotations

@@ -98,10 +98,6 @@ class Benchmark:
     """Orders of the responses that the authors' rule needs; None for the judge's default."""
     format: str = ""
     """Judge format that it needs; empty to choose by the number of responses."""
-    example: Mapping[str, Any]
-    """A row in the published columns."""
-    becomes: tuple[Fields, ...] = ()
-    """The tasks that `example` becomes, written by hand: the test of `read`."""
     read: Callable[[PublishedRow], Iterable[Fields]]
     """Turns a row into tasks: one, several or none. Raises RowError."""
 

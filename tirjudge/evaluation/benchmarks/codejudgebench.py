@@ -60,12 +60,5 @@ CODEJUDGEBENCH = Benchmark(
     protocols=("every-order", "both-orders", "one-order", "tir", "position"),
     licence="Apache-2.0",
     order="both",
-    example={
-        "question_content": "Print 6 times 7.",
-        "starter_code": "",
-        "pos_response": "```python\nprint(42)\n```",
-        "neg_response": "```python\nprint(43)\n```",
-        "difficulty": "easy",
-    },
     read=_read,
 )

@@ -49,12 +49,6 @@ IFBENCH_AGENTRM = Benchmark(
     },
     protocols=("tir", "one-order", "tie-half", "tie-wrong", "both-orders", "position"),
     licence="MIT-style",
-    example={
-        "id": 94046,
-        "instruction": "Name a prime. Use exactly one word.",
-        "chosen": {"content": "Seven", "unsatisfied_constraints": []},
-        "rejected": {"content": "It is seven.", "unsatisfied_constraints": ["one word"]},
-    },
     read=_read_ifbench,
 )
 
@@ -82,14 +76,5 @@ FOLLOWBENCH_EVAL = Benchmark(
     protocols=("both-orders", "one-order", "tir", "position"),
     licence="not published",
     order="both",
-    example={"prompt": "Name a prime in one word.", "chosen": "Seven", "rejected": "It is seven."},
-    becomes=(
-        {
-            "id": "item-1",
-            "prompt": "Name a prime in one word.",
-            "responses": ["Seven", "It is seven."],
-            "label": "A",
-        },
-    ),
     read=_read_followbench,
 )

@@ -67,14 +67,6 @@ JUDGEBENCH = Benchmark(
     protocols=("net-vote", "both-orders", "one-order", "first-order", "second-order", "position", "tir"),
     licence="none stated",
     order="both",
-    example={
-        "pair_id": "e302b0a0",
-        "source": "livebench-math",
-        "question": "What is 6 times 7?",
-        "response_A": "6 times 7 is 42.",
-        "response_B": "6 times 7 is 43.",
-        "label": "A>B",
-    },
     read=_read,
 )
 

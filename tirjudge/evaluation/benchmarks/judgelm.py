@@ -47,21 +47,5 @@ JUDGELM = Benchmark(
     licence="see its card",
     row_by_row=False,
     order="both",
-    example={
-        "question_id": 0,
-        "question_body": "Name a prime.",
-        "answer1_body": "Seven.",
-        "answer2_body": "Eight.",
-        "score": [9, 2],
-    },
-    becomes=(
-        {
-            "id": 0,
-            "prompt": "Name a prime.",
-            "responses": ["Seven.", "Eight."],
-            "label": "A",
-            "gold_scores": [9, 2],
-        },
-    ),
     read=_read,
 )

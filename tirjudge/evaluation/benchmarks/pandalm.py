@@ -69,16 +69,6 @@ PANDALM = Benchmark(
     protocols=("three-class", "two-class", "position", "one-order", "tir"),
     licence="Apache-2.0",
     order="both",
-    example={
-        "idx": 0,
-        "instruction": "Make it shorter.",
-        "input": "If you have any questions about it, please let me know.",
-        "response1": "If you have any questions, ask.",
-        "response2": "Any questions?",
-        "annotator1": 2,
-        "annotator2": 2,
-        "annotator3": 0,
-    },
     read=_read,
 )
 

@@ -86,24 +86,5 @@ PLAN_REWARDBENCH = Benchmark(
     protocols=("plan-rewardbench", "every-order", "both-orders", "tir", "position"),
     licence="CC-BY-4.0",
     order="both",
-    example={
-        "query": "What is the weather in Rome?",
-        "tools": [{"type": "function", "function": {"name": "weather", "description": "", "parameters": {}}}],
-        "uuid": "0",
-        "chosen": {
-            "messages": [
-                {"role": "user", "content": "What is the weather in Rome?"},
-                {"role": "tool_call", "content": "{'name': 'weather', 'arguments': '{\"place\": \"Rome\"}'}"},
-                {"role": "tool_response", "content": "sunny", "name": "weather"},
-                {"role": "assistant", "content": "It is sunny."},
-            ]
-        },
-        "reject": {
-            "messages": [
-                {"role": "user", "content": "What is the weather in Rome?"},
-                {"role": "assistant", "content": "It rains."},
-            ]
-        },
-    },
     read=_read,
 )

@@ -55,15 +55,6 @@ PPE_CORRECTNESS = Benchmark(
     protocols=("ppe", "tir", "tie-half", "tie-wrong", "both-orders", "position"),
     licence="see its card",
     row_by_row=False,
-    example={
-        "question_id": "7",
-        "model_name": "m",
-        "prompt": "What is 6 times 7?",
-        "response_1": "41",
-        "response_2": "42",
-        "scores": [False, True],
-        "sampled_conflict_pairs": [[0, 1]],
-    },
     read=_read_correctness,
 )
 
@@ -97,22 +88,5 @@ PPE_PREFERENCE = Benchmark(
     },
     protocols=("one-order", "tir", "tie-half", "tie-wrong", "both-orders", "position"),
     licence="prompts CC-BY-4.0, responses by their models' terms",
-    example={
-        "question_id": "a",
-        "prompt": "Say hello.",
-        "response_1": "Hello!",
-        "response_2": "No.",
-        "winner": "model_a",
-        "language": "English",
-    },
-    becomes=(
-        {
-            "id": "1/a",
-            "prompt": "Say hello.",
-            "responses": ["Hello!", "No."],
-            "label": "A",
-            "domain": "English",
-        },
-    ),
     read=_read_preference,
 )

@@ -40,14 +40,6 @@ _COLUMNS = {
     "domain, id": "optional",
     "overall_preference": "optional: from -3 (response 1) to 3 (response 2)",
 }
-_EXAMPLE = {
-    "domain": "general",
-    "context": [{"role": "user", "content": "Write a rhyme."}],
-    "response1": "Roses are red.",
-    "response2": "Roses are red, violets are blue.",
-    "human-checklist": ["Response 1 does not rhyme"],
-    "overall_preference": 2,
-}
 
 
 HELPSTEER3_ATOMIC = Benchmark(
@@ -58,7 +50,6 @@ HELPSTEER3_ATOMIC = Benchmark(
     protocols=("rationale-consistency", "one-order"),
     licence="see its card; HelpSteer3 is CC-BY-4.0",
     format="rationale",
-    example=_EXAMPLE,
     read=_read,
 )
 
@@ -71,7 +62,6 @@ CW_ATOMIC = Benchmark(
     protocols=("rationale-consistency", "one-order"),
     licence="not published",
     format="rationale",
-    example=_EXAMPLE,
     read=_read,
 )
 

@@ -87,13 +87,6 @@ REWARDBENCH = Benchmark(
     ),
     licence="ODC-BY",
     sections=_ROWS,
-    example={
-        "id": 0,
-        "subset": "alpacaeval-easy",
-        "prompt": "Name a prime.",
-        "chosen": "Seven is a prime.",
-        "rejected": "Eight is a prime.",
-    },
     read=_read,
 )
 

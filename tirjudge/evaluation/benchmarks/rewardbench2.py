@@ -41,13 +41,6 @@ REWARDBENCH2 = Benchmark(
     },
     protocols=("rewardbench2", "rewardbench2-ties", "rewardbench2-overall", "tir", "best-of-k"),
     licence="ODC-BY",
-    example={
-        "id": "12",
-        "subset": "Math",
-        "prompt": "What is 6 times 7?",
-        "chosen": ["42"],
-        "rejected": ["41", "43", "44"],
-    },
     read=_read,
 )
 

@@ -54,14 +54,6 @@ RM_BENCH = Benchmark(
     },
     protocols=("rm-bench", "rm-bench-tie-half", "both-orders"),
     licence="none stated",
-    example={
-        "id": "8",
-        "subset": "alpacaeval",
-        "domain": "chat",
-        "prompt": "Name a prime.",
-        "chosen": ["7", "Seven is a prime.", "**7**"],
-        "rejected": ["8", "Eight is a prime.", "**8**"],
-    },
     read=_read,
 )
 

@@ -78,13 +78,6 @@ RMB = Benchmark(
     },
     protocols=("rmb", "tir", "tie-half", "tie-wrong", "both-orders", "position"),
     licence="none stated",
-    example={
-        "pair_uid": "0",
-        "category_path": "Pairwise_set/Helpfulness/Code/Documentation",
-        "conversation_input": [{"role": "user", "content": "Name a prime.", "language": "English"}],
-        "chosen": {"llm_name": "m", "answer": "Seven."},
-        "reject": {"llm_name": "n", "answer": "Eight."},
-    },
     read=_read,
 )
 
