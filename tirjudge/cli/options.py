@@ -22,6 +22,7 @@ from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
 if TYPE_CHECKING:
+    from tirjudge.data.rows import RowFormat
     from tirjudge.data.sources import RowSource
     from tirjudge.judging.batch import Plan
     from tirjudge.judging.questions import Kind
@@ -70,7 +71,7 @@ class RowsOptions:
         """The meanings of label values, see `label_values`."""
         return label_values(self.labels)
 
-    def open(self, file: str, format: str | None = None) -> RowSource:
+    def open(self, file: str, format: RowFormat | None = None) -> RowSource:
         """Open the rows of a file, a pattern of files, a hub dataset or standard input."""
         from tirjudge.data.sources import open_rows
 
