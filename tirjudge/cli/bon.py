@@ -29,7 +29,7 @@ from tirjudge.cli.output import (
 )
 from tirjudge.cli.paper_tables import TableFormat, print_table, selection_rows
 from tirjudge.cli.run_display import Display, introduction
-from tirjudge.cli.score import TableOption, one_output
+from tirjudge.cli.score_options import TableOption, one_output
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource

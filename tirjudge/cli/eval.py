@@ -12,7 +12,7 @@ import typer
 
 from tirjudge.cli.options import RunOptions, takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, say
-from tirjudge.cli.score import MetaJudgeOption, MetaJudgeUrlOption, ScoreOutput
+from tirjudge.cli.score_options import MetaJudgeOption, MetaJudgeUrlOption, ScoreOutput
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions

@@ -31,7 +31,7 @@ from tirjudge.cli.output import (
     say,
     stop,
 )
-from tirjudge.cli.score import StoredOptions
+from tirjudge.cli.score_options import StoredOptions
 from tirjudge.console_text import printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions

@@ -23,7 +23,7 @@ from tirjudge.cli.paper_tables import (
     print_table,
     score_rows,
 )
-from tirjudge.cli.score import ScoreOutput, StoredOptions
+from tirjudge.cli.score_options import ScoreOutput, StoredOptions
 from tirjudge.console_text import counted, printable
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol, decision
