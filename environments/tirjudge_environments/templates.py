@@ -25,6 +25,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import chain
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge_environments.files import listing
 from tirjudge_environments.messages import conversation_text, is_transcript, texts_of, tools_text
@@ -122,6 +125,68 @@ def load_template(name: str) -> Template:
 @cache
 def _template_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name.removesuffix(".txt") for entry in _FOLDER.iterdir()))
+
+
+def prompt_families(part: str = "pairwise") -> tuple[str, ...]:
+    """Return the families of prompts that have a part, by the names that a person may give."""
+    return tuple(name.removesuffix(f"-{part}") for name in _template_names() if name.endswith(f"-{part}"))
+
+
+class PromptExample(BaseModel):
+    """A question with its answer, which the judge reads before the question that is asked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt: str
+    responses: tuple[str, ...] = Field(min_length=1)
+    """As many as the question that is asked has, or three or more for a list: else it is not shown."""
+    answer: str
+    """All that the judge writes, in the form that the prompt asks for."""
+
+
+_COUNTS = {"pointwise": 1, "pairwise": 2, "listwise": 3}
+_PARTS = tuple(f"{kind}{variant}" for kind in _COUNTS for variant in ("", "-no-tools", "-calls"))
+
+
+class OwnPrompts(BaseModel):
+    """Prompts of one's own for TIR-Judge's formats."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: str = ""
+    """The system message; empty for none."""
+    texts: Mapping[str, str] = Field(default_factory=dict)
+    """Prompt texts with slots by kind, with `-no-tools` and `-calls` as the files of a family. A kind without
+    any has TIR-Judge's."""
+    examples: tuple[PromptExample, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, text in self.texts.items():
+            if name not in _PARTS:
+                raise ValueError(f"texts.{name}: there is no such text; the names are {', '.join(_PARTS)}")
+            # So many that only a block of `{each}` shows a whole list.
+            count = 30 if name.startswith("listwise") else _COUNTS[name.partition("-")[0]]
+            marks = [f"\0{number}\0" for number in range(count + 1)]
+            try:
+                shown = Template(text).fill(marks[0], marks[1:])
+            except ValueError as error:
+                raise ValueError(f"texts.{name}: {error}") from None
+            if any(mark not in shown for mark in marks):
+                raise ValueError(f"texts.{name} needs a slot {{prompt}}, and one for each response")
+        return self
+
+    def template(self, kind: str, variant: str) -> Template:
+        """Return the text of a kind; raises ValueError for a kind of which only other variants are there."""
+        if f"{kind}{variant}" in self.texts:
+            return Template(self.texts[f"{kind}{variant}"])
+        if others := [name for name in self.texts if name.partition("-")[0] == kind]:
+            raise ValueError(f"these prompts have texts.{others[0]}, and no texts.{kind}{variant}")
+        return load_template(f"tir-{kind}{variant}")
+
+    def shown_before(self, kind: str) -> tuple[PromptExample, ...]:
+        """Return the examples with as many responses as a kind has."""
+        return tuple(one for one in self.examples if min(len(one.responses), 3) == _COUNTS[kind])
 
 
 def question_text(task: JudgeTask, family: str = "") -> str:

@@ -40,7 +40,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> str:
     [
         ("tir-pear", {}, r"^no environment 'tir-pear'; there are .*tir-listwise, tir-pairwise"),
         ("tir-pointwise", {"order": "both"}, r"^environment 'tir-pointwise': order: no such option$"),
-        ("tir-listwise", {"prompts": "x"}, "no prompt template 'x-listwise'"),
+        ("tir-listwise", {"prompts": "x"}, "no prompts 'x' for listwise; there are mini, smol, tir"),
     ],
 )
 def test_an_unknown_name_or_option_is_refused_in_one_line(

@@ -195,7 +195,7 @@ def _ordered(options: RunOptions, kind: Kind | None, benchmark: Benchmark) -> Ru
 
 
 def _judges_alone(config: JudgeOptions, kind: Kind | None) -> bool:
-    views = open_environment(_format(config, kind), **config.options).views
+    views = open_environment(_format(config, kind), **config.format_options).views
     try:
         return all(len(view.order) == 1 for view in views(_PAIR))
     except ValueError:  # the format takes only lists

@@ -273,7 +273,7 @@ class JudgeEngine:
             return
         # The members of a family have the same options.
         format = format_for(format, "pairwise")
-        environment = open_environment(format, **self.options.options)
+        environment = open_environment(format, **self.options.format_options)
         self._runs_programs = self.options.tools and isinstance(environment, ToolEnvironment)
         takes_tools = "further_tools" in environment_options(format) and not isinstance(environment, LateText)
         if self.options.tool_settings.servers and not takes_tools:

@@ -243,6 +243,10 @@ def open_format(
     known = environment_options(format)
     if options.criteria_per_call > 1 and "per_criterion" not in known:
         raise ValueError(f"the format {format} gives one answer: leave out --criteria-per-call")
+    if options.prompts and "prompts" not in known:
+        raise ValueError(
+            f"--prompts {options.prompts}: the format {format} has its own prompts: leave it out"
+        )
     taken = {key: value for key, value in wanted.items() if key in known and value is not None}
     trained = dict(note.formats.get(format, {}))
     if not options.tools:
@@ -251,6 +255,8 @@ def open_format(
     # An option of the run that was left at its default gives way to that of the training.
     asked = {key: value for key, value in taken.items() if key in trained and _is_chosen(options, key)}
     chosen = {**taken, **trained, **asked, **options.options}
+    if own := options.own_prompts:
+        chosen["prompts"] = own
     if order is not None:
         if "order" not in known:
             raise ValueError(f"the format {format} does not show responses in an order that can be chosen")

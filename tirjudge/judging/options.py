@@ -6,6 +6,8 @@ import math
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cached_property
+from hashlib import sha256
 from importlib.util import find_spec
 from inspect import Signature
 from pathlib import Path
@@ -24,9 +26,11 @@ from tirjudge.models import is_local_name
 from tirjudge.models.resolve import Undecided, embedded_name
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, parameters
+from tirjudge.storage.settings_text import toml_value
 from tirjudge_environments.checkers import CheckerFile
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, first_fault
+from tirjudge_environments.templates import OwnPrompts, prompt_families
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Later
 from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, Status, open_sandbox
@@ -192,8 +196,8 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     """Judge format: a name that `tirjudge formats` lists."""
     options: Annotated[Mapping[str, Any], Option("Judging", "--option", "KEY=VALUE")] = {}
     """An option of the format. Repeatable."""
-    prompts: Annotated[str, Option("Judging", "--prompts", "NAME", "the model's own, else tir")] = ""
-    """Family of prompts."""
+    prompts: Annotated[str, Option("Judging", "--prompts", "NAME|FILE", "the model's own, else tir")] = ""
+    """Prompts: tir, mini, smol, or a TOML file of your own (docs/judge.md describes it)."""
     shown_chars: Annotated[
         int | None, Field(ge=2), Option("Judging", "--shown-chars", default="the model's own, else whole")
     ] = None
@@ -366,7 +370,40 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             given["checkers"] = self.checker_file.digest
         if self.prepare:
             given["prepare"] = prepared_digest(self.prepare)
+        if own := self.own_prompts:
+            content = f"sha256:{sha256(own.model_dump_json().encode()).hexdigest()}"
+            place = given["options"] if "prompts" in self.options else given
+            place["prompts"] = content
         return given
+
+    @property
+    def format_options(self) -> Mapping[str, Any]:
+        """The options of the format, with the content of a file in place of its name."""
+        own = self.own_prompts if "prompts" in self.options else None
+        return {**self.options, "prompts": own} if own else self.options
+
+    @cached_property
+    def own_prompts(self) -> OwnPrompts | None:
+        """The prompts of a file, read once; None for the name of a family.
+
+        Raises ValueError, in one line, for a bad file and for an unknown name.
+        """
+        name = str(self.options.get("prompts", self.prompts))
+        if not name.endswith(".toml"):
+            known, is_ours = prompt_families(), not self.format or self.format.startswith("tir-")
+            if name and is_ours and name not in known:
+                raise ValueError(
+                    f"--prompts {name}: give a TOML file, or one of the names {', '.join(known)}"
+                )
+            return None
+        try:
+            return OwnPrompts.model_validate(toml_value(Path(name).read_text(encoding="utf-8")))
+        except OSError as error:
+            raise ValueError(f"--prompts {name}: {error.strerror}") from None
+        except ValidationError as error:
+            raise ValueError(f"--prompts {name}: {first_fault(error)}") from None
+        except ValueError as error:
+            raise ValueError(f"--prompts {name} is not TOML: {error}") from None
 
     @property
     def checker_file(self) -> CheckerFile:

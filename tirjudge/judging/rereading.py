@@ -215,7 +215,8 @@ def _environments(format: str, settings: Mapping[str, Any]) -> Sequence[Environm
 @lru_cache(64)
 def _opened(name: str, recorded: str) -> tuple[Environment, ...]:
     known, opened = environment_options(name), []
-    given = {option: value for option, value in json.loads(recorded).items() if option in known}
+    # The record of a file of prompts is its hash, and prompts do not decide how an answer is read.
+    given = {name: value for name, value in json.loads(recorded).items() if name in known - {"prompts"}}
     for style in _STYLES:
         try:
             if style.keys() <= known - given.keys():

@@ -22,7 +22,7 @@ def json_value(text: str) -> Any:
     """Return a JSON value; raises ValueError, in one line, for any other text."""
     _check_size(len(text))
     try:
-        return json.loads(text)
+        return json.loads(text.removeprefix("\ufeff"))
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
 

@@ -272,6 +272,6 @@ def toml_document(text: str) -> dict[str, Any]:
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"line {line}: a key may have {_MOST_PARTS} parts")
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix("\ufeff"))
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None

@@ -29,7 +29,13 @@ from tirjudge_environments.messages import (
 from tirjudge_environments.orders import letter
 from tirjudge_environments.programs.outputs import output_text, quote_fences, replacement_note
 from tirjudge_environments.quoting import opens_an_output, quote_lines
-from tirjudge_environments.templates import Template, load_template, question_text
+from tirjudge_environments.templates import (
+    OwnPrompts,
+    Template,
+    load_template,
+    prompt_families,
+    question_text,
+)
 from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.turn_reader import Turn, behind_thinking, elements
 from tirjudge_environments.types import (
@@ -89,8 +95,8 @@ class TirFormat(Rewarded, ABC):
     tools_by_domain: Mapping[str, bool] = Field(default_factory=dict)
     """Domains that differ from `tools`. Our own option: the paper does not say which rows get which
     prompts."""
-    prompts: str = "tir"
-    """The family of prompt files."""
+    prompts: str | OwnPrompts = "tir"
+    """The family of prompt files, or prompts of one's own."""
     bindings: bool = True
     """True if programs find `prompt`, the responses and a `reference` as variables; off under `exact`."""
     name_variables: bool = False
@@ -156,8 +162,11 @@ class TirFormat(Rewarded, ABC):
             self._with_files(self._excerpt(response), task, index, position, len(view.order))
             for position, (index, response) in enumerate(zip(view.order, _shown(task, view), strict=True))
         ]
-        asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
-        text = self._template(with_tools).fill(asked, responses)
+        own = self.prompts if isinstance(self.prompts, OwnPrompts) else OwnPrompts()
+        family = self.prompts if isinstance(self.prompts, str) else ""
+        asked = question_text(replace(task, reference=self._excerpt(task.reference)), family)
+        template = self._template(with_tools)
+        text = template.fill(asked, responses)
         variables = self._bindings(task, view) if with_tools and self.name_variables else {}
         if names := [f"`{name}`" for name, value in variables.items() if not _is_of_files(value)]:
             text = f"{text}\n{load_template(_VARIABLES).with_values({'names': ', '.join(names)})}"
@@ -177,8 +186,14 @@ class TirFormat(Rewarded, ABC):
         if with_tools and self.further_tools and not native:
             described = tools_text(self.further_tools)
             text = f"{text}\n{load_template(_TOOLS).with_values({'tools': described})}"
+        before = [Message("system", own.system)] if own.system else []
+        for one in own.shown_before(self.kind):
+            before += [
+                Message("user", template.fill(one.prompt, one.responses)),
+                Message("assistant", one.answer),
+            ]
         return Prompt(
-            messages=(Message("user", text),),
+            messages=(*before, Message("user", text)),
             stop=STOP if with_tools and not native else (),
             tools=(RUN_PYTHON, *self.further_tools) if with_tools and native else (),
         )
@@ -282,7 +297,12 @@ class TirFormat(Rewarded, ABC):
 
     def _template(self, with_tools: bool) -> Template:
         variant = "-no-tools" if not with_tools else "-calls" if self.protocol == "tool" else ""
-        return load_template(f"{self.prompts}-{self.kind}{variant}")
+        if isinstance(self.prompts, OwnPrompts):
+            return self.prompts.template(self.kind, variant)
+        part = f"{self.kind}{variant}"
+        if self.prompts not in (known := prompt_families(part)):
+            raise ValueError(f"no prompts {self.prompts!r} for {part}; there are {', '.join(known)}")
+        return load_template(f"{self.prompts}-{part}")
 
     def _excerpt(self, response: Response) -> str:
         # Only the sandbox opens outputs, and endpoints show those in the same role as the prompt.

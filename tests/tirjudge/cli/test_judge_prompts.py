@@ -1,15 +1,19 @@
-"""What `tirjudge judge` asks a model: the sentence about variables."""
+"""What `tirjudge judge` asks a model: the sentence about variables, and prompts of one's own."""
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.docs.blocks import ROOT, blocks
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import invoke, judge, pairs, results, through, write_rows
+from tests.tirjudge.judge_command import FAST, invoke, judge, pairs, results, through, write_rows
+from tirjudge_environments.turn_reader import Turn
 
 NAMED = "Every program finds the texts above defined as variables: `prompt`, `response_a`, `response_b`"
 
@@ -104,3 +108,145 @@ def test_an_earlier_run_goes_on_with_its_prompts(
     other = invoke(command, "rows.jsonl", "--overwrite", *through(endpoint), folder=tmp_path)
     assert other.returncode == 0, other.stderr
     assert "variables:" in str(endpoint.bodies)
+
+
+STRICT = """\
+system = "You are strict."
+
+[texts]
+pairwise = '''
+Question: {prompt}
+First: {response A}
+Second: {response B}
+Answer <preference>A</preference> or <preference>B</preference>.'''
+
+[[examples]]
+prompt = "Name a prime."
+responses = ["4", "7"]
+answer = "<preference>B</preference>"
+
+[[examples]]
+prompt = "Only for lists."
+responses = ["1", "2", "3"]
+answer = "<preference>C</preference>"
+"""
+OURS = ("--prompts", "strict.toml", "--no-name-variables", "--order", "given")
+
+
+@pytest.fixture
+def strict(tmp_path: Path, endpoint: EndpointServer) -> tuple[str, ...]:
+    """Two rows, prompts of one's own, and the words that judge them."""
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    (tmp_path / "strict.toml").write_text(STRICT, encoding="utf-8-sig")
+    write_rows(tmp_path / "rows.jsonl", pairs(2))
+    return ("rows.jsonl", *OURS, *through(endpoint))
+
+
+def test_a_file_gives_the_system_message_the_text_and_the_examples_that_fit(
+    tmp_path: Path, endpoint: EndpointServer, strict: tuple[str, ...]
+) -> None:
+    assert judge(tmp_path, *strict, "--limit", "1").returncode == 0
+    text = "Question: {}\nFirst: {}\nSecond: {}\n"
+    text += "Answer <preference>A</preference> or <preference>B</preference>."
+    assert [(one["role"], one["content"]) for one in endpoint.bodies[0]["messages"]] == [
+        ("system", "You are strict."),
+        ("user", text.format("Name a prime.", "4", "7")),
+        ("assistant", "<preference>B</preference>"),
+        ("user", text.format("Question 0", "x", "y")),
+    ]
+
+
+def test_a_run_resumes_with_the_same_content_alone(tmp_path: Path, strict: tuple[str, ...]) -> None:
+    assert judge(tmp_path, *strict, "--limit", "1").returncode == 0
+    (tmp_path / "moved.toml").write_text(STRICT)
+    moved = [word.replace("strict.toml", "moved.toml") for word in strict]
+    assert judge(tmp_path, *moved).returncode == 0
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 2
+    assert invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path).returncode == 0
+    (tmp_path / "strict.toml").write_text(STRICT.replace("strict.", "kind."))
+    other = judge(tmp_path, *strict)
+    assert other.returncode == 2
+    assert 'prompts was "sha256:' in other.stderr
+    # The same prompts as an option of the format are recorded by their content as well.
+    words = ("rows.jsonl", "--format", "tir-pairwise", "--option", "prompts=strict.toml", *strict[3:])
+    named = judge(tmp_path, *words, "--output", "named.verdicts.jsonl")
+    assert named.returncode == 0, named.stderr
+    assert invoke("reproduce", "named.verdicts.jsonl", folder=tmp_path).returncode == 0
+    (tmp_path / "strict.toml").write_text(STRICT)
+    assert judge(tmp_path, *words, "--output", "named.verdicts.jsonl").returncode == 2
+
+
+def test_a_kind_without_a_text_has_the_paper_s(
+    tmp_path: Path, endpoint: EndpointServer, strict: tuple[str, ...]
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{**pairs(1)[0], "responses": ["x", "y", "z"]}])
+    assert judge(tmp_path, *strict).returncode == 0
+    *_, example, answer, last = endpoint.bodies[0]["messages"]
+    assert "Response C:\n3" in example["content"]
+    assert answer["content"] == "<preference>C</preference>"
+    assert "Response C:\nz" in last["content"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "says"),
+    [
+        (
+            "texts.pair = 'x'",
+            (),
+            "texts.pair: there is no such text; the names are pointwise, pointwise-no-tools",
+        ),
+        (
+            "texts.pairwise = '{prompt} {response A}'",
+            (),
+            "texts.pairwise needs a slot {prompt}, and one for each",
+        ),
+        ("texts.pairwise = '{prompt} {response C}'", (), "a slot {response C} that this view cannot fill"),
+        (
+            "texts.listwise = '{prompt} {response A} {response B} {response C}'",
+            (),
+            "texts.listwise needs a slot",
+        ),
+        ("examples = [{prompt = 'x', responses = []}]", (), "examples.0.responses: "),
+        ("sytem = 'x'", (), "--prompts own.toml: sytem: "),
+        (
+            "texts.pairwise = '{prompt} {response A} {response B}'",
+            ("--no-tools",),
+            "no texts.pairwise-no-tools",
+        ),
+        (b"system = '\xff'", (), "--prompts own.toml is not TOML: "),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(
+    tmp_path: Path, endpoint: EndpointServer, content: str | bytes, words: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "own.toml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    run = judge(tmp_path, "rows.jsonl", "--pairwise", "--prompts", "own.toml", *words, *through(endpoint))
+    assert run.returncode == 2
+    assert says in run.stderr
+    assert run.stderr.count("\n") == 1
+    assert not endpoint.bodies
+
+
+def test_the_file_of_the_documentation_judges(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """The command of the page, with its file; its example is a dialogue that the format could have had."""
+    found = list(blocks((ROOT / "docs" / "judge.md",)))
+    (toml,) = (one.code for one in found if one.language == "toml" and "[[examples]]" in one.code)
+    (command,) = (one.code for one in found if "--prompts support.toml" in one.code)
+    (tmp_path / "support.toml").write_text(toml)
+    (tmp_path / "rows.csv").write_text("prompt,response_a,response_b\nWhen?,At nine.,At ten.\n")
+    endpoint.script = lambda body: chat("<preference>B</preference>")
+    words = command.strip().replace("http://localhost:8000/v1", endpoint.url).split()[2:]
+    run = judge(tmp_path, *words, *FAST, "--order", "given")
+    assert run.returncode == 0, run.stderr
+    system, asked, answered, question = (one["content"] for one in endpoint.bodies[0]["messages"])
+    assert system.startswith("You judge support answers.")
+    assert "Answer B:\nWe open at nine every morning except on Sundays.\n" in asked
+    assert "Answer A:\nAt nine.\n" in question
+    program = Turn(answered).source
+    shown = ["We open at nine.", "We open at nine every morning except on Sundays."]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(program, {"responses": shown})
+    assert f"```output\n{printed.getvalue()}```" in answered
+    assert Turn(answered).answer("preference") == "A"

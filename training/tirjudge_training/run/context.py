@@ -11,6 +11,7 @@ from tirjudge.models.resolve import read_note
 from tirjudge_environments import ChatEncoder
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.registry import reward_options
+from tirjudge_environments.templates import OwnPrompts
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import TRAIN, WITHOUT_TOOLS, Data, demonstrated
 from tirjudge_training.data.own_rows import JUDGES, RowData, require_rows
@@ -110,7 +111,9 @@ def note_of(recipe: Recipe, data: Data) -> dict[str, Any]:
         "formats": _formats(recipe, data),
     }
     for name in ("prompts", "shown_chars"):
-        values = {getattr(judge, name, None) for judge in judges}
+        # Prompts of one's own are whole in `formats`.
+        found = (getattr(judge, name, None) for judge in judges)
+        values = {value for value in found if not isinstance(value, OwnPrompts)}
         note |= {name: values.pop()} if len(values) == 1 else {}
     tools = recipe.rl.tools.servers
     return note | ({"tools": tools} if tools else {})
