@@ -128,8 +128,10 @@ def _template_names() -> tuple[str, ...]:
 
 
 def prompt_families(part: str = "pairwise") -> tuple[str, ...]:
-    """Return the families of prompts that have a part, by the names that a person may give."""
-    return tuple(name.removesuffix(f"-{part}") for name in _template_names() if name.endswith(f"-{part}"))
+    """Return the families of TIR-Judge's prompts that have a part, by the names that a person may give."""
+    mark, known = "-pairwise-no-tools", _template_names()
+    families = (name.removesuffix(mark) for name in known if name.endswith(mark))
+    return tuple(family for family in families if f"{family}-{part}" in known)
 
 
 class PromptExample(BaseModel):

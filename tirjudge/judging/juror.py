@@ -223,6 +223,7 @@ def open_format(
         if not any(one.startswith(format.partition("-")[0]) for one in note.formats):
             # A family of formats has prompts of its own.
             note = ModelNote()
+    is_check = format.startswith("checks-")
     prompts = options.prompts or (note.prompts if note.prompts not in FAMILIES else None)
     wanted = {
         "tools": options.tools,
@@ -230,8 +231,8 @@ def open_format(
         "shown_chars": options.shown_chars or note.shown_chars,
         "bindings": options.bindings,
         "exact": options.exact,
-        # A judge of a training knows its prompt, which names no variables.
-        "name_variables": options.name_variables and not note.model_fields_set,
+        # A judge of a training knows its prompt, which names no variables; a check has none.
+        "name_variables": options.name_variables and not note.model_fields_set and not is_check,
         "protocol": "tool" if options.tier == "tools" else "fence",
         "order": options.order,
         "seed": options.seed,
@@ -243,7 +244,7 @@ def open_format(
     known = environment_options(format)
     if options.criteria_per_call > 1 and "per_criterion" not in known:
         raise ValueError(f"the format {format} gives one answer: leave out --criteria-per-call")
-    if options.prompts and "prompts" not in known:
+    if options.prompts and (is_check or "prompts" not in known):
         raise ValueError(
             f"--prompts {options.prompts}: the format {format} has its own prompts: leave it out"
         )

@@ -390,7 +390,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         """
         name = str(self.options.get("prompts", self.prompts))
         if not name.endswith(".toml"):
-            known, is_ours = prompt_families(), not self.format or self.format.startswith("tir-")
+            known, is_ours = prompt_families(), not self.format or self.format.startswith("tir")
             if name and is_ours and name not in known:
                 raise ValueError(
                     f"--prompts {name}: give a TOML file, or one of the names {', '.join(known)}"
