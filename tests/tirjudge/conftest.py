@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tirjudge.compilation import admission
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,9 @@ def endpoint() -> Iterator[EndpointServer]:
     with serving() as server:
         server.script = lambda body: chat("Both are fine. <preference>A</preference>")
         yield server
+
+
+@pytest.fixture
+def few_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let admission edit and attack two answers of each kind, which is a sixth of the work."""
+    monkeypatch.setattr(admission, "_ANSWERS", 2)

@@ -8,6 +8,7 @@ An attack is compared with a text of the same shape and other words, since paddi
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from tirjudge.compilation.examples import RuleExample
 from tirjudge.statistics import Proportion
 from tirjudge.statistics.clusters import Z
 from tirjudge_environments.checkers import Case, Checker, CheckerRunner, Measurement
+from tirjudge_environments.programs.checks import CheckOutcome
 from tirjudge_environments.checkers.rules import Value
 
 MIN_AGREEMENT = 0.7
@@ -105,13 +107,29 @@ async def measured(
         known |= {"agreement": _rounded(share.rate), "low": _rounded(low), "high": _rounded(high)}
     if not share.n or share.interval[0] <= min_agreement:
         return Measurement(**known, admitted=False, reason=_too_low(share, min_agreement, abstained))
-    edits, fault = await _edited(runner, checker, [one for one, _ in kept])
+    once = _Once(runner, checker)
+    edits, fault = await _edited(once, [one for one, _ in kept])
     attacks = 0
     if not fault:
-        attacks, fault = await _attacked(runner, checker, kept)
+        attacks, fault = await _attacked(once, kept)
     if not fault and await outcomes(runner, checker, list(reversed(examples))) != list(reversed(found)):
         fault = "it gives other outcomes when it runs again"
     return Measurement(**known, edits=edits, attacks=attacks, admitted=not fault, reason=fault)
+
+
+class _Once:
+    """Runs one checker, and each of several equal cases once: many edits and attacks give equal texts."""
+
+    def __init__(self, runner: CheckerRunner, checker: Checker) -> None:
+        self._runner, self._checker = runner, checker
+        self._found: dict[str, CheckOutcome] = {}
+
+    async def run(self, cases: Sequence[Case]) -> list[CheckOutcome]:
+        keys = [json.dumps([one.response, one.prompt, dict(one.values)]) for one in cases]
+        new = {key: case for key, case in zip(keys, cases, strict=True) if key not in self._found}
+        found = await self._runner.run(self._checker, [*new.values()])
+        self._found.update(zip(new, found, strict=True))
+        return [self._found[key] for key in keys]
 
 
 def _rounded(share: float) -> float:
@@ -132,27 +150,27 @@ def _too_low(share: Proportion, min_agreement: float, abstained: int) -> str:
     return f"{reason}: {share.n} prompts measure it, and {needed} are needed, so {rows}, {why}"
 
 
-async def _edited(
-    runner: CheckerRunner, checker: Checker, examples: Sequence[MatchedExample]
-) -> tuple[int, str]:
+async def _edited(once: _Once, examples: Sequence[MatchedExample]) -> tuple[int, str]:
     """Return how many edits had to fail, and why the checker is rejected if one did not."""
     answers, broken = _answers(examples, passing=True), _answers(examples, passing=False)
-    count, groups = 0, list[tuple[str, list[_Edits]]]()
+    count = 0
     for one, answer in answers:
-        groups += [("passes an empty answer", [([True], [one.case(blank)])]) for blank in ("", " \n")]
+        groups = [("passes an empty answer", [([True], [one.case(blank)])]) for blank in ("", " \n")]
         others = [text for other, text in broken if other.example.cluster != one.example.cluster]
         groups += _destroyed(one, answer, others[:2])
-    flat = [case for _, several in groups for _, cases in several for case in cases]
-    found = iter(await runner.run(checker, flat))
-    for reason, several in groups:
-        passed = [
-            {*known, *(outcome.passed for outcome in islice(found, len(cases)))} for known, cases in several
-        ]
-        count += sum(len(cases) for _, cases in several)
-        # One of the edits of a group breaks the rule, whichever way the rule counts.
-        if all(len(outcomes) == 1 for outcomes in passed):
-            return count, f"it {reason}"
-    near = await _near_misses(runner, checker, answers)
+        # The first fault is decisive: edits of the other answers do not run then.
+        flat = [case for _, several in groups for _, cases in several for case in cases]
+        found = iter(await once.run(flat))
+        for reason, several in groups:
+            passed = [
+                {*known, *(outcome.passed for outcome in islice(found, len(cases)))}
+                for known, cases in several
+            ]
+            count += sum(len(cases) for _, cases in several)
+            # One of the edits of a group breaks the rule, whichever way the rule counts.
+            if all(len(outcomes) == 1 for outcomes in passed):
+                return count, f"it {reason}"
+    near = await _near_misses(once, answers)
     return count + near[0], near[1]
 
 
@@ -199,9 +217,7 @@ def _in_every_line(answer: str, text: str) -> str:
     return re.sub(r"(?m)$", lambda _: f" {text}", answer)[:_LONGEST]
 
 
-async def _near_misses(
-    runner: CheckerRunner, checker: Checker, answers: Sequence[tuple[MatchedExample, str]]
-) -> tuple[int, str]:
+async def _near_misses(once: _Once, answers: Sequence[tuple[MatchedExample, str]]) -> tuple[int, str]:
     """Misspell each text that an answer needs: where the answer fails without it, it must fail so as well."""
     found = [
         (one.case(_removed(answer, value)), one.case(_replaced(answer, value, _misspelled(value))), name)
@@ -209,25 +225,23 @@ async def _near_misses(
         for name, value in one.values.items()
         if isinstance(value, str) and len(value) > 3 and value.lower() in answer.lower()
     ]
-    removed = await runner.run(checker, [case for case, _, _ in found])
-    near = await runner.run(checker, [case for _, case, _ in found])
+    removed = await once.run([case for case, _, _ in found])
+    near = await once.run([case for _, case, _ in found])
     for without, misspelled, (_, _, name) in zip(removed, near, found, strict=True):
         if without.passed is False and misspelled.passed is True:
             return len(found), f"it takes a misspelled {name} for the right one"
     return len(found), ""
 
 
-async def _attacked(
-    runner: CheckerRunner, checker: Checker, kept: Sequence[tuple[MatchedExample, list[bool | None]]]
-) -> tuple[int, str]:
+async def _attacked(once: _Once, kept: Sequence[tuple[MatchedExample, list[bool | None]]]) -> tuple[int, str]:
     """Return how many changes had to leave the outcome, and why the checker is rejected if one did not."""
     examples = [one for one, _ in kept]
     followed = [answer.lower() for one in examples for answer in one.example.passing]
     broken = [answer.lower() for one in examples for answer in one.example.failing]
-    pairs = list[tuple[str, Case, Case, bool]]()
+    changes = list[list[tuple[str, Case, Case, bool]]]()
     for one, answer in [*_answers(examples, passing=True), *_answers(examples, passing=False)]:
         same = one.case(answer)
-        pairs += [
+        pairs = [
             ("white space around an answer", same, one.case(text), True)
             for text in (f"{answer}\n", f"\n{answer}")
         ]
@@ -237,14 +251,16 @@ async def _attacked(
                 (f"the text {attack[:60]!r}", one.case(neutral, values), one.case(claimed, values), False)
                 for values in _extremes(one.values)
             ]
-    before = await runner.run(checker, [case for _, case, _, _ in pairs])
-    after = await runner.run(checker, [case for _, _, case, _ in pairs])
-    for (change, _, _, either), first, second in zip(pairs, before, after, strict=True):
-        changed = first.passed is not second.passed and None not in (first.passed, second.passed)
-        # A claim repeats the rule, and with it perhaps a word that the rule forbids: it fails rightly.
-        if changed and (either or second.passed):
-            return len(pairs), f"{change} changes its outcome"
-    return len(pairs), ""
+        changes.append(pairs)
+    count = sum(map(len, changes))
+    for pairs in changes:
+        found = await once.run([case for _, before, after, _ in pairs for case in (before, after)])
+        for (change, _, _, either), first, second in zip(pairs, found[::2], found[1::2], strict=True):
+            changed = first.passed is not second.passed and None not in (first.passed, second.passed)
+            # A claim repeats the rule, and with it perhaps a word that the rule forbids: it fails rightly.
+            if changed and (either or second.passed):
+                return count, f"{change} changes its outcome"
+    return count, ""
 
 
 def _extremes(values: Mapping[str, Value]) -> list[Mapping[str, Value]]:

@@ -227,8 +227,12 @@ async def _admit(
 ) -> None:
     """Measure checkers. Admitted checkers tell which further rows can measure the others."""
     several, examples, counts = list(checkers), Examples.of(rows, seed), dict[str, int]()
+    admitted_before: list[str] | None = None
     for number in range(1 + _ROUNDS):
         if number:
+            if (names := [one.name for one in found.file.admitted]) == admitted_before:
+                break  # the same checkers tell of the same rows as before
+            admitted_before = names
             examples = Examples.of(rows, seed, await _equal_others(found.file, rows, runner))
         for place, one in enumerate(several):
             known = matched(one, examples.measured_on)

@@ -17,6 +17,7 @@ from tirjudge import compile_checkers
 from tirjudge.cli import app
 from tirjudge_environments.checkers import Checker, CheckerFile
 
+pytestmark = pytest.mark.usefixtures("few_answers")
 NUMBERS = ("four", "5", "6", "seven", "8")
 
 
@@ -60,7 +61,7 @@ def test_programs_of_a_result_file_become_a_checker_that_replaces_the_model(
     server: EndpointServer, tmp_path: Path, against: str
 ) -> None:
     server.script = programs
-    rows = write_rows(tmp_path / "rows.jsonl", pairs(45, label=against == "labels"))
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(30, label=against == "labels"))
     judged, file = tmp_path / "judged.jsonl", tmp_path / "checkers.toml"
     model = ("--base-url", server.url, "--model", "m")
     assert invoke("judge", rows, "--output", judged, "--order", "given", *model).exit_code == 0
@@ -74,7 +75,7 @@ def test_programs_of_a_result_file_become_a_checker_that_replaces_the_model(
     measured = checker.measured
     assert measured is not None
     assert (measured.against, measured.agreement, measured.abstained) == (against, 1.0, 0)
-    assert 20 < measured.n == measured.prompts < 45
+    assert 10 < measured.n == measured.prompts < 30
     assert f"with {against}, n = {measured.n} rows" in " ".join(run.stdout.split())
     assert len(server.bodies) == asked
 
@@ -95,7 +96,7 @@ def test_an_edited_checker_decides_after_it_was_measured_again(
     server: EndpointServer, tmp_path: Path
 ) -> None:
     server.script = programs
-    rows = write_rows(tmp_path / "rows.jsonl", pairs(45))
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(30))
     judged, file = tmp_path / "judged.jsonl", tmp_path / "checkers.toml"
     words = ("--base-url", server.url, "--model", "m", "--order", "given")
     assert invoke("judge", rows, "--output", judged, *words).exit_code == 0
@@ -130,8 +131,8 @@ def author(body: dict[str, Any]) -> Any:
 
 def test_a_model_writes_checkers_once_for_each_pattern(server: EndpointServer, tmp_path: Path) -> None:
     server.script = author
-    rows = pairs(45)
-    rows += [row | {"id": f"c{n}", "criteria": ["It has no commas."]} for n, row in enumerate(pairs(45))]
+    rows = pairs(30)
+    rows += [row | {"id": f"c{n}", "criteria": ["It has no commas."]} for n, row in enumerate(pairs(30))]
     file = tmp_path / "checkers.toml"
     model = ("--base-url", server.url, "--model", "writer")
     run = invoke("compile", write_rows(tmp_path / "rows.jsonl", rows), "-o", file, *model)
@@ -150,7 +151,7 @@ def test_rules_that_a_model_lists_are_taken_from_the_prompt_word_for_word(
     server: EndpointServer, tmp_path: Path
 ) -> None:
     server.script = author
-    rows = pairs(45, criteria=False)
+    rows = pairs(30, criteria=False)
     for number, row in enumerate(rows):
         row["prompt"] += f" It has at least {NUMBERS[number % 5]} words."
     file = tmp_path / "checkers.toml"
@@ -176,7 +177,7 @@ def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judge
     server.script = author
     rows = [
         {"id": f"s{n}", "prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5}
-        for n in range(60)
+        for n in range(36)
     ]
     rules = tmp_path / "rules.txt"
     rules.write_text("It has at least 5 words.\n\n")
@@ -191,7 +192,7 @@ def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judge
     judged = invoke("judge", given, "--output", output, "--checkers", file, "--audit", 0, *model)
     assert judged.exit_code == 0, judged.output
     assert {row["correct"] for row in results(output)} == {1.0}
-    assert (len(results(output)), len(server.bodies)) == (60, asked)
+    assert (len(results(output)), len(server.bodies)) == (36, asked)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +338,7 @@ def test_hostile_programs_of_a_result_file_run_in_the_sandbox_alone(tmp_path: Pa
 
 def test_of_two_checkers_with_the_same_rule_one_is_admitted() -> None:
     rows = [
-        {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(60)
+        {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(36)
     ]
     source = "def check(response, prompt):\n    return len(response.split()) >= 5\n"
     rules = ("It has at least 5 words.", " It has at least 5 words.\n", "It has at least 5 words!")
@@ -374,7 +375,7 @@ def test_rules_that_no_file_may_have_are_refused_before_the_model_is_asked(
 
 def test_listed_rules_of_an_earlier_run_are_not_replaced(server: EndpointServer, tmp_path: Path) -> None:
     server.script = author
-    rows = pairs(45, criteria=False)
+    rows = pairs(30, criteria=False)
     for number, row in enumerate(rows):
         row["prompt"] += f" It has at least {NUMBERS[number % 5]} words."
     given, listed = write_rows(tmp_path / "r.jsonl", rows), tmp_path / "checkers.rows.jsonl"
@@ -385,12 +386,12 @@ def test_listed_rules_of_an_earlier_run_are_not_replaced(server: EndpointServer,
     assert "checkers.rows.jsonl exists: choose another --output, or give --overwrite" in run.stderr
     assert (listed.read_text(), server.bodies) == ("mine\n", [])
     assert invoke("compile", given, *words, "--overwrite").exit_code == 0
-    assert len(results(listed)) == 45
+    assert len(results(listed)) == 30
 
 
 def test_in_python() -> None:
     rows = [
-        {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(60)
+        {"prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 + 1 >= 5} for n in range(36)
     ]
     source = "def check(response, prompt):\n    return len(response.split()) >= 5\n"
     file = CheckerFile(checkers=(Checker(name="words", rule="It has at least 5 words.", source=source),))

@@ -11,7 +11,7 @@ from tirjudge.statistics import prompt_cluster
 
 Answers = Callable[[int], Sequence[tuple[str, bool]]]
 """Returns, for the number of a prompt, its answers, and for each whether it follows the rule."""
-PROMPTS = 60
+PROMPTS = 40
 
 
 def single(number: int, prompt: str, response: str, label: bool, *criteria: object) -> RuledRow:

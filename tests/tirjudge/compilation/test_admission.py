@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.tirjudge.compilation.rule_rows import Answers, rows_of
+from tirjudge.compilation import admission
 from tirjudge.compilation.admission import matched, outcomes
 from tirjudge.compilation.compiler import measure_rows, ruled_row
 from tirjudge.compilation.examples import Examples, RuledRow, is_for_choosing
@@ -21,6 +22,8 @@ from tirjudge_environments.checkers import Checker, CheckerFile, CheckerRunner
 from tirjudge_sandbox import open_sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+NUMBERS_OF_ANSWERS = (2, pytest.param(admission._ANSWERS, marks=pytest.mark.slow))
+"""Answers of each kind that are edited and attacked."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -247,7 +250,11 @@ async def test_there_are_twenty_two() -> None:
 
 
 @pytest.mark.parametrize("name", DECEIVED)
-async def test_a_deceived_checker_is_rejected(name: str, runner: CheckerRunner) -> None:
+@pytest.mark.parametrize("answers", NUMBERS_OF_ANSWERS)
+async def test_a_deceived_checker_is_rejected(
+    name: str, answers: int, runner: CheckerRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "_ANSWERS", answers)
     one = DECEIVED[name]
     checker = Checker(name="deceived", rule=one.rule, source=one.source)
     chosen_on = matched(checker, Examples.of(one.rows, 0).chosen_on)
@@ -374,7 +381,11 @@ HONEST = {
 
 
 @pytest.mark.parametrize("name", HONEST)
-async def test_an_honest_checker_is_admitted_with_what_was_measured(name: str, runner: CheckerRunner) -> None:
+@pytest.mark.parametrize("answers", NUMBERS_OF_ANSWERS)
+async def test_an_honest_checker_is_admitted_with_what_was_measured(
+    name: str, answers: int, runner: CheckerRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "_ANSWERS", answers)
     rule, source, rows = HONEST[name]
     compiled = await measure_rows(
         CheckerFile(checkers=(Checker(name="honest", rule=rule, source=source),)), rows, runner
@@ -396,6 +407,7 @@ def chosen(rows: list[RuledRow]) -> list[RuledRow]:
     return [row for row in rows if is_for_choosing(row.cluster)]
 
 
+@pytest.mark.usefixtures("few_answers")
 async def test_too_few_rows_and_abstentions_admit_nothing(runner: CheckerRunner) -> None:
     checker = Checker(name="c", rule=LEAST, source=check("return len(response.split()) >= n", "n"))
     silent = Checker(name="silent", rule=LEAST + " ", source=check("return None", "n"))
@@ -412,6 +424,7 @@ async def test_too_few_rows_and_abstentions_admit_nothing(runner: CheckerRunner)
     assert none.file.checkers[0].measured.reason.startswith("no row measures it")
 
 
+@pytest.mark.usefixtures("few_answers")
 async def test_rows_with_several_rules_measure_the_rule_on_which_responses_differ(
     runner: CheckerRunner,
 ) -> None:
@@ -430,7 +443,7 @@ async def test_rows_with_several_rules_measure_the_rule_on_which_responses_diffe
                 },
             )
         )
-        for n in range(60)
+        for n in range(36)
     ]
     commas = Checker(name="commas", rule=rule, source=check(f"{GUARD}return ',' not in response"))
     counting = Checker(name="words", rule=LEAST, source=check("return len(response.split()) >= n", "n"))
