@@ -88,6 +88,7 @@ def test_the_loss_falls_and_is_logged(start: Path, whole: Path) -> None:
     assert "sampler" not in machine
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     start: Path, whole: Path, tmp_path: Path
 ) -> None:

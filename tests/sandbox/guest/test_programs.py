@@ -221,7 +221,7 @@ async def test_the_largest_possible_inputs_arrive(run):
 
 
 async def test_files_may_be_larger_than_the_memory_of_a_program(run):
-    table = b"1,2\n" * (50 << 18)  # 50 MiB
+    table = b"1,2\n" * (24 << 18)  # 24 MiB
     files = {"a/t.csv": table, "b/t.csv": table, "c/t.csv": b"0" + table}
     source = """
         for name in "abc":
@@ -230,16 +230,16 @@ async def test_files_may_be_larger_than_the_memory_of_a_program(run):
         open("a/t.csv", "a").write("more")
         print(open("b/t.csv").read(4), [open(f"{name}/t.csv").seek(0, 2) for name in "abc"])
     """
-    execution = await run(source, files=files, memory_bytes=64 << 20, disk_bytes=256 << 20, wall_seconds=100)
-    lines, size = 50 << 18, 50 << 20
+    execution = await run(source, files=files, memory_bytes=64 << 20, disk_bytes=128 << 20, wall_seconds=100)
+    lines, size = 24 << 18, 24 << 20
     assert execution.stdout == f"{lines} {lines} {lines} 1,2\n [{size + 4}, {size}, {size + 1}]\n"
 
 
 async def test_a_repository_of_some_thousand_files_arrives(run):
-    files = {f"src/{n % 200}/{n}.py": b"#" * (n % 7) for n in range(9000)}
+    files = {f"src/{n % 200}/{n}.py": b"#" * (n % 7) for n in range(3000)}
     count = "import os; print(sum(os.path.getsize(f'{d}/{f}') for d, _, fs in os.walk('src') for f in fs))"
     execution = await run(count, files=files, disk_bytes=64 << 20, wall_seconds=100)
-    assert execution.stdout == f"{sum(n % 7 for n in range(9000))}\n"
+    assert execution.stdout == f"{sum(n % 7 for n in range(3000))}\n"
 
 
 @pytest.mark.parametrize("name", ["wall_seconds", "cpu_seconds", "memory_bytes", "processes", "output_bytes"])

@@ -122,7 +122,7 @@ async def test_half_a_character_in_a_display_costs_only_itself(notebook):
     assert (shown.status, shown.displays) == (CellStatus.OK, ({"text/plain": "a?b"},))
 
 
-@pytest.mark.parametrize("limit", [50_000, 10**9])
+@pytest.mark.parametrize("limit", [50_000, pytest.param(10**9, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "function", ["def f(): f()", "def f():\n  try: f()\n  finally: y = 1", "f = lambda: [f() for _ in '1']"]
 )

@@ -32,6 +32,7 @@ def running() -> Iterator[Server]:
         assert _memory(running) < before + MOST_GROWTH
 
 
+@pytest.mark.slow
 def test_requests_from_the_served_schema_are_answered(running: Server) -> None:
     assert {"/run_code", "/run_jupyter", "/v1/run"} <= fuzz_schema(running.url, SECONDS)
 

@@ -98,6 +98,7 @@ def test_directory_entries_count(before: set[Path]) -> None:
     assert 0.9 * limit < peak <= limit < 40 * MIB
 
 
+@pytest.mark.slow
 def test_names_that_stay_in_memory_fail_no_later_program(before: set[Path]) -> None:
     """The kernel refuses a limit below what it holds, and would take it back in the next program's time."""
 

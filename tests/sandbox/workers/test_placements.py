@@ -136,9 +136,9 @@ def test_without_namespaces_all_four_properties_hold_by_other_means(user, placem
 @pytest.mark.parametrize(
     ("started", "placement"),
     [
-        ({}, "own-uid"),
-        ({"user": "1000:100"}, "plain"),
-        ({"cap_drop": ["ALL"]}, "plain"),
+        pytest.param({}, "own-uid", marks=pytest.mark.slow),
+        pytest.param({"user": "1000:100"}, "plain", marks=pytest.mark.slow),
+        pytest.param({"cap_drop": ["ALL"]}, "plain", marks=pytest.mark.slow),
         ({"cap_drop": ["ALL"], "user": "65534", "security_opt": ["no-new-privileges:true"]}, "plain"),
     ],
     ids=("root", "user", "root-without-capabilities", "hardened"),

@@ -61,6 +61,7 @@ services:
 
 pytestmark = [
     pytest.mark.compose,
+    pytest.mark.slow,
     pytest.mark.skipif(
         subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode
         != 0,

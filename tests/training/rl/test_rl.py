@@ -146,6 +146,7 @@ def test_clip_higher_acts_when_a_batch_is_used_for_several_steps(whole: Path) ->
     assert max(row["clipped_high"] for row in metrics) > 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
