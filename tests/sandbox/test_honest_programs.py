@@ -38,7 +38,7 @@ LIMITS = Limits(wall_seconds=60)
     [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in SANDBOXES],
 )
 async def test_honest_programs(placement, step, request):
-    """`make test` tries every thirtieth of the programs that need nothing special, and `make soak` tries all."""
+    """`make test` tries every thirtieth of the programs that need nothing special; `make soak` tries all."""
     if placement == "docker":
         request.getfixturevalue("docker_image")
     light = step > EVERY or placement not in ("policy", "docker")

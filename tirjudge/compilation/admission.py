@@ -23,8 +23,8 @@ from tirjudge.compilation.examples import RuleExample
 from tirjudge.statistics import Proportion
 from tirjudge.statistics.clusters import Z
 from tirjudge_environments.checkers import Case, Checker, CheckerRunner, Measurement
-from tirjudge_environments.programs.checks import CheckOutcome
 from tirjudge_environments.checkers.rules import Value
+from tirjudge_environments.programs.checks import CheckOutcome
 
 MIN_AGREEMENT = 0.7
 """The lower bound of the agreement that admits a checker: nine prompts without any disagreement reach it."""
