@@ -224,7 +224,6 @@ def _in_one_line(criterion: Criterion, family: str) -> str:
 
 
 def _framed(template: str, name: str, text: str, texts: Sequence[str]) -> str:
-    """Return a text in the template's frame."""
     # The tag is a hash of the shown text, so no text can contain its own tag.
     number = 0
     while True:

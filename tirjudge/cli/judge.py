@@ -357,7 +357,6 @@ class BatchRun:
 
     @asynccontextmanager
     async def _here(self, display: Display, spending: Spending) -> AsyncIterator[RowJudge]:
-        """Open an engine in this process."""
         async with JudgeEngine(
             self.options, spending=spending, weights=self._weights, on_retry=display.retried
         ) as engine:

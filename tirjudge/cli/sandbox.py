@@ -409,7 +409,6 @@ async def _findings() -> list[Finding]:
 
 
 def _record(machine: Machine, findings: Sequence[Finding], chosen: Finding | None) -> dict[str, object]:
-    """Return the report as JSON values."""
     return {
         "machine": _description(machine),
         "local": chosen.placement if chosen else None,

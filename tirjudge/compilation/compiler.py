@@ -174,7 +174,6 @@ def measured_text(text: str, file: CheckerFile) -> str:
 
 
 def _by_pattern(candidates: Counter[Candidate]) -> dict[str, list[Candidate]]:
-    """Return the most frequent candidates of each pattern."""
     found: dict[str, list[Candidate]] = {}
     for one, _ in candidates.most_common():
         several = found.setdefault(one.rule, [])

@@ -311,7 +311,6 @@ def _rate(outcomes: Sequence[tuple[CalibratedRow, bool]]) -> Proportion:
 
 
 def _by_sample(row: CalibratedRow) -> list[int]:
-    """Return the class of each sample's decision."""
     samples = defaultdict(list)
     for vote in row.votes:
         samples[vote.sample].append(vote)

@@ -542,7 +542,6 @@ def _value(figure: Figure) -> float:
 
 
 def _size(figure: Figure, units: Units) -> int | None:
-    """Return the n of a figure."""
     return figure.n if isinstance(figure, Proportion | Statistic | Estimator) else len(units.ids)
 
 

@@ -317,7 +317,6 @@ class VllmGenerator:
         )
 
     async def _output(self, ids: list[int], parameters: Any) -> Any:
-        """Send a request to the engine and return its complete output."""
         outputs: list[Any] = []
         try:
             request = self._engine.generate(

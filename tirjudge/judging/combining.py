@@ -81,7 +81,6 @@ def by_criterion(episode: Episode) -> list[Episode]:
 
 
 def _part(whole: Trajectory, number: int) -> Trajectory:
-    """Return the part of a dialogue about criterion `number`."""
     part = whole if number == 0 else replace(whole, segments=(), calls=(), usage=Usage(), seconds=0.0)
     verdicts = () if whole.verdict is None else whole.verdict.criteria
     if not verdicts:
@@ -284,7 +283,6 @@ def _worst(stops: Sequence[tuple[StopReason, str]]) -> tuple[StopReason, str]:
 
 
 def _numbered(episode: Episode, sample: int) -> Episode:
-    """Return an episode as a sample of another number."""
     if episode.sample == sample:
         return episode
     trajectories = tuple(replace(one, sample=sample) for one in episode.trajectories)
@@ -303,7 +301,6 @@ def _named(verdict: Verdict, view: View) -> tuple[int, ...]:
 
 
 def _mean_scores(verdicts: Iterable[tuple[Verdict, float]]) -> dict[int, float]:
-    """Return the mean score of each candidate by verdicts with their weights."""
     given: dict[int, list[tuple[float, float]]] = {}
     for verdict, weight in verdicts:
         for index, score in verdict.scores.items():

@@ -53,7 +53,6 @@ def _credit(row: ResultRow) -> float | None:
 
 
 def _juror(verdict: JurorVerdict, row: ResultRow) -> JurorVerdict:
-    """Return a juror's verdict with its credit by the label of the row."""
     if row.label is None or verdict.stop == StopReason.ABSTAINED or row.candidates < 2:
         return verdict.model_copy(update={"correct": None})
     named = letters(row.candidates)

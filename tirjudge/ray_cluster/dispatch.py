@@ -277,7 +277,6 @@ class ClusterRowJudge:
         return node.gpus // gpus if gpus else 1
 
     def _gpus(self, node: Node) -> int:
-        """Return the GPUs of each worker of a node."""
         if self.gpus is not None:
             return self.gpus
         return 0 if self.assignment.options.base_url else min(1, node.gpus)
@@ -286,7 +285,6 @@ class ClusterRowJudge:
         return f" and {self.gpus} GPUs" if self.gpus else ""
 
     async def _start(self, seat: _Seat) -> None:
-        """Start a worker and let it open its engine."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         options = self.assignment.options

@@ -286,7 +286,6 @@ def inspect_record(results: Path) -> JsonObject:
 
 
 def _sample(row: ResultRow, created: str) -> JsonObject:
-    """Return the `EvalSample` of a row."""
     model = row.model or _UNKNOWN
     messages, events, seconds = [], [], 0.0
     for number, view in enumerate(row.views):
@@ -400,7 +399,6 @@ def _total(samples: list[JsonObject]) -> JsonObject:
 
 
 def _usage(used: ResultRow | RecordedView | JurorVerdict) -> dict[str, int]:
-    """Return the tokens of a row, a view or a model of a jury."""
     read, written = used.prompt_tokens, used.completion_tokens
     return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
 

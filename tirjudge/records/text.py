@@ -476,7 +476,6 @@ def _response(response: Response) -> Text:
 
 
 def _print_criteria(console: Console, row: ResultRow) -> None:
-    """Print every criterion with the responses that satisfy it."""
     for number, criterion in enumerate(row.criteria, 1):
         console.print(Text(f"\n{criterion_heading(number, criterion)}:", "bold"))
         if criterion.text:

@@ -66,7 +66,6 @@ class CallersSandbox:
     """A sandbox in which the programs of different callers take turns."""
 
     def __init__(self, sandbox: Sandbox) -> None:
-        """Run programs in an open sandbox."""
         self._sandbox = sandbox
         self.capacity = sandbox.capacity
 

@@ -442,7 +442,6 @@ class UnitTests:
 
 
 def _complete(tests: str, entry_point: str) -> str:
-    """Return the tests with the lines that run them."""
     if "TestCase" in tests:
         return tests + _RUN_TEST_CASES
     if entry_point and "def check(" in tests:

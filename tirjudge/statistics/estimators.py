@@ -278,7 +278,6 @@ class SectionMean:
 
 
 def _number(clusters: NDArray[np.intp]) -> int:
-    """Return the number of clusters that have a row."""
     import numpy as np
 
     return int((np.bincount(clusters) > 0).sum())

@@ -423,7 +423,6 @@ class Capture:
 
 
 def _waiting(pipe: int) -> int:
-    """Return the number of bytes in a pipe."""
     count = array.array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, count)
     return count[0]

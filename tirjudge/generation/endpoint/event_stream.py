@@ -62,7 +62,6 @@ def joined(content: bytes) -> dict[str, Any]:
 
 
 def _events(content: bytes) -> Iterator[str]:
-    """Yield the data of each event."""
     lines: list[str] = []
     # JSON texts may contain the further line breaks of `str.splitlines`, such as U+2028.
     for line in (*_LINE_END.split(content.decode("utf-8", errors="replace")), ""):
@@ -80,7 +79,6 @@ def _events(content: bytes) -> Iterator[str]:
 
 
 def _add(choice: dict[str, Any], calls: dict[Any, dict[str, Any]], part: Mapping[str, Any]) -> None:
-    """Add a part of the stream to the choice and its calls."""
     whole, message = part.get("message"), choice["message"]
     delta = part.get("delta") if isinstance(part.get("delta"), dict) else whole
     for name, value in part.items():

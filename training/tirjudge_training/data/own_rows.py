@@ -412,7 +412,6 @@ def require_rows(config: DataConfig) -> None:
 
 
 def _first_per_judge(rows: Iterable[FormattedTask], n: int) -> Iterator[FormattedTask]:
-    """Return the first `n` tasks of each judge."""
     judges: dict[str, list[FormattedTask]] = {}
     for row in rows:
         judges.setdefault(row.format, []).append(row)

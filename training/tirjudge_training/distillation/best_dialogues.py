@@ -331,7 +331,6 @@ class Distillation:
                 await self._filter.correct(task.formatted, self._corrector.dialogues[task.key])
 
     def _list_teacher_tasks(self) -> Iterator[TeacherTask]:
-        """Yield a task for the teacher for each sample of each view."""
         config = self._config
         environments = {
             name: teacher_environment(one, config, config.tier) for name, one in self._student.items()

@@ -238,7 +238,6 @@ def _turns(trajectory: Trajectory) -> Iterator[str]:
 
 
 def _requested(segment: Segment) -> int:
-    """Return the number of programs that a turn requested."""
     return len(segment.tool_calls) or int(Turn(segment.text).program is not None)
 
 

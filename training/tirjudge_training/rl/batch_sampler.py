@@ -125,7 +125,6 @@ class BatchSampler:
         return isinstance(self._source, RowStream) and self._source.exhausted
 
     async def _sample(self, step: int, weights: int, progress: RoundProgress) -> GenerationBatch:
-        """Sample the batch of a step with the weights from before the step `weights`."""
         engine, config, source = self._engine, self._config, self._source
         if isinstance(source, RowStream):
             # Every round draws from the place that the last one left.

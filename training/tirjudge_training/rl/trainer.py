@@ -412,7 +412,6 @@ class JudgeBatches(GRPOTrainer):
         return super()._compute_loss(PartOfBatch(model, part), part)
 
     def _roll_out(self, step: int) -> GenerationBatch:
-        """Return the batch of a step and start its measurements."""
         self._timer = PhaseTimer()
         forget_peak()
         # Before the first step there is no optimizer.

@@ -197,7 +197,6 @@ def own_address(url: str) -> str:
 
 
 def _raise_failed(calls: Iterable[Future[None]]) -> None:
-    """Raise the error of the first call that has failed."""
     for call in calls:
         if call.done():
             call.result()
@@ -213,7 +212,6 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
 
 
 def _line(reason: object) -> str:
-    """Return untrusted text as one line."""
     return printable(" ".join(str(reason).split()) or type(reason).__name__, LONGEST)
 
 
