@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
@@ -53,8 +52,6 @@ _PLACES = {name: f"tirjudge.cli.{name}:{name}" for name in _ABOUT} | {
     "show": "tirjudge.cli.results:show",
     "train": "tirjudge_training.cli:train",
 }
-_MOVED = {"--replay", "--compare", "--calibrate", "--protocols", "--published"}
-"""Options that `tirjudge eval` had before `score` and `compare` were commands."""
 
 
 class Commands(TyperGroup):
@@ -87,18 +84,7 @@ class Commands(TyperGroup):
         # Typer suggests the closest of `commands`, which is empty here because commands are loaded by name.
         names: Any = dict.fromkeys(_entries())
         self.commands = names
-        if args[0] == "eval" and not _MOVED.isdisjoint(word.partition("=")[0] for word in args):
-            stop("eval", f"write: {_moved(args[1:])}", USAGE)
         return super().resolve_command(ctx, args)
-
-
-def _moved(words: list[str]) -> str:
-    """Return the command line that replaces one of `tirjudge eval`."""
-    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
-    command = "compare" if "--compare" in split else "score"
-    kept = [word for word in split if word not in ("--replay", "--compare")]
-    renamed = ["--format" if word == "--replay-format" else word for word in kept]
-    return shlex.join(["tirjudge", command, *renamed])
 
 
 def _entries() -> dict[str, EntryPoint]:

@@ -21,8 +21,6 @@ CACHE_VARIABLE = "TIRJUDGE_CACHE"
 ASKED_SINCE = "0.1.0"
 """The version since which generators send the same request for the same context and sampling. Users pay again
 for completions of earlier versions: raise the version only if requests change."""
-_ENDED = "ended"
-"""Marks an entry whose end is known: a whole answer of the model, or an answer cut by the token limit."""
 _PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
 
@@ -77,7 +75,7 @@ class CompletionStore:
     def put(self, key: bytes, completion: Completion) -> None:
         """Store a completion without its logprobs. Raises OSError if the file cannot be written."""
         # Judging does not need logprobs, which would be the larger part of an entry.
-        record = asdict(completion) | {"logprobs": None, _ENDED: True}
+        record = asdict(completion) | {"logprobs": None}
         try:
             self._database.execute("REPLACE INTO completions VALUES (?, ?)", (key, json.dumps(record)))
         except sqlite3.Error as error:
@@ -94,8 +92,7 @@ class CachedGenerator:
     conversation so far as token ids or texts, the sampling (with the seed unless greedy) and `ASKED_SINCE`.
     The key omits the row's id and position, and unused fields that a later version added (`Later`).
 
-    A completion with an unknown end is not stored. An entry with an unknown end is used once per run: a
-    dialogue that cannot read the entry repeats the request.
+    A completion with an unknown end is not stored.
     """
 
     def __init__(self, inner: Generator, store: CompletionStore, identity: Mapping[str, Any]) -> None:
@@ -103,8 +100,6 @@ class CachedGenerator:
         self._inner, self._store = inner, store
         self._identity = {"tirjudge": ASKED_SINCE, **identity}
         self.hits = 0
-        self._doubted: set[bytes] = set()
-        """Keys of entries with an unknown end that were returned once."""
 
     @property
     def model(self) -> str:
@@ -117,10 +112,7 @@ class CachedGenerator:
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         key = self._key(context, sampling)
         kept = self._store.get(key)
-        if kept is not None and (kept.finish is not Finish.UNKNOWN or key not in self._doubted):
-            if kept.finish is Finish.UNKNOWN:
-                # A session that cannot use it asks once more, and then the model answers.
-                self._doubted.add(key)
+        if kept is not None:
             self.hits += 1
             return kept
         completion = await self._inner.generate(context, sampling)
@@ -145,14 +137,10 @@ class CachedGenerator:
 
 
 def _completion(record: Mapping[str, Any]) -> Completion:
-    ids, finish = record["token_ids"], Finish(record["finish"])
-    # Before failed answers of endpoints were told from others, they were kept as if the model had ended them.
-    if ids is None and finish is Finish.END and _ENDED not in record:
-        finish = Finish.UNKNOWN
+    ids = record["token_ids"]
     return Completion(
         text=record["text"],
-        finish=finish,
-        finish_word="kept by an earlier version" if finish is Finish.UNKNOWN else "",
+        finish=Finish(record["finish"]),
         token_ids=None if ids is None else tuple(ids),
         reasoning=record["reasoning"],
         tool_calls=tuple(ToolCall(**call) for call in record["tool_calls"]),

@@ -266,22 +266,6 @@ def test_a_named_protocol_that_does_not_fit_is_said_beside_those_that_do(tmp_pat
     assert "accuracy" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("--replay", "a b.jsonl", "--protocol=tir"), "tirjudge score 'a b.jsonl' --protocol tir"),
-        (("--compare", "a", "b", "--full"), "tirjudge compare a b --full"),
-        (("--replay=a", "--replay-format", "rmb"), "tirjudge score a --format rmb"),
-        (("--published", "judgebench"), "tirjudge score --published judgebench"),
-    ],
-)
-def test_the_spelling_before_score_and_compare_is_answered_with_the_new_one(
-    words: tuple[str, ...], line: str
-) -> None:
-    done = command("eval", *words)
-    assert (done.exit_code, done.stderr) == (2, f"tirjudge eval: write: {line}\n")
-
-
 def test_protocols_and_published_figures_are_listed() -> None:
     listed, published = command("score", "--protocols"), command("score", "--published", "judgebench")
     assert (listed.exit_code, published.exit_code) == (0, 0)

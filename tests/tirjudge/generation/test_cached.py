@@ -1,8 +1,6 @@
 """The completion cache: equal requests are sent once, and no different request is answered from it."""
 
 import json
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -194,25 +192,6 @@ def test_weights_are_identified_by_their_content(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"2")
     assert weights_digest(str(tmp_path)) != before
     assert weights_digest("owner/name") == ""
-
-
-async def test_an_answer_of_an_earlier_version_counts_only_if_it_is_whole(tmp_path: Path) -> None:
-    """Earlier versions kept failed answers of endpoints as if the model had ended them."""
-    path, ended = tmp_path / "cache.sqlite", replace(ANSWER, token_ids=None, finish=Finish.END)
-    inner = Counting(ended)
-    generator = cached(inner, path)
-    await generator.generate(CONTEXT, SAMPLING)
-    with closing(sqlite3.connect(path)) as database:
-        ((key, kept),) = database.execute("SELECT key, completion FROM completions").fetchall()
-        record = {name: value for name, value in json.loads(kept).items() if name != "ended"}
-        with database:
-            database.execute("REPLACE INTO completions VALUES (?, ?)", (key, json.dumps(record)))
-    # A session that can read it uses it; one that cannot asks once more, and then the model answers.
-    first = await generator.generate(CONTEXT, SAMPLING)
-    assert (first.text, first.finish, inner.asked) == (ended.text, Finish.UNKNOWN, 1)
-    assert await generator.generate(CONTEXT, SAMPLING) == ended
-    assert await generator.generate(CONTEXT, SAMPLING) == ended
-    assert inner.asked == 2
 
 
 async def test_an_answer_with_an_unknown_end_is_not_kept(tmp_path: Path) -> None:
