@@ -137,12 +137,7 @@ class JudgeEngine:
         await self._stack.aclose()
 
     async def judge(
-        self,
-        task: JudgeTask,
-        kind: Kind | None = None,
-        *,
-        order: Order | None = None,
-        evidence: bool = True,
+        self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None, evidence: bool = True
     ) -> Judgment:
         """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
 

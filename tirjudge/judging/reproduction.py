@@ -17,11 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 from tirjudge.judging.questions import FAMILIES, environment_name
-from tirjudge.records.result_row import (
-    RecordedPassage,
-    ResultRow,
-    read_result_rows,
-)
+from tirjudge.records.result_row import RecordedPassage, ResultRow, read_result_rows
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.kept_files import prepared_path
 from tirjudge.storage.result_file import recorded_settings

@@ -18,13 +18,7 @@ from tirjudge_environments.formats.reward_terms import NO_TOOL_DOMAINS
 from tirjudge_environments.formats.tir import STOP, TirFormat
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_environments.programs.check_harness import (
-    EMPTY,
-    ERROR,
-    MOST_RESPONSES,
-    NOTHING,
-    written_check,
-)
+from tirjudge_environments.programs.check_harness import EMPTY, ERROR, MOST_RESPONSES, NOTHING, written_check
 from tirjudge_environments.templates import load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.types import (

@@ -9,26 +9,12 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.formats.reward_terms import (
-    NO_TOOL_DOMAINS,
-    Scored,
-    failed,
-    together,
-    unlabelled,
-)
+from tirjudge_environments.formats.reward_terms import NO_TOOL_DOMAINS, Scored, failed, together, unlabelled
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import Order, letters, ordered_views, require_pair
 from tirjudge_environments.programs.evidence import decisive, program_evidence
 from tirjudge_environments.registry import RewardOnly
-from tirjudge_environments.types import (
-    Episode,
-    Evidence,
-    JudgeTask,
-    Trajectory,
-    Unscored,
-    Verdict,
-    View,
-)
+from tirjudge_environments.types import Episode, Evidence, JudgeTask, Trajectory, Unscored, Verdict, View
 from tirjudge_sandbox import Status
 
 

@@ -171,13 +171,7 @@ async def test_single_responses_and_lists(make_task: Make, sandbox: Sandbox) -> 
 
 
 @pytest.mark.parametrize(
-    "turn",
-    [
-        f"```\n{COMMAS}\n```",
-        f"```py\n{COMMAS}",
-        COMMAS,
-        f"Here it is:\n\nimport re\n{COMMAS}",
-    ],
+    "turn", [f"```\n{COMMAS}\n```", f"```py\n{COMMAS}", COMMAS, f"Here it is:\n\nimport re\n{COMMAS}"]
 )
 async def test_code_in_another_dress_is_found(make_task: Make, sandbox: Sandbox, turn: str) -> None:
     task = make_task("one, two three", "one two three")

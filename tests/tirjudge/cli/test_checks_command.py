@@ -100,10 +100,7 @@ def test_each_criterion_has_a_check_of_its_own(tmp_path: Path, endpoint: Endpoin
     first = [json.dumps(one.body) for one in endpoint.asked if len(one.body["messages"]) == 1]
     assert [
         ("is loud" in text, "is calm" in text) for text in sorted(first, key=lambda text: "is loud" in text)
-    ] == [
-        (False, True),
-        (True, False),
-    ]
+    ] == [(False, True), (True, False)]
     [row] = results(tmp_path / "rows.verdicts.jsonl")
     assert [one["decided"] for one in row["criteria"]] == [True, True]
 
