@@ -9,11 +9,9 @@ from pydantic import BaseModel, Field
 from tirjudge_environments import Message
 from tirjudge_training.corpora.base import ChatTurn, Skipped, Source, SourceCard, SourceItem
 
-# Code-Preference-Pairs: code and the same code with injected bugs (RM-R1, App. D.2 and Table 5).
-
 
 class CodePreferenceRow(BaseModel):
-    """A row of Code-Preference-Pairs."""
+    """A row of Code-Preference-Pairs: code, and the same with bugs (RM-R1, App. D.2 and Table 5)."""
 
     input: str
     accepted: str
@@ -36,15 +34,12 @@ class CodePreferencePairs(Source[CodePreferenceRow]):
         return SourceItem(prompt=(Message("user", row.input),), good=(row.accepted,), bad=(row.rejected,))
 
 
-# HelpSteer3: human preferences between two responses (TIR Table 6, "HelpSteer3").
-
-
 CLEAR = 2
 """The smallest |overall_preference| that is taken, "better"; 1 is "slightly better" (TIR App. C)."""
 
 
 class HelpSteer3Row(BaseModel):
-    """A row of HelpSteer3's preferences."""
+    """A row of HelpSteer3: human preferences between two responses (TIR Table 6, "HelpSteer3")."""
 
     context: list[ChatTurn]
     response1: str
@@ -77,11 +72,8 @@ class HelpSteer3(Source[HelpSteer3Row]):
         )
 
 
-# JudgeLM-100K: pairs with GPT-4's scores, the targets of JudgeLRM's reward (JudgeLRM, section 4.1).
-
-
 class JudgeLmRow(BaseModel):
-    """A row of JudgeLM-100K, with GPT-4's scores of both answers."""
+    """A row of JudgeLM-100K: pairs with GPT-4's scores, JudgeLRM's targets (JudgeLRM, section 4.1)."""
 
     question_body: str
     answer1_body: str
@@ -115,11 +107,8 @@ class JudgeLm(Source[JudgeLmRow]):
         )
 
 
-# Math-Step-DPO-10K: right and wrong continuations of the same first steps (RM-R1, App. D.2).
-
-
 class MathStepRow(BaseModel):
-    """A row of Math-Step-DPO-10K."""
+    """A row of Math-Step-DPO-10K: right and wrong continuations of the same steps (RM-R1, App. D.2)."""
 
     prompt: str
     initial_reason_steps: str
@@ -148,11 +137,8 @@ class MathStepDpo(Source[MathStepRow]):
         )
 
 
-# PKU-SafeRLHF: pairs of a safe and an unsafe answer (TIR Table 6, "SafeRLHF").
-
-
 class SafeRlhfRow(BaseModel):
-    """A row of PKU-SafeRLHF."""
+    """A row of PKU-SafeRLHF: pairs of a safe and an unsafe answer (TIR Table 6, "SafeRLHF")."""
 
     prompt: str
     response_0: str
@@ -189,9 +175,6 @@ class SafeRlhf(Source[SafeRlhfRow]):
         )
 
 
-# Skywork-Reward-Preference-80K without `magpie_ultra` (RM-R1, App. D.2 and Table 5).
-
-
 GIVEN_AWAY = "magpie_ultra"
 """Left out: only its rejected responses contain a stray chat marker, which would give the label away."""
 DOMAINS = {"magpie": "reasoning", "offset": "chat", "helpsteer": "chat", "wildguard": "safety"}
@@ -199,7 +182,7 @@ DOMAINS = {"magpie": "reasoning", "offset": "chat", "helpsteer": "chat", "wildgu
 
 
 class SkyworkRow(BaseModel):
-    """A row of Skywork-Reward-Preference: two conversations."""
+    """A row of Skywork-Reward-Preference-80K without `magpie_ultra` (RM-R1, App. D.2 and Table 5)."""
 
     source: str
     chosen: list[ChatTurn]
@@ -236,9 +219,6 @@ class Skywork(Source[SkyworkRow]):
         )
 
 
-# UltraInteract: right and wrong actions in trees of trajectories (TIR Table 6, "UltraInteract", code).
-
-
 CODING = "Coding"
 
 
@@ -250,7 +230,7 @@ class Turn(BaseModel):
 
 
 class UltraInteractRow(BaseModel):
-    """A row of UltraInteract: a trajectory and two next actions."""
+    """A row of UltraInteract: right and wrong actions in trees of trajectories (TIR Table 6)."""
 
     task: str
     trajectory: list[Turn]

@@ -13,11 +13,9 @@ from tirjudge_training.corpora.answers import Solved, last_boxed
 from tirjudge_training.corpora.base import Answer, Sampler, Skipped, Source, SourceCard, SourceItem
 from tirjudge_training.corpora.hub import EVERY
 
-# DAPO-Math, with sampled answers (TIR Table 6, "dapo_bigmath").
-
 
 class DapoRow(BaseModel):
-    """A row of DAPO-Math-17k."""
+    """A row of DAPO-Math-17k, whose answers are sampled (TIR Table 6, "dapo_bigmath")."""
 
     prompt: str
     solution: str
@@ -44,11 +42,8 @@ class DapoBigmath(Solved[DapoRow]):
         return SourceItem(prompt=(Message("user", row.prompt),), known={"gold": row.solution})
 
 
-# Loong: seed problems of all domains, with sampled answers (TIR Table 6, "Loong").
-
-
 class LoongRow(BaseModel):
-    """A row of Loong."""
+    """A row of Loong: seed problems of all domains, whose answers are sampled (TIR Table 6, "Loong")."""
 
     question: str
     final_answer: str
@@ -71,11 +66,8 @@ class Loong(Solved[LoongRow]):
         return SourceItem(prompt=(Message("user", row.question),), known={"gold": row.final_answer})
 
 
-# MATH: training problems, with sampled answers (TIR Table 6, "MATH").
-
-
 class MathRow(BaseModel):
-    """A row of MATH."""
+    """A row of MATH: training problems, whose answers are sampled (TIR Table 6, "MATH")."""
 
     problem: str
     solution: str
@@ -101,14 +93,11 @@ class Math(Solved[MathRow]):
         return SourceItem(prompt=(Message("user", row.problem),), known={"gold": gold})
 
 
-# s1K-1.1: hard problems with two models' graded attempts (TIR Table 6, "s1").
-
-
 Grade = Literal["Yes", "No"]
 
 
 class S1Row(BaseModel):
-    """A row of s1K-1.1: a problem with the graded attempts of two models."""
+    """A row of s1K-1.1: hard problems with two models' graded attempts (TIR Table 6, "s1")."""
 
     question: str
     solution: str
@@ -146,9 +135,6 @@ class S1(Solved[S1Row]):
         return await super().fill(question, sampler, sandbox)
 
 
-# WebInstruct-verified: questions of all subjects, with sampled answers (TIR Table 6, "WebInstruct").
-
-
 CHECKABLE = frozenset(
     {"Expression", "Float", "Fraction", "Integer", "Matrix", "Multiple Choice", "Percentage"}
 )
@@ -156,7 +142,7 @@ CHECKABLE = frozenset(
 
 
 class WebInstructRow(BaseModel):
-    """A row of WebInstruct-verified."""
+    """A row of WebInstruct-verified: questions of all subjects, whose answers are sampled (TIR Table 6)."""
 
     question: str
     answer: str
@@ -182,9 +168,6 @@ class WebInstruct(Solved[WebInstructRow]):
         return SourceItem(prompt=(Message("user", row.question),), known={"gold": row.answer})
 
 
-# WildChat: prompts, with sampled answers to them and to noisy variants of them (J1, section 2.2).
-
-
 NOISE = """\
 This is what a user asked an AI assistant:
 
@@ -206,7 +189,7 @@ class WildChatTurn(BaseModel):
 
 
 class WildChatRow(BaseModel):
-    """A row of WildChat."""
+    """A row of WildChat: prompts; answers to them and to noisy variants are sampled (J1, section 2.2)."""
 
     conversation: list[WildChatTurn]
     language: str
