@@ -50,6 +50,8 @@ class Judgment:
     """The confidence that kept the verdict or left it open; None for a judge that never abstains."""
     jury: tuple[JurorVerdict, ...] = ()
     """The verdict of each model that was asked; empty for a judge of one model."""
+    earlier: Mapping[str, tuple[Trajectory, ...]] = field(default_factory=dict)
+    """The dialogues of each model that was not sure enough, so that the next one was asked."""
     satisfied_from: float | None = None
     """The lowest score with which a single response passes; None for several responses."""
     decided: bool | None = None
@@ -192,6 +194,13 @@ class Judgment:
             "jury": list(self.jury),
             "guess": verdict_name(self.guess),
         }
+        if self.earlier:
+            given["earlier"] = {
+                model: [
+                    RecordedView.of(one, task, texts=texts, evidence=self._has_evidence(one)) for one in asked
+                ]
+                for model, asked in self.earlier.items()
+            }
         rating = task.gold.get("rating")
         rated: dict[str, Any] = {} if rating is None else {"rating": rating}
         if self.satisfied_from is not None:

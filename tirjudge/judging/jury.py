@@ -72,6 +72,7 @@ class Jury:
     ) -> Judgment:
         """Ask jurors in order until a juror has enough confidence or fails."""
         asked: list[JurorVerdict] = []
+        earlier = {}
         for juror in self.jurors:
             result = await juror.judge(format, task, order, evidence=evidence, checked=checked)
             verdict = juror_verdict(juror, result, 0)
@@ -81,7 +82,8 @@ class Jury:
             if rule.is_reached(verdict.confidence):
                 break
             asked.append(verdict.model_copy(update={"samples": []}))
-        return replace(result, jury=(*asked, verdict))
+            earlier[juror.name] = result.trajectories
+        return replace(result, jury=(*asked, verdict), earlier=earlier)
 
 
 def juror_verdict(juror: Juror, judged: Judgment, first: int) -> JurorVerdict:

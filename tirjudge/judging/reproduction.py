@@ -141,7 +141,7 @@ async def reproductions(
 
 
 def _programs(row: ResultRow) -> Iterator[RecordedProgram]:
-    for view in row.views:
+    for view in row.all_views:
         outputs = [passage.text for passage in view.segments if passage.kind == "output"]
         programs = [passage for passage in view.segments if passage.kind == "program"]
         for number, program in enumerate(programs):

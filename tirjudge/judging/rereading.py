@@ -123,7 +123,7 @@ class Rereading:
 
     def add(self, row: ResultRow) -> None:
         """Read the verdicts of a row again, and compare them."""
-        for view in row.views:
+        for view in row.all_views:
             self.dialogues += bool(view.segments)
             if criterion := _checked_criterion(row, view):
                 self.read += 1

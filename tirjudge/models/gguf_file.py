@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -72,7 +72,13 @@ def is_gguf(file: Path) -> bool:
 
 
 def file_sha256(file: Path) -> str:
-    """Return the checksum of a file in hexadecimal digits."""
+    """Return the checksum of a file in hexadecimal digits; a file that has not changed is read once."""
+    state = file.stat()
+    return _sha256(file.resolve(), state.st_size, state.st_mtime_ns, state.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _sha256(file: Path, *_state: int) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -14,12 +14,12 @@ from tirjudge.records.text import (
     decided_text,
     deciding_lines,
     evidence_text,
+    headed_views,
     outcome_text,
     program_outputs,
     prompt_parts,
     response_heading,
     verdict_text,
-    view_heading,
     view_passages,
     view_verdict,
 )
@@ -50,8 +50,8 @@ def row_html(row: ResultRow) -> str:
         parts.append(_text(criterion_heading(number, criterion), criterion.text))
         said = [criterion_text(criterion), *audit_lines(row, number - 1)]
         parts += [f"<p>{_line(line)}</p>" for line in said]
-    for view in row.views:
-        parts.append(f"<details><summary>{_line(view_heading(view, row.jury, row.criteria))}</summary>")
+    for heading, view in headed_views(row):
+        parts.append(f"<details><summary>{_line(heading)}</summary>")
         parts.append(f"{_dialogue(view)}</details>")
     return _framed(parts)
 

@@ -299,6 +299,8 @@ class ResultRow(Recorded):
     guess: Text = ""
     """The judge's own verdict, where the row is a tie because no program decided it."""
     views: list[RecordedView]
+    earlier: dict[Text, list[RecordedView]] = Field(default_factory=dict)
+    """The dialogues of each model that was not sure enough, so that the next one was asked."""
     programs: Index = 0
     programs_failed: Index = 0
     programs_refused: Index = 0
@@ -321,6 +323,11 @@ class ResultRow(Recorded):
     def candidates(self) -> int:
         """Number of responses, also where their texts are not in the file."""
         return 1 + max((index for view in self.views for index in view.order), default=0)
+
+    @property
+    def all_views(self) -> tuple[RecordedView, ...]:
+        """All dialogues, those of earlier models first."""
+        return (*(view for views in self.earlier.values() for view in views), *self.views)
 
     @property
     def verdict_decided(self) -> bool | None:
@@ -555,7 +562,7 @@ def passages(trajectory: Trajectory, *, texts: bool = True) -> list[JsonObject]:
 
     Without `texts`, outputs end before a part of the task that a format shows only then.
     """
-    calls = deque(trajectory.calls)
+    calls, prefill = deque(trajectory.calls), trajectory.prompt.prefill
     parts: list[JsonObject] = []
     for segment, after in zip_longest(trajectory.segments, trajectory.segments[1:]):
         if segment.by is By.SANDBOX:
@@ -564,23 +571,27 @@ def passages(trajectory: Trajectory, *, texts: bool = True) -> list[JsonObject]:
             parts.append({"kind": kind, "text": text})
         else:
             answered = after is None or (after.by is By.SANDBOX and not is_question(after))
-            parts.extend(_model_passages(segment, calls, answered))
+            parts.extend(_model_passages(segment, calls, answered, prefill))
+            prefill = ""
     return parts
 
 
-def _model_passages(segment: Segment, calls: deque[Call], answered: bool) -> Iterator[JsonObject]:
+def _model_passages(
+    segment: Segment, calls: deque[Call], answered: bool, prefill: str
+) -> Iterator[JsonObject]:
     """Yield the passages of a model segment; its calls are taken from the front of `calls`.
 
-    An `answered` segment asked for the next call in any form that its format reads.
+    An `answered` segment asked for the next call in any form that its format reads. A program may begin in
+    the `prefill` of the first segment.
     """
     if segment.reasoning:
         yield {"kind": "reasoning", "text": segment.reasoning, "hidden": True}
-    turn = Turn(segment.text, (calls[0].request.tool,) if calls else ())
+    turn = Turn(prefill + segment.text, (calls[0].request.tool,) if calls else ())
     if answered and calls and calls[0].request.call_id is None:
-        end = len(segment.text)
-        yield from _reasoning(segment.text[: turn.program.start if turn.program else end])
+        start, end = len(prefill), len(turn.text)
+        yield from _reasoning(turn.text[start : turn.program.start if turn.program else end])
         yield _program(calls.popleft())
-        yield from _reasoning(segment.text[turn.request_end if turn.program else end :])
+        yield from _reasoning(turn.text[max(start, turn.request_end) if turn.program else end :])
         return
     yield from _reasoning(segment.text)
     call_ids = {call.id for call in segment.tool_calls}

@@ -225,6 +225,16 @@ def view_heading(
     return f"{view_name(view, jury)}: {order_note(view.order)}"
 
 
+def headed_views(row: ResultRow) -> Iterator[tuple[str, RecordedView]]:
+    """Yield all dialogues under their headings, those of earlier models first."""
+    for model, views in row.earlier.items():
+        for view in views:
+            heading = view_heading(view, (), row.criteria)
+            yield f"{printable(model)}, which was not sure enough, {heading}", view
+    for view in row.views:
+        yield view_heading(view, row.jury, row.criteria), view
+
+
 def jury_text(row: ResultRow) -> str:
     """Return the verdict of each model of a jury, in the order in which they were asked."""
     parts = []
@@ -352,9 +362,9 @@ def print_row(console: Console, row: ResultRow) -> None:
     console.print(_heading(row))
     _print_question(console, row)
     _print_criteria(console, row)
-    for view in row.views:
+    for heading, view in headed_views(row):
         console.print()
-        _print_view(console, row, view)
+        _print_view(console, heading, view)
     console.print()
 
 
@@ -498,8 +508,8 @@ def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) 
         yield grid
 
 
-def _print_view(console: Console, row: ResultRow, view: RecordedView) -> None:
-    console.print(Text(view_heading(view, row.jury, row.criteria), "bold"))
+def _print_view(console: Console, heading: str, view: RecordedView) -> None:
+    console.print(Text(heading, "bold"))
     for passage, heading, shown in view_passages(view):
         _print_passage(console, heading, passage.text)
         if passage.kind == "program":

@@ -150,8 +150,8 @@ class JurorVerdict(Recorded):
     confidence: float | None = None
     """The confidence that decided whether the next model was asked; None if no model was next."""
     samples: list[Index]
-    """Numbers of the samples in the row's views that this model gave; empty if the next model was asked, of
-    which the row has the views."""
+    """Numbers of the samples in the row's views that this model gave; empty if the next model was asked, so
+    that its views are among the `earlier` ones."""
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
 

@@ -19,6 +19,7 @@ from tirjudge.records.text import (
     decided_text,
     deciding_lines,
     evidence_text,
+    headed_views,
     jury_text,
     listed_folder,
     outcome_text,
@@ -29,11 +30,9 @@ from tirjudge.records.text import (
     reward_text,
     variable_notes,
     verdict_text,
-    view_heading,
     view_passages,
     view_verdict,
 )
-from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict
 from tirjudge.report.labelling import question, responses_to_label
 from tirjudge_environments import Response
 from tirjudge_environments.messages import transcript_parts
@@ -241,7 +240,7 @@ def row_record(row: ResultRow) -> dict[str, Any]:
     }
     record: dict[str, Any] = {
         "facts": [[name, printable(fact)] for name, fact in facts.items() if fact],
-        "views": [_view_record(view, row.jury, row.criteria) for view in row.views],
+        "views": [_view_record(heading, view) for heading, view in headed_views(row)],
     }
     if row.prompt is not None and row.responses is not None:
         record["prompt"] = prompt_parts(row)
@@ -284,9 +283,7 @@ def _folder_record(row: ResultRow, index: int | None) -> list[dict[str, Any]]:
     return [{"heading": printable(heading), "files": files}]
 
 
-def _view_record(
-    view: RecordedView, jury: Sequence[JurorVerdict], criteria: Sequence[JudgedCriterion]
-) -> dict[str, Any]:
+def _view_record(heading: str, view: RecordedView) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
     for passage, heading, shown in view_passages(view):
         parts.append(_part(passage, heading))
@@ -297,7 +294,7 @@ def _view_record(
                 for name, text in program_outputs(passage, shown)
             ]
     return {
-        "heading": view_heading(view, jury, criteria),
+        "heading": heading,
         "parts": parts,
         "verdict": view_verdict(view),
         "reward": reward_text(view) if view.reward is not None else "",

@@ -167,12 +167,25 @@ def test_the_next_model_judges_what_one_is_not_sure_of(
     assert (small["verdict"], small["confidence"], small["samples"]) == ("tie", 0.0, [])
     assert (large["verdict"], large["samples"]) == ("B", [0])
     assert len(unsure["views"]) == 2
+    # The dialogues of the first model stay, and count nowhere.
+    assert [one["verdict"]["choice"] for one in unsure["earlier"]["small"]] == [0, 1]
+    assert "earlier" not in sure
+    shown = invoke("show", "rows.verdicts.jsonl", "r4", folder=tmp_path).stdout
+    assert shown.count("small, which was not sure enough, view ") == 2
+    page = invoke("report", "rows.verdicts.jsonl", "-o", "page.html", folder=tmp_path)
+    assert page.returncode == 0, page.stderr
     assert unsure["prompt_tokens"] == 2 * sure["prompt_tokens"] == 28
     assert found["r4"]["model"] == "small, then large"
     assert "small: has the verdict of 3 of 6 rows" in run.stdout
     assert "large: has the verdict of 3 of 3 rows" in run.stdout
     again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
     assert again.returncode == 0, again.stdout
+    turned = json.loads(json.dumps(unsure))
+    turned["earlier"]["small"][0]["verdict"]["choice"] = 1
+    write_rows(tmp_path / "turned.verdicts.jsonl", [turned])
+    changed = invoke("reproduce", "turned.verdicts.jsonl", folder=tmp_path)
+    assert changed.returncode == 1
+    assert "the file says B, and the dialogue says A" in changed.stdout
     before = len(endpoint.asked)
     assert invoke("judge", *cascade, folder=tmp_path).returncode == 0
     assert len(endpoint.asked) == before, "the same command resumes"

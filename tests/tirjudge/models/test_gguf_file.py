@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import struct
@@ -22,7 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen2T
 from tests.tirjudge.smollm2 import needs_smollm2, wheel_file
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_llama, tiny_qwen2, tiny_qwen3
 from tirjudge.models import SMOL, ModelUnavailable, gguf_conversion, gguf_file, machine, resolve_model
-from tirjudge.models.gguf_file import GgufHeader, read_header
+from tirjudge.models.gguf_file import GgufHeader, file_sha256, read_header
 from tirjudge.models.machine import cache_folder
 
 CONVERT = "import sys; from tirjudge.models import resolve_model; print(resolve_model(sys.argv[1]))"
@@ -72,6 +73,27 @@ def leftovers() -> list[str]:
 
 def test_the_header_of_a_file(tmp_path: Path) -> None:
     assert read_header(written(tmp_path / "x.gguf", "abacus")) == GgufHeader("abacus", 22)
+
+
+def test_a_file_is_read_once_for_its_checksum_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    digest = hashlib.file_digest
+
+    def counted(stream: Any, name: str) -> Any:
+        read.append(stream.name)
+        return digest(stream, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    file = written(tmp_path / "x.gguf", "abacus")
+    for _ in range(5):
+        with pytest.raises(ModelUnavailable):
+            resolve_model(str(file), lambda line: None)
+    assert len(read) == 1
+    file.write_bytes(file.read_bytes() + b"more")
+    assert file_sha256(file) == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert len(read) == 2
 
 
 def test_an_unknown_architecture_is_one_line(tmp_path: Path) -> None:
