@@ -84,12 +84,9 @@ class VllmGenerator:
     """
 
     def __init__(self, engine: Any, encoder: ChatEncoder, *, name: str, adapter: Any = None) -> None:
-        """
-        Args:
-            engine: an `AsyncLLM` with `logprobs_mode="processed_logprobs"`; `close` shuts it down.
-            encoder: the model's tokenizer.
-            name: the name that result rows carry.
-            adapter: the `LoRARequest` that is sent with every row.
+        """`engine` is an `AsyncLLM` with `logprobs_mode="processed_logprobs"`; `close` shuts it down.
+
+        `adapter` is the `LoRARequest` that is sent with every row.
         """
         self.model = name
         self.encoder = encoder

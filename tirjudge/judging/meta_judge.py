@@ -155,14 +155,10 @@ class RewardQuestions:
         pause: float = 1.0,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """
-        Args:
-            generator: the model that answers.
-            sampling: its parameters; the seed is not used, since every question has its own.
-            kept: the store of answers; None keeps them in memory only.
-            patience: seconds after which a model that is down is given up.
-            pause: seconds before the first retry; they double.
-            say: called with one line for every wait, and for every question that is dropped.
+        """Give up a model that is down for `patience` seconds; the `pause` before a retry doubles.
+
+        The seed of `sampling` is not used, since every question has its own. `say` is called with one line
+        for every wait, and for every question that is dropped.
         """
         self._generator, self._sampling, self._kept = generator, sampling, kept
         self._patience, self._pause, self._say = patience, pause, say

@@ -78,12 +78,8 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
 
     The short name `smol` is the file of the installed wheel, verified by its checksum, or else the hub's
     repository; the embedded model has the name that result rows show. A GGUF file is converted once into the
-    cache. Everything else, such as a folder or hub id, is returned as it is; `./smol` is a folder of that
-    name.
-
-    Args:
-        name: what a user gives as `--model` or as a recipe's `base`.
-        say: receives lines about a conversion, which takes up to a minute.
+    cache, which takes up to a minute and is told to `say`. Everything else, such as a folder or hub id, is
+    returned as it is; `./smol` is a folder of that name.
 
     Raises ModelUnavailable, a ValueError, in one line with the remedy.
     """
@@ -202,9 +198,6 @@ def weights_sha256(model: str) -> str:
     For a converted GGUF file: the checksum of that file. For a folder, or a hub id in the local cache: the
     checksum of the only safetensors file, or of the checksums of several files in order of name. Empty if
     there are no such files here.
-
-    Args:
-        model: a folder or hub id, as `resolve_model` returns it.
     """
     try:
         folder = Path(model if Path(model).is_dir() else hub_folder(model, None))

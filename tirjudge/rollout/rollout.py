@@ -59,16 +59,12 @@ class Rollout:
         ask_for_verdict: bool = False,
         turns: Turns | None = None,
     ) -> None:
-        """
+        """Sample dialogues of a judge format from a model; programs run in a sandbox that is open.
+
         Args:
-            environment: the judge format: prompts, parsing and rewards.
-            generator: the model that is sampled.
-            sandbox: the place where programs run.
             tools: tools that the judge may call besides Python, open as long as the rollout is used.
-            budget: bounds of one trajectory.
-            limits: bounds of each program.
-            sampling: the parameters of every turn, except the seed: each turn gets a derived seed.
-            seed: the source of the seeds of turns and programs.
+            budget: bounds of one trajectory; `limits` are those of each program.
+            sampling: the parameters of every turn, except the seed: each turn gets one derived from `seed`.
             concurrency: the most trajectories that run at once.
             turns: places for trajectories, shared with other rollouts, instead of `concurrency`.
             reward_questions: answers the questions of a judge whose reward depends on another model.

@@ -20,14 +20,7 @@ def bracketed(low: float, high: float, form: str = SHARE) -> str:
 
 
 def estimated(value: float, low: float, high: float, form: str = SHARE) -> str:
-    """Return a number with its interval, such as `87.5% [52.9%, 97.8%]`.
-
-    Args:
-        value: the number.
-        low: the lower bound of its interval, nan if that is not known.
-        high: the upper bound.
-        form: the format of all three, as of Python's `format`.
-    """
+    """Return a number with its interval, such as `87.5% [52.9%, 97.8%]`; a bound may be nan."""
     return f"{value:{form}} {bracketed(low, high, form)}".rstrip()
 
 
@@ -42,14 +35,7 @@ def estimated_percent(share: float, low: float, high: float) -> str:
 
 
 def printed_figure(value: float, *, is_share: bool, signed: bool = False, unknown: str = "-") -> str:
-    """Return a figure as a table of a protocol shows it.
-
-    Args:
-        value: the figure; nan if it is not known.
-        is_share: print 100 times the figure with two decimals, and no percent sign.
-        signed: print a plus before a positive figure.
-        unknown: the text for nan.
-    """
+    """Return a figure as a table of a protocol shows it: 100 times a share, and `unknown` for nan."""
     if math.isnan(value):
         return unknown
     sign = "+" if signed else ""

@@ -254,14 +254,10 @@ class Validation:
         say: Callable[[str], None] = lambda line: None,
         processes: Processes = ALONE,
     ) -> None:
-        """
-        Args:
-            run: the folder of the RL stage.
-            tasks: validation tasks, which no training task shares a prompt with.
-            rollout: the limits of an answer; it is greedy in any case.
-            every: generation batches between two validations.
-            keep: snapshots to keep.
-            save: writes a model to a folder; every one of several `processes` makes the call.
+        """Validate after `every` generation batches, and `keep` so many snapshots; answers are greedy.
+
+        No training task shares a prompt with `tasks`. Every one of several `processes` calls `save`, which
+        writes a model to a folder.
         """
         self._run, self._tasks, self._save, self._say = run, tasks, save, say
         self._rollout = rollout.model_copy(update={"temperature": 0.0})

@@ -51,10 +51,7 @@ def unlisted(text: str) -> str:
 def listing(folder: Folder, of: str, before: Folder = NO_FILES) -> str:
     """Return the files of a folder as a judge is shown them: paths, sizes, kinds, starts and changes.
 
-    Args:
-        folder: the files.
-        of: whose files they are, for the heading.
-        before: the files that the response began with; of a file that it changed, the difference is shown.
+    `of` says whose files they are. Of a file that was in `before` the difference is shown.
     """
     files = (file.text for file in listed_files(folder, before))
     # After everything that was read and cut.

@@ -201,11 +201,7 @@ def _tail(name: str) -> str:
 
 
 def _parts(diff: str, of: str = "") -> Iterator[_Part]:
-    """Yield the parts of a diff about each file, in its order. Other lines are left out.
-
-    Args:
-        of: the only file that the diff may be about, so that it need not name one.
-    """
+    """Yield the parts of a diff about each file, in its order. A diff that is about `of` need not name it."""
     lines, place, hunks_end, commit = _lines(diff), 0, -1, 0
     part: _Part | None = None
     while place < len(lines):

@@ -67,13 +67,9 @@ def restored(
 ) -> tuple[str, Finish]:
     """Restore the stop string that an endpoint cut off; return the text and why it ended.
 
-    Args:
-        before: text of earlier completions of the same turn.
-        text: text of this completion, as the endpoint returned it.
-        finish: as the endpoint reported it; many do not distinguish a stop string from the end of the turn.
-        stops: the stop strings of the request.
-        met: the stop string that ended the turn, empty if the model ended it; None if the endpoint does not
-            say which, so that the text decides.
+    `before` is the text of earlier completions of the same turn. Many endpoints do not distinguish a stop
+    string from the end of the turn: `met` is the stop string, empty if the model ended the turn, and None if
+    the endpoint does not say, so that the text decides.
     """
     if finish is Finish.LENGTH:
         return text, finish

@@ -46,8 +46,6 @@ class TransformersGenerator(BatchGenerator):
         """
         Args:
             model: a causal LM in memory, with full or sliding attention.
-            tokenizer: its fast tokenizer.
-            name: the name that result rows carry.
             max_rows: at most so many rows run at once; the others wait in order.
             max_context: tokens of prompt and answer together; None is what the model's positions allow.
             parked_bytes: memory for the keys and values of rows that may be resumed.
