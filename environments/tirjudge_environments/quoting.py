@@ -51,6 +51,10 @@ _START = 4 * _LONGEST
 """Characters of a line that are looked at first: most lines show enough of themselves there."""
 
 
+_LONGEST_TOKEN = 80
+"""Characters of the longest control token, of which patterns bound the names."""
+
+
 def quote_lines(text: str, reads_as_ours: Reads) -> str:
     """Return the text with each line quoted that `reads_as_ours`; takes time linear in its length.
 
@@ -118,10 +122,32 @@ def quote_control_tokens(text: str, tokens: frozenset[str] = frozenset()) -> str
     return _any_of(tokens).sub(_spaced, text) if tokens else text
 
 
+def without_ends(text: str, tokens: frozenset[str] = frozenset()) -> str:
+    """Return the text without the control tokens at its end, such as a policy's end of turn and padding.
+
+    `tokens` are those of the policy's tokenizer, if known. Tags of native tools stay, since they are content.
+    """
+    end = place = len(text)
+    patterns = (_control_token(ends=True), *([_any_of(tokens)] if tokens else []))
+    while True:
+        place = len(text[max(0, place - _LONGEST) : place].rstrip()) + max(0, place - _LONGEST)
+        start = max(0, place - _LONGEST_TOKEN)
+        found = [
+            token.start()
+            for pattern in patterns
+            for token in pattern.finditer(text, start, place)
+            if token.end() == place
+        ]
+        if not found:
+            return text[:end]
+        end = place = min(found)
+
+
 @cache
-def _control_token() -> re.Pattern[str]:
+def _control_token(*, ends: bool = False) -> re.Pattern[str]:
     file = resources.files("tirjudge_environments") / "control_tokens.toml"
     families = tomllib.loads(file.read_text(encoding="utf-8"))["family"]
+    families = [one for one in families if not (ends and one.get("content"))]
     tokens = sorted({token for one in families for token in one.get("tokens", ())}, key=len, reverse=True)
     patterns = [pattern for one in families for pattern in one.get("patterns", ())]
     return re.compile("|".join([*patterns, *map(re.escape, tokens)]))

@@ -171,7 +171,7 @@ def test_the_answer_of_a_run_that_ends_with_a_tool_is_no_tools_result() -> None:
 
 def test_an_image_is_refused_in_one_line() -> None:
     for part in ({"type": "image_url", "image_url": {"url": "u"}}, {"inlineData": {"data": "x"}}):
-        with pytest.raises(RowError, match=r"^prompt, message 1, content is missing, not a text$"):
+        with pytest.raises(RowError, match=r"^prompt, message 1, content is missing, not a text"):
             read_task({"prompt": [{"role": "user", "content": [part]}], "response": "x"}, default_id="1")
 
 

@@ -25,7 +25,6 @@ from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_sandbox import Execution, Limits, Program, SandboxUnavailable, Status
 
-_ROLES = ("system", "user", "assistant")
 _METADATA = "metadata."
 _LONGEST_OUTPUT = 10_000
 """Characters of a program's output that a solver reads; longer ones are cut in the middle."""
@@ -160,11 +159,11 @@ def _run(backend: str, code: str, limits: Limits) -> Execution:
     return box.run(box.sandbox.run(Program(source=code), limits))
 
 
-def _prompt(state: TaskState) -> str | list[dict[str, str]]:
+def _prompt(state: TaskState) -> str | list[dict[str, Any]]:
     """Return the sample's input: a text, or its messages."""
     if isinstance(state.input, str):
         return state.input
-    return [{"role": one.role, "content": one.text} for one in state.input if one.role in _ROLES]
+    return [one.model_dump(exclude_none=True) for one in state.input]
 
 
 def _other(against: str, state: TaskState, target: Target) -> str | None:

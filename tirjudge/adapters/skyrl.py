@@ -13,6 +13,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, Con
 from tirjudge.selection.group_rewards import GroupOptions
 from tirjudge.serve.client import JudgeClient
 from tirjudge.serve.messages import MemberAnswer, MemberRequest
+from tirjudge_environments.tasks.host_rows import HostColumns, HostRow
 
 
 class GroupSettings(GroupOptions):
@@ -24,6 +25,9 @@ class GroupSettings(GroupOptions):
     """Samples per prompt: `generator.n_samples_per_prompt`."""
     token: str | None = None
     """None takes TIRJUDGE_SERVE_TOKEN if it is set."""
+    reference_key: str = ""
+    criteria_key: str = ""
+    """Places in the row's extras of a reference answer and of criteria: `reward_spec.ground_truth`."""
     wait_seconds: float = Field(default=300.0, gt=0)
     """Seconds in which the other members of the group must arrive."""
 
@@ -43,7 +47,13 @@ class GroupEnv(BaseTextEnv):
         """Raises ValueError for invalid settings."""
         super().__init__()
         self._settings = GroupSettings.model_validate(dict(env_config))
-        self._group = str((extras or {}).get("group", ""))
+        self._extras = dict(extras or {})
+        self._columns = HostColumns(
+            prompt="prompt",
+            reference=self._settings.reference_key,
+            criteria=self._settings.criteria_key,
+            group="group" if "group" in self._extras else "",
+        )
         self._prompt: ConversationType = []
         self._metrics: dict[str, float] = {}
 
@@ -70,13 +80,15 @@ class GroupEnv(BaseTextEnv):
 
     async def _answer(self, completion: str) -> MemberAnswer:
         settings = self._settings
+        row = {**self._extras, "prompt": self._prompt}
+        read = HostRow.read(row, completion, self._columns, where="a row of SkyRL")
         member = MemberRequest.model_validate(
             {
-                "prompt": [dict(message) for message in self._prompt],
-                "completion": completion,
+                **read.question,
+                "completion": read.completion,
                 "size": settings.group_size,
                 "member": uuid4().hex,
-                "group": self._group,
+                "group": read.group,
                 "options": settings.model_dump(include=set(GroupOptions.model_fields)),
                 "wait_seconds": settings.wait_seconds,
             }

@@ -11,13 +11,15 @@ from tirjudge_environments import Criterion, JudgeTask
 from tirjudge_environments.messages import whole_text, with_short_contents
 from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
+from tirjudge_environments.tasks.cells import plain
+from tirjudge_environments.tasks.messages import conversation_of, is_chat
 from tirjudge_environments.types import derive_seed
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 FAMILIES = ("tir", "checks")
 """Families of formats with a member for each kind of rows, such as `checks-pairwise`."""
-Conversation = str | Sequence[Mapping[str, Any]]
-"""A text, or chat messages with `role` and `content`."""
+Conversation = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
+"""A text, or a conversation in any form that `tasks.messages.read_messages` reads."""
 Criteria = Sequence[str | Mapping[str, Any] | Criterion]
 """Texts, or mappings with `text` and, optionally, `weight`, `polarity` and `must_have`."""
 
@@ -79,7 +81,7 @@ def read_question(
         return task
     prompt = columns.find(row, "prompt")
     # A prompt that is no chat is a text, or a number that stands for its text.
-    asked = [dict(message) for message in prompt] if isinstance(prompt, list) else str(prompt)
+    asked = prompt if isinstance(prompt, list) else str(prompt)
     files = [folder.digest for folder in (*task.files, task.prompt_files) if folder.files]
     return replace(task, id=f"{derive_seed(repr(asked), *map(whole_text, task.candidates), *files):08x}")
 
@@ -134,20 +136,14 @@ def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
     return task if short == task else short
 
 
-def _conversation(said: Conversation, name: str) -> str | list[dict[str, Any]]:
-    """Return a prompt or a response; raises TypeError for anything but a text and a list of messages."""
-    if isinstance(said, str):
-        return said
-    messages = [message for message in said if isinstance(message, Mapping)] if _is_list(said) else []
-    if not messages or len(messages) < len(said):
-        raise TypeError(
-            f"{name} must be a text or a list of chat messages with role and content, not {_named(said)}"
-        )
-    return [dict(message) for message in messages]
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence)
+def _conversation(said: Conversation, name: str) -> Any:
+    """Return a prompt or a response; raises TypeError for anything but a text and a conversation."""
+    held = plain(said)
+    if isinstance(held, str) or is_chat(held) or conversation_of(held):
+        return held
+    raise TypeError(
+        f"{name} must be a text or a list of chat messages with role and content, not {_named(said)}"
+    )
 
 
 def _listed(criteria: Criteria) -> list[Any]:

@@ -15,6 +15,8 @@ from tirjudge_sandbox import Limits, PackageMissing, Sandbox, SandboxUnavailable
 from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 
+Said = str | list[dict[str, Any]] | dict[str, Any]
+"""A text, or the messages of a conversation."""
 PATH = "/mcp"
 INTAKE = IntakeLimits(body_values=100_000)
 """The limits of requests over HTTP. The SDK reads a body several times, so it may have fewer values."""
@@ -73,8 +75,8 @@ def create_server(
 
     @server.tool("judge", "Judge responses", _JUDGE)
     async def judge(
-        prompt: Annotated[str, Field(description="The prompt that the responses answer")],
-        responses: Annotated[list[str], Field(min_length=1, description="The responses to judge")],
+        prompt: Annotated[Said, Field(description="The prompt that the responses answer, or a conversation")],
+        responses: Annotated[list[Said], Field(min_length=1, description="The responses to judge")],
         pointwise: Annotated[bool, Field(description="Score each response alone")] = False,
         criteria: Annotated[
             list[str | CriterionRequest] | None,
@@ -87,7 +89,7 @@ def create_server(
             judgment = await opened.arank(
                 prompt, responses, pointwise=pointwise, criteria=given or None, reference=reference
             )
-        except (CostReached, GeneratorFailed, SandboxUnavailable, ValueError) as error:
+        except (CostReached, GeneratorFailed, SandboxUnavailable, TypeError, ValueError) as error:
             raise ToolError(str(error)) from None
         if judgment.stop.unscored:
             raise ToolError(judgment.detail or judgment.stop.value)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from tirjudge.selection.group_rewards import GroupRewards
 
@@ -20,7 +21,7 @@ class MembersMissing(RuntimeError):
 
 @dataclass(slots=True)
 class _Gathering:
-    members: dict[str, str] = field(default_factory=dict)
+    members: dict[str, Any] = field(default_factory=dict)
     """Completions by the id of their request."""
     full: asyncio.Event = field(default_factory=asyncio.Event)
     work: asyncio.Future[GroupRewards] | None = None
@@ -43,11 +44,11 @@ class ArrivingGroups:
         self,
         group: Hashable,
         member: str,
-        completion: str,
+        completion: Any,
         *,
         size: int,
         seconds: float,
-        judge: Callable[[tuple[str, ...]], Awaitable[GroupRewards]],
+        judge: Callable[[tuple[Any, ...]], Awaitable[GroupRewards]],
     ) -> tuple[GroupRewards, int]:
         """Wait until `size` members of `group` are there; return the group's rewards and the member's place.
 
@@ -77,9 +78,9 @@ class ArrivingGroups:
         self,
         group: Hashable,
         member: str,
-        completion: str,
+        completion: Any,
         size: int,
-        judge: Callable[[tuple[str, ...]], Awaitable[GroupRewards]],
+        judge: Callable[[tuple[Any, ...]], Awaitable[GroupRewards]],
     ) -> _Gathering:
         if (group, member) in self._places:
             return self._places[group, member]

@@ -21,7 +21,7 @@ from tirjudge.records.answers import JudgeAnswer
 from tirjudge.records.result_row import RecordedView
 from tirjudge.records.text import view_heading
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
-from tirjudge.serve.messages import MOST_RESPONSES, ChatMessage, JudgeRequest, QuestionParts
+from tirjudge.serve.messages import MOST_RESPONSES, JudgeRequest, Messages, QuestionParts
 from tirjudge_sandbox.http.fields import Request, Text
 from tirjudge_sandbox.server.guard import App, Event, Receive, Scope, Send
 from tirjudge_sandbox.server.settings import FieldRefused
@@ -70,7 +70,7 @@ class ChatRequest(QuestionParts):
     )  # fmt: skip
 
     model: Text
-    messages: list[ChatMessage]
+    messages: Messages
     """The conversation, and after it the responses: one assistant message for each."""
     response_format: ResponseFormat | None = None
     stream: bool | None = None
@@ -89,7 +89,7 @@ class ChatRequest(QuestionParts):
             if getattr(self, name) not in accepted:
                 raise FieldRefused("a judge does not support this: leave it out", name)
         last = takewhile(lambda message: message.role == "assistant", reversed(self.messages))
-        responses = [message.content for message in last][::-1]
+        responses = [[message] if message.tool_calls else message.content for message in last][::-1]
         prompt = self.messages[: len(self.messages) - len(responses)]
         if not responses or not prompt:
             text = "must be the conversation, then each response to judge as an assistant message"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
@@ -11,7 +11,11 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Kind, read_question
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.tasks import LARGEST_WEIGHT, read_task
+from tirjudge_environments.messages import message_data
+from tirjudge_environments.quoting import without_ends
+from tirjudge_environments.tasks import LARGEST_WEIGHT, RowError, read_task
+from tirjudge_environments.tasks.host_rows import HostColumns, HostRow
+from tirjudge_environments.tasks.messages import conversation_of, is_chat, read_messages
 from tirjudge_sandbox.http.fields import Message, Request, Text, only
 from tirjudge_sandbox.server.settings import FieldRefused
 
@@ -23,12 +27,13 @@ MOST_CHARACTERS = 2_000_000
 """The most characters of one question: about half a million tokens."""
 MOST_CRITERIA = 64
 """The most criteria of one question."""
-_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>")
-"""OpenRLHF and slime decode a response with its special tokens; the last is the policy's end of turn."""
 _LONGEST_START = 40
 """Most characters of a tokenizer's first token, which may precede a query."""
 _PART = only(("type", "text", "image_url", "input_audio", "file"), ("annotations", "cache_control"))
-"""Of the parts of a content, only texts are accepted; the error about another one names its place."""
+"""The parts of a content that OpenAI's client sends; the error about any but a text names its place."""
+_ROLES = ("system", "developer", "user", "assistant")
+_MARKS = ("tool_calls", "function_call", "type", "from", "parts", "data", "kwargs")
+"""Keys of a message with calls of tools, and of messages in other forms than OpenAI's."""
 
 
 def _joined(content: object) -> object:
@@ -44,40 +49,59 @@ def _joined(content: object) -> object:
 class ChatMessage(Request):
     """One message of a conversation, with a text or, as in OpenAI's requests, a list of text parts.
 
-    Fields of OpenAI's messages that change nothing in the text are ignored. A message that calls tools or has
-    sounds is refused, unless these are null or empty.
+    Fields of OpenAI's messages that change nothing in the text are ignored. A message with sounds is refused,
+    unless these are null or empty.
     """
 
     ignored: ClassVar[frozenset[str]] = frozenset(
-        {
-            "annotations",
-            "audio",
-            "function_call",
-            "name",
-            "reasoning",
-            "reasoning_content",
-            "refusal",
-            "tool_calls",
-        }
+        {"annotations", "audio", "function_call", "reasoning", "reasoning_content", "refusal"}
     )
 
     role: Annotated[
-        Literal["system", "user", "assistant"],
+        Literal["system", "user", "assistant", "tool"],
         BeforeValidator(lambda role: "system" if role == "developer" else role),
     ]
     content: Annotated[Text, BeforeValidator(_joined)]
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: Text | None = None
+    name: Text | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _text_alone(cls, given: Any) -> Any:
-        for name in ("tool_calls", "function_call", "audio") if isinstance(given, Mapping) else ():
-            if given.get(name):
-                raise ValueError(f"a judge reads texts alone, and this message has {name}")
+        if isinstance(given, Mapping) and given.get("audio"):
+            raise ValueError("a judge reads texts alone, and this message has audio")
         return given
 
 
-Prompt = Annotated[Text, Field(min_length=1)] | Annotated[list[ChatMessage], Field(min_length=1)]
-"""A text, or the chat messages so far."""
+def _in_openais_form(given: Any) -> Any:
+    """Return a conversation of any form in OpenAI's form, and anything else as it is; raises RowError."""
+    if isinstance(given, str) or (isinstance(given, list) and not any(map(_is_foreign, given))):
+        return given
+    found = conversation_of(given)
+    return (
+        given
+        if found is None
+        else [message_data(message) for message in read_messages(found, "conversation")]
+    )
+
+
+def _is_foreign(message: Any) -> bool:
+    """Return True for a message that calls tools, or that has another form than OpenAI's."""
+    if not isinstance(message, Mapping):
+        return False
+    content: Any = message.get("content")
+    kinds = {str(part.get("type")) for part in content} if is_chat(content) else set()
+    other = message.get("role") not in _ROLES or not kinds <= {"text", "image_url", "input_audio", "file"}
+    return other or any(message.get(mark) for mark in _MARKS)
+
+
+_Chat = Annotated[list[ChatMessage], Field(min_length=1)]
+Messages = Annotated[_Chat, BeforeValidator(_in_openais_form)]
+Prompt = Annotated[Annotated[Text, Field(min_length=1)] | _Chat, BeforeValidator(_in_openais_form)]
+"""A text, or the chat messages so far, in the form of any server or library."""
+Said = Annotated[Text | _Chat, BeforeValidator(_in_openais_form)]
+"""A response: a text, or the messages of an agent's run."""
 
 
 class CriterionRequest(Request):
@@ -91,19 +115,6 @@ class CriterionRequest(Request):
 
 Criteria = Annotated[list[Text | CriterionRequest], Field(min_length=1, max_length=MOST_CRITERIA)]
 """Criteria that responses are judged by, each in a dialogue of its own."""
-
-
-def dataset_criteria(criteria: Iterable[Any] | None) -> list[Any] | None:
-    """Return the criteria of a dataset's row as a request has them, without fields that have no value.
-
-    In Parquet and Arrow a row has every field of every other one.
-    """
-    if criteria is None:
-        return None
-    return [
-        {name: value for name, value in one.items() if value is not None} if isinstance(one, Mapping) else one
-        for one in criteria
-    ]
 
 
 class QuestionParts(Request):
@@ -126,19 +137,24 @@ class _Question(QuestionParts):
 class JudgeRequest(_Question):
     """A prompt, and the responses to judge."""
 
-    responses: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
+    responses: Annotated[list[Said], Field(min_length=1, max_length=MOST_RESPONSES)]
     kind: Kind | None = None
     """None: one response is scored, the better of two or the best of more is chosen."""
     id: Text = ""
     """Returned with the answer. It seeds the order in which responses are shown, and the sampling."""
+
+    @classmethod
+    def of(cls, row: HostRow) -> Self:
+        """Return the question on a completion of a host."""
+        return cls.model_validate({**row.question, "responses": [row.completion]})
 
     def task(self) -> JudgeTask:
         """Return the task; without an id its text gives it one, so equal questions get equal answers.
 
         Raises RowError for a prompt without text, and for criteria that repeat each other or have no weight.
         """
-        row = self.model_dump(include={"prompt", "responses", "domain", "id", "reference", "criteria"})
-        return read_question(row)
+        parts = {"prompt", "responses", "domain", "id", "reference", "criteria"}
+        return read_question(self.model_dump(include=parts, exclude_none=True))
 
 
 _Options = Annotated[GroupOptions, BeforeValidator(only(GroupOptions.model_fields))]
@@ -147,7 +163,7 @@ _Options = Annotated[GroupOptions, BeforeValidator(only(GroupOptions.model_field
 class GroupRequest(_Question):
     """A prompt, and the completions to compare: a request to `/v1/group`."""
 
-    completions: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
+    completions: Annotated[list[Said], Field(min_length=1, max_length=MOST_RESPONSES)]
     options: _Options = GroupOptions()
 
     def task(self) -> JudgeTask:
@@ -155,15 +171,16 @@ class GroupRequest(_Question):
 
         Raises RowError for a prompt without text, and for criteria that repeat each other or have no weight.
         """
-        row = self.model_dump(include={"prompt", "domain", "reference", "criteria"})
-        row["responses"] = self.completions
-        return read_task(row, default_id="group")
+        row = self.model_dump(
+            include={"prompt", "domain", "reference", "criteria", "completions"}, exclude_none=True
+        )
+        return read_task({**row, "responses": row["completions"]}, default_id="group")
 
 
 class MemberRequest(_Question):
     """One completion of a group that is sent one by one: a request to `/v1/group/member`."""
 
-    completion: Text
+    completion: Said
     size: Annotated[int, Field(ge=1, le=MOST_RESPONSES)]
     """Completions of the group. Its members agree in everything but the completion and their name."""
     member: Annotated[Text, Field(min_length=1)]
@@ -180,7 +197,7 @@ class MemberRequest(_Question):
         named = self.prompt, self.size, self.group, self.options, self.domain
         return repr((*named, self.reference, self.criteria))
 
-    def whole(self, completions: Sequence[str]) -> GroupRequest:
+    def whole(self, completions: Sequence[Any]) -> GroupRequest:
         """Return the request of the group."""
         shared = {name: getattr(self, name) for name in ("options", *_Question.model_fields)}
         return GroupRequest(completions=[*completions], **shared)
@@ -233,13 +250,17 @@ class SampleRequest(Request):
 
     prompt: Prompt
     response: Text
-    label: Text | None = None
-    """A reference answer that the judge is shown; an empty one is none."""
+    label: JsonValue = None
+    """A reference answer that the judge is shown, as in rows; an empty one is none."""
 
     def question(self) -> JudgeRequest:
-        """Return the question of the sample."""
-        response = _without_end(self.response)
-        return JudgeRequest(prompt=self.prompt, responses=[response], reference=self.label or None)
+        """Return the question of the sample; raises FieldRefused for a prompt that cannot be read."""
+        columns = HostColumns(prompt="prompt", reference="label")
+        row = {"label": None, **self.model_dump(include={"prompt", "label"}, exclude_none=True)}
+        try:
+            return JudgeRequest.of(HostRow.read(row, self.response, columns, where="the sample"))
+        except RowError as error:
+            raise FieldRefused(str(error)) from None
 
 
 class RewardResponse(Message):
@@ -263,15 +284,7 @@ def _question(index: int, query: str, prompt: str) -> JudgeRequest:
     if not prompt.strip():
         raise FieldRefused("is empty", "prompts", index)
     before, found, response = query.partition(prompt)
-    # Only the tokenizer's first token may precede the prompt.
-    if not found or len(before) > _LONGEST_START:
+    # Only padding and the tokenizer's first token may precede the prompt.
+    if not found or len(without_ends(before)) > _LONGEST_START:
         raise FieldRefused("does not begin with its prompt", "query", index)
-    return JudgeRequest(prompt=prompt, responses=[_without_end(response)])
-
-
-def _without_end(response: str) -> str:
-    text = response.rstrip()
-    for end in _ENDS:
-        if text.endswith(end):
-            return text.removesuffix(end)
-    return response
+    return JudgeRequest(prompt=prompt, responses=[without_ends(response)])

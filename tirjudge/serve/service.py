@@ -18,7 +18,7 @@ from tirjudge.rollout import all_or_none
 from tirjudge.rollout.callers import Turns
 from tirjudge.selection.arriving_groups import ArrivingGroups
 from tirjudge.selection.group_rewards import GroupJudge, GroupRewards
-from tirjudge.serve.messages import MOST_CHARACTERS, GroupRequest, JudgeRequest, MemberRequest
+from tirjudge.serve.messages import MOST_CHARACTERS, ChatMessage, GroupRequest, JudgeRequest, MemberRequest
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.guard import CALLER, OWNER, Access
@@ -27,6 +27,7 @@ from tirjudge_sandbox.server.metrics import SECONDS, RequestMetrics
 from tirjudge_sandbox.server.settings import FieldRefused
 from tirjudge_sandbox.workers.fair_queue import Pace
 
+_Said = str | Sequence[ChatMessage]
 _FEW_COMPLETIONS = 8
 _FEW_CHARACTERS = 10_000
 """Characters up to which a question is read at once."""
@@ -127,7 +128,7 @@ class JudgeService:
         try:
             # The judge sees no more than two completions at once, except by the method `listwise`.
             shown = None if asked.options.method == "listwise" else 2
-            longest = sorted(asked.completions, key=len, reverse=True)[:shown]
+            longest = sorted(asked.completions, key=_length, reverse=True)[:shown]
             size = _size(asked, longest, ["completions"])
             # All pairs of a round are put into questions at once.
             await self._read(_FEW_CHARACTERS + 1 if len(asked.completions) > _FEW_COMPLETIONS else size)
@@ -212,12 +213,17 @@ class JudgeService:
         return judgment
 
 
-def _size(question: JudgeRequest | GroupRequest, texts: Sequence[str], way: Sequence[str | int]) -> int:
+def _size(question: JudgeRequest | GroupRequest, texts: Sequence[_Said], way: Sequence[str | int]) -> int:
     """Return the characters of a question with these texts; raises FieldRefused for too many."""
-    prompt = question.prompt
-    said = [prompt] if isinstance(prompt, str) else [message.content for message in prompt]
-    size = sum(map(len, (*said, question.reference or "", *texts)))
+    size = sum(map(_length, (question.prompt, question.reference or "", *texts)))
     if size > MOST_CHARACTERS:
         text = f"make a question of {size} characters, at most {MOST_CHARACTERS} are accepted"
         raise FieldRefused(text, *way)
     return size
+
+
+def _length(said: _Said) -> int:
+    """Return the characters of a text, or of the contents and calls of messages."""
+    if isinstance(said, str):
+        return len(said)
+    return sum(len(one.content) + len(str(one.tool_calls or "")) for one in said)

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge.selection.tournaments import check_method
 from tirjudge.serve.client import client_of_this_loop
-from tirjudge.serve.messages import GroupRequest, JudgeRequest, dataset_criteria
+from tirjudge.serve.messages import GroupRequest, JudgeRequest
 from tirjudge_environments.registry import first_fault
+from tirjudge_environments.tasks.host_rows import HostColumns, HostRow, special_tokens
 
 Turns = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
@@ -29,17 +30,26 @@ class JudgeReward:
     # TRL names the metrics of a reward by its `__name__`, which an object would lack.
     __name__ = "judge"
 
-    def __init__(self, url: str, *, token: str | None = None) -> None:
-        """Take the arguments of `JudgeClient`."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        reference_column: str = "",
+        criteria_column: str = "",
+        tokenizer: Any = None,
+    ) -> None:
+        """`url` and `token` are those of `JudgeClient`; the others are as for `JudgeGroupReward`."""
         self._url, self._token = url, token
+        self._rows = _Rows(reference_column, criteria_column, tokenizer)
 
     async def __call__(
         self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
     ) -> list[float | None]:
         """Score completions, called by TRL with equally many prompts and further columns by name."""
         client = client_of_this_loop(self._url, self._token)
-        pairs = zip(prompts, completions, strict=True)
-        answers = await asyncio.gather(*(client.judge(_question(*pair)) for pair in pairs))
+        rows = self._rows.read(prompts, completions, columns)
+        answers = await asyncio.gather(*(client.judge(JudgeRequest.of(row)) for row in rows))
         scores = [answer.scores[0] if answer.scores else None for answer in answers]
         if log := columns.get("log_metric"):
             log("judge/no_verdict", scores.count(None) / len(scores))
@@ -52,7 +62,7 @@ class GroupSource(Protocol):
     def areward_group(
         self,
         prompt: Turns,
-        completions: Sequence[str],
+        completions: Sequence[Turns],
         options: GroupOptions,
         *,
         criteria: Sequence[str | Mapping[str, Any]] | None,
@@ -87,6 +97,7 @@ class JudgeGroupReward:
         group_size: int | None = None,
         reference_column: str = "",
         criteria_column: str = "",
+        tokenizer: Any = None,
         token: str | None = None,
     ) -> None:
         """`judge` is a `Judge`, which stays open, or the address of `tirjudge serve`.
@@ -95,8 +106,10 @@ class JudgeGroupReward:
         `group_size` (TRL's num_generations) equal prompts in a batch stay apart: so many completions of a
         prompt, in their order, are a group. Without it all completions of equal prompts are one group.
 
-        `reference_column` and `criteria_column` are columns of the dataset: a text, and a list of texts or of
-        mappings with `text`, `weight`, `polarity` and `must_have`. Rows that differ in them are other groups.
+        `reference_column` and `criteria_column` are columns of the dataset: a text, a number or a list of
+        them, and a text, or a list of texts or of mappings with `text`, `weight`, `polarity` and `must_have`.
+        Rows that differ in them are other groups. `tokenizer` is the policy's, whose special tokens at the
+        end of a completion are no part of it; control tokens of known families never are.
 
         Raises ValueError, in one line, for an unknown method and an invalid option.
         """
@@ -108,7 +121,7 @@ class JudgeGroupReward:
         except ValidationError as error:
             raise ValueError(first_fault(error)) from None
         self._judge, self._size, self._token = judge, group_size, token
-        self._reference, self._criteria = reference_column, criteria_column
+        self._rows = _Rows(reference_column, criteria_column, tokenizer)
 
     async def __call__(
         self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
@@ -117,13 +130,10 @@ class JudgeGroupReward:
 
         Raises ValueError, in one line, for a prompt with a single completion and for a missing column.
         """
-        references, criteria = (
-            _column(columns, name, len(prompts)) for name in (self._reference, self._criteria)
-        )
-        asked = list(zip(prompts, references, criteria, strict=True))
+        rows = self._rows.read(prompts, completions, columns)
         groups: dict[str, list[int]] = {}
-        for place, question in enumerate(asked):
-            groups.setdefault(repr(question), []).append(place)
+        for place, row in enumerate(rows):
+            groups.setdefault(repr(row.question), []).append(place)
         members = [
             places[start : start + (self._size or len(places))]
             for places in groups.values()
@@ -134,11 +144,8 @@ class JudgeGroupReward:
                 "a group of one cannot be compared: set num_generations to 2 or more, and "
                 "per_device_train_batch_size to a multiple of it"
             )
-        texts = [_text(completion) for completion in completions]
-        found = await asyncio.gather(
-            *(self._group(*asked[places[0]], [texts[place] for place in places]) for places in members)
-        )
-        rewards: list[float | None] = [None] * len(texts)
+        found = await asyncio.gather(*(self._group([rows[place] for place in places]) for places in members))
+        rewards: list[float | None] = [None] * len(rows)
         for places, group in zip(members, found, strict=True):
             for place, reward in zip(places, group.rewards, strict=True):
                 rewards[place] = reward
@@ -146,25 +153,45 @@ class JudgeGroupReward:
             _log_groups(log, rewards, found)
         return rewards
 
-    async def _group(
-        self, prompt: Turns, reference: str | None, criteria: Any, completions: list[str]
-    ) -> GroupRewards:
-        asked = _prompt(prompt)
+    async def _group(self, rows: Sequence[HostRow]) -> GroupRewards:
+        asked, completions = rows[0].question, [row.completion for row in rows]
         if not isinstance(self._judge, str):
             return await self._judge.areward_group(
-                asked, completions, self._options, criteria=criteria, reference=reference or ""
+                asked["prompt"],
+                completions,
+                self._options,
+                criteria=asked["criteria"],
+                reference=asked["reference"] or "",
             )
-        request: dict[str, Any] = {"prompt": asked, "completions": completions, "options": self._options}
-        request |= {"reference": reference, "criteria": dataset_criteria(criteria)}
         client = client_of_this_loop(self._judge, self._token)
+        request = {**asked, "completions": completions, "options": self._options}
         return await client.group(GroupRequest.model_validate(request))
 
 
-def _column(columns: Mapping[str, Any], name: str, count: int) -> Sequence[Any]:
-    """Return the values of a dataset's column, or as many None without a name."""
-    if name and name not in columns:
-        raise ValueError(f"the dataset has no column {name!r}, which the judge was to be shown")
-    return columns[name] if name else [None] * count
+class _Rows:
+    """Reads the rows of TRL's batches."""
+
+    def __init__(self, reference: str, criteria: str, tokenizer: Any) -> None:
+        """Take the names of columns, which may be empty, and the policy's tokenizer, if it is known."""
+        self._columns = HostColumns(prompt="prompt", reference=reference, criteria=criteria)
+        self._named = [name for name in (reference, criteria) if name]
+        self._tokens = special_tokens(tokenizer)
+
+    def read(
+        self, prompts: Sequence[Turns], completions: Sequence[Turns], columns: Mapping[str, Any]
+    ) -> list[HostRow]:
+        """Return the rows of a batch; raises RowError for a missing column and for what cannot be read."""
+        named = {name: columns[name] for name in self._named if name in columns}
+        return [
+            HostRow.read(
+                {**{name: values[place] for name, values in named.items()}, "prompt": prompt},
+                completion,
+                self._columns,
+                where=f"row {place} of the batch",
+                tokens=self._tokens,
+            )
+            for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
+        ]
 
 
 def _log_groups(log: Any, rewards: Sequence[float | None], groups: Sequence[GroupRewards]) -> None:
@@ -178,16 +205,3 @@ def _log_groups(log: Any, rewards: Sequence[float | None], groups: Sequence[Grou
     log("judge/no_comparison", sum(group.no_verdict for group in groups) / comparisons)
     log("judge/no_verdict", rewards.count(None) / len(rewards))
     log("judge/duplicates", sum(group.duplicates for group in groups) / len(rewards))
-
-
-def _question(prompt: Turns, completion: Turns) -> JudgeRequest:
-    return JudgeRequest.model_validate({"prompt": _prompt(prompt), "responses": [_text(completion)]})
-
-
-def _prompt(prompt: Turns) -> str | list[dict[str, Any]]:
-    return prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-
-
-def _text(completion: Turns) -> str:
-    """Return the text to judge: the last of several chat messages."""
-    return completion if isinstance(completion, str) else str(completion[-1]["content"])

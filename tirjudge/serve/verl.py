@@ -16,7 +16,8 @@ from uuid import uuid4
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
-from tirjudge.serve.messages import JudgeRequest, MemberRequest, dataset_criteria
+from tirjudge.serve.messages import JudgeRequest, MemberRequest
+from tirjudge_environments.tasks.host_rows import HostColumns, HostRow
 
 
 async def compute_score(
@@ -28,18 +29,24 @@ async def compute_score(
     url: str,
     token: str | None = None,
     prompt_key: str = "question",
+    reference_key: str | None = None,
+    criteria_key: str | None = None,
     no_verdict_reward: float | None = None,
-    **_: Any,
+    **further: Any,
 ) -> dict[str, float]:
     """Return the served judge's score of one response, and further metrics that verl logs.
 
     `prompt_key` is the key of `extra_info` that holds the prompt (a text or chat messages), which verl does
-    not pass otherwise. Raises ValueError without it, and GeneratorFailed when the server stays down or,
-    unless `no_verdict_reward` is given, when the judge ends without a score: a reward is never invented.
+    not pass otherwise; `reference_key` and `criteria_key` name a reference answer, which may be
+    `ground_truth`, and criteria. Raises ValueError for a key that a row lacks or that is no argument, and
+    GeneratorFailed when the server stays down or, unless `no_verdict_reward` is given, when the judge ends
+    without a score: a reward is never invented.
     """
-    asked = _prompt(data_source, extra_info, prompt_key)
-    question = JudgeRequest.model_validate({"prompt": asked, "responses": [solution_str]})
-    answer = await client_of_this_loop(url, token).judge(question)
+    columns = HostColumns(prompt=prompt_key, reference=reference_key or "", criteria=criteria_key or "")
+    row = HostRow.of_verl(
+        data_source, solution_str, ground_truth, extra_info, columns, further, known=compute_score
+    )
+    answer = await client_of_this_loop(url, token).judge(JudgeRequest.of(row))
     score = answer.scores[0] if answer.scores else None
     reward = no_verdict_reward if score is None else score
     if reward is None:
@@ -67,29 +74,33 @@ async def compute_group_score(
     criteria_key: str | None = None,
     wait_seconds: float = 300.0,
     no_verdict_reward: float | None = None,
-    **_: Any,
+    **further: Any,
 ) -> dict[str, float]:
     """Return the reward of one response from comparisons with the others of its group.
 
     verl scores every response by itself, in several processes; the server waits until all `group_size`
     responses to the prompt (`actor_rollout_ref.rollout.n`) have arrived, for up to `wait_seconds`, and judges
     a group while others are generated. `group_key` is a key of `extra_info` that tells rows with equal
-    prompts apart; `reference_key` and `criteria_key` name a reference answer and criteria, which a
-    row may lack. Raises as `compute_score` does, also if the group is not complete in time.
+    prompts apart; the other keys are as for `compute_score`. Raises as it does, also if the group
+    is not complete in time.
     """
-    info = extra_info or {}
-    # verl reads rows from Parquet, where a list becomes an array.
-    criteria = dataset_criteria(info.get(criteria_key)) if criteria_key else None
+    columns = HostColumns(
+        prompt=prompt_key,
+        reference=reference_key or "",
+        criteria=criteria_key or "",
+        group=group_key or "",
+    )
+    row = HostRow.of_verl(
+        data_source, solution_str, ground_truth, extra_info, columns, further, known=compute_group_score
+    )
     member = MemberRequest.model_validate(
         {
-            "prompt": _prompt(data_source, extra_info, prompt_key),
-            "completion": solution_str,
+            **row.question,
+            "completion": row.completion,
             "size": group_size,
             # Drawn once for all attempts of the client, so that the server knows a repeated request.
             "member": uuid4().hex,
-            "group": "" if group_key is None else str(info.get(group_key, "")),
-            "reference": info.get(reference_key) if reference_key else None,
-            "criteria": criteria,
+            "group": row.group,
             "options": {
                 "method": method,
                 "both_orders": both_orders,
@@ -105,14 +116,3 @@ async def compute_group_score(
         raise GeneratorFailed("the judge ended without a verdict on any comparison of this response")
     calls = answer.group.calls / group_size
     return {"score": reward, "judge_calls": calls, "judge_no_verdict": float(answer.reward is None)}
-
-
-def _prompt(
-    data_source: str, extra_info: Mapping[str, Any] | None, prompt_key: str
-) -> str | list[dict[str, Any]]:
-    prompt = (extra_info or {}).get(prompt_key)
-    if prompt is None:
-        raise ValueError(
-            f"a row of {data_source!r} has no extra_info[{prompt_key!r}]: the judge needs the prompt"
-        )
-    return prompt if isinstance(prompt, str) else [dict(message) for message in prompt]

@@ -23,16 +23,13 @@ from typing import Any
 from tirjudge_environments.adapters.dialogues import SandboxThread
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.checkers import Case, CheckerFile, CheckerRunner
-from tirjudge_environments.messages import conversation_data
-from tirjudge_environments.tasks import RowError, read_task
-from tirjudge_environments.tasks.cells import plain
-from tirjudge_environments.tasks.messages import read_messages
+from tirjudge_environments.messages import conversation_data, final_text
+from tirjudge_environments.tasks import RowError
+from tirjudge_environments.tasks.host_rows import HostColumns, HostRow, special_tokens
 from tirjudge_environments.types import Criterion, JudgeTask
 
 Turns = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
-_UNREAD = "-"
-"""The response with which a row is read."""
 
 
 class CheckerReward:
@@ -52,16 +49,19 @@ class CheckerReward:
         self,
         file: str | Path,
         *,
-        criteria_column: str = "criteria",
+        criteria_column: str | None = None,
         sandbox: str = "local",
         sandbox_options: Mapping[str, Any] | None = None,
+        tokenizer: Any = None,
     ) -> None:
-        """`criteria_column` is the column of the dataset with the criteria of a row, or no column.
+        """`criteria_column` is the column with the criteria of a row: `criteria`, if the dataset has it.
 
-        Rows without criteria have the rules of the file. One sandbox serves all rewards of a process. Raises
-        ValueError for a bad file, and SandboxUnavailable.
+        Rows without criteria have the rules of the file. `tokenizer` is the policy's, whose special tokens at
+        the end of a completion are no part of it; control tokens of known families never are.
+        One sandbox serves all rewards of a process. Raises ValueError for a bad file, and SandboxUnavailable.
         """
         self._file, self._column = CheckerFile.read(Path(file)), criteria_column
+        self._tokens = special_tokens(tokenizer)
         if unmeasured := self._file.unmeasured(file):
             warnings.warn(f"{file}: of its checkers, {unmeasured}", stacklevel=2)
         settings = JudgeSettings(sandbox=sandbox, sandbox_options=sandbox_options or {})
@@ -72,7 +72,10 @@ class CheckerReward:
         self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
     ) -> list[float | None]:
         """Score completions, called by TRL with equally many prompts and further columns by name."""
-        criteria = columns.get(self._column) or [None] * len(prompts)
+        name = self._column or "criteria"
+        if self._column and name not in columns:
+            raise RowError(f"the dataset has no column {name!r}, which criteria_column names")
+        criteria = columns.get(name) or [None] * len(prompts)
         scores = self.scores(prompts, completions, criteria)
         log: Callable[[str, float], None] | None = columns.get("log_metric")
         if log is not None and scores:
@@ -87,26 +90,31 @@ class CheckerReward:
         `criteria` has the criteria of each prompt as rows have them, or None for the rules of the file.
         Raises RowError for a row that cannot be read, and CheckersDown if the sandbox fails.
         """
-        rows = zip(prompts, completions, criteria, strict=True)
-        tasks = [self._task(number, *row) for number, row in enumerate(rows)]
-        return self._thread.run(self._scores(tasks))
+        columns = HostColumns(prompt="prompt", criteria="criteria")
+        rows = [
+            HostRow.read(
+                {"prompt": prompt, "criteria": given},
+                completion,
+                columns,
+                where=f"row {number}",
+                tokens=self._tokens,
+            )
+            for number, (prompt, completion, given) in enumerate(
+                zip(prompts, completions, criteria, strict=True)
+            )
+        ]
+        return self.rewards(rows)
 
-    def _task(self, number: int, prompt: Turns, completion: Turns, criteria: Any) -> JudgeTask:
-        asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-        given = plain(criteria)
-        row = {
-            "id": str(number),
-            "prompt": asked,
-            "response": _UNREAD,
-            "criteria": None if given == [] else given,
-        }
-        task = read_task(row, default_id=str(number))
+    def rewards(self, rows: Sequence[HostRow]) -> list[float | None]:
+        """Return what `scores` returns, for rows that have been read."""
+        return self._thread.run(self._scores([self._task(*row) for row in enumerate(rows)]))
+
+    def _task(self, number: int, row: HostRow) -> JudgeTask:
+        task = row.task
         rules = task.criteria or tuple(Criterion(text=rule) for rule in self._file.rules)
         if not rules:
             raise RowError(f"row {number} has no criteria, and the file of checkers has no rules")
-        # A text of the policy is no cell of a table, whatever it reads as.
-        text = completion if isinstance(completion, str) else _last_text(completion, number)
-        return replace(task, candidates=(text,), criteria=rules)
+        return replace(task, id=str(number), candidates=(final_text(task.candidates[0]),), criteria=rules)
 
     async def _scores(self, tasks: Sequence[JudgeTask]) -> list[float | None]:
         return list(await asyncio.gather(*map(self._score, tasks)))
@@ -131,15 +139,6 @@ class CheckerReward:
         return outcome.passed != (criterion.polarity == "negative")
 
 
-def _last_text(messages: Sequence[Mapping[str, Any]], number: int) -> str:
-    """Return the text of the last message, which is empty where the policy wrote none."""
-    content = messages[-1].get("content") if len(messages) else None
-    if content is None:
-        return ""
-    said = {"role": "assistant", "content": content}
-    return read_messages([said], f"the completion of row {number}")[0].content
-
-
 @lru_cache
 def _reward(checkers: str) -> CheckerReward:
     return CheckerReward(checkers)
@@ -153,17 +152,23 @@ def compute_score(
     *,
     checkers: str,
     prompt_key: str = "question",
-    criteria_key: str = "criteria",
+    criteria_key: str | None = None,
     undecided_reward: float | None = None,
-    **_: Any,
+    **further: Any,
 ) -> dict[str, float]:
     """Return the score of one response as verl (as of 0.9.1) takes it.
 
-    `prompt_key` and `criteria_key` are keys of `extra_info`. Raises ValueError for a response that checkers
-    do not decide, unless `undecided_reward` is given: a reward is never invented.
+    `prompt_key` and `criteria_key` are keys of `extra_info`; the criteria are under `criteria` if it has
+    them. Raises ValueError for a key that a row lacks or that is no argument, and for a response that
+    checkers do not decide, unless `undecided_reward` is given: a reward is never invented.
     """
-    info = extra_info or {}
-    (score,) = _reward(checkers).scores([info.get(prompt_key, "")], [solution_str], [info.get(criteria_key)])
+    if criteria_key is None:
+        criteria_key = "criteria" if "criteria" in (extra_info or {}) else ""
+    columns = HostColumns(prompt=prompt_key, criteria=criteria_key)
+    row = HostRow.of_verl(
+        data_source, solution_str, ground_truth, extra_info, columns, further, known=compute_score
+    )
+    (score,) = _reward(checkers).rewards([row])
     reward = undecided_reward if score is None else score
     if reward is None:
         raise ValueError(f"no checker decides a rule of a row of {data_source!r}: give undecided_reward")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -266,7 +267,7 @@ def _sources(row: Mapping[str, Any], columns: Columns, part: str, count: int) ->
 
 
 def _reference(value: Any) -> str:
-    """Return the reference answer, of a chat its last message, of several answers one in a line."""
+    """Return the reference: of a chat its last message, of several answers one in a line, of others JSON."""
     if is_empty(value):
         return ""
     if is_chat(value) or conversation_of(value):
@@ -275,7 +276,11 @@ def _reference(value: Any) -> str:
         found = parsed(value)
         value = found if isinstance(found, list) and all(isinstance(one, str) for one in found) else value
     answers = value if isinstance(value, list) else [value]
-    text = "\n".join(text_of(one, "reference") for one in answers if not is_empty(one))
+    text = "\n".join(
+        json.dumps(one, ensure_ascii=False) if isinstance(one, Mapping | list) else text_of(one, "reference")
+        for one in answers
+        if not is_empty(one)
+    )
     return text if text.strip() else ""
 
 

@@ -179,8 +179,10 @@ def _kind(part: Any) -> tuple[str, Any]:
 
 def _text(value: Any, name: str, may_lack: bool) -> str:
     """Return the text of a part, which may be an object with a text."""
-    if isinstance(value, Mapping) and value.get("type"):
+    if isinstance(value, Mapping) and (kind := value.get("type")):
         value = value.get("text", value.get("refusal"))
+        if value is None and not may_lack:
+            raise RowError(f"{name} is missing, not a text: a part of type {str(kind)[:40]!r} is not read")
     return "" if value is None and may_lack else text_of(value, name)
 
 

@@ -19,6 +19,12 @@ from tests.command import TIRJUDGE
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tirjudge import Judge
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.mcp.server import create_server
+from tirjudge_environments import Context
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox.local import LocalSandbox
 
 TOKEN = "a-token-for-tests-only"
 
@@ -201,3 +207,28 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     assert by_criteria.structured_content["scores"] == [0.25]
     assert [one["satisfied"] for one in by_criteria.structured_content["criteria"]] == [[1.0], [0.0]]
     assert (await client.call_tool("judge", {"prompt": "p", "responses": []})).is_error
+
+
+async def test_judge_takes_conversations_of_any_form() -> None:
+    seen: list[str] = []
+
+    def watching(context: Context) -> str:
+        seen.append(context.prompt.messages[-1].content)
+        return "<score>4</score>"
+
+    asked = [{"role": "user", "parts": [{"text": "How far?"}]}]
+    run = [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "search", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "384,400 km"}]},
+    ]
+    with Judge(generator=ScriptedGenerator(watching), tools=False) as judge:
+        async with LocalSandbox(capacity=1, preload=()) as box:
+            server = create_server(box, judge, version="0", limits=Limits())
+            async with Client(server) as client:
+                answer = await client.call_tool("judge", {"prompt": asked, "responses": [run]})
+                wrong = await client.call_tool("judge", {"prompt": [{"x": "y"}], "responses": ["a"]})
+    assert not answer.is_error
+    assert answer.structured_content["scores"] == [4.0]
+    assert "result of search, id c]\n384,400 km" in seen[0]
+    assert wrong.is_error
+    assert "prompt, message 1: not a chat message" in wrong.content[0].text

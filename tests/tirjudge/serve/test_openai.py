@@ -132,7 +132,9 @@ def test_parameters_of_sampling_are_ignored_and_misspelt_ones_refused(served: Ju
     assert error["message"].startswith("messages.1.content.txt: there is no field 'txt'; did you mean text?")
     called = chat("a")
     called["messages"][1]["tool_calls"] = [{"id": "1"}]
-    assert "this message has tool_calls" in asked(served, called).json()["error"]["message"]
+    assert "message 2, call 1: not a tool call" in asked(served, called).json()["error"]["message"]
+    called["messages"][1] |= {"tool_calls": None, "audio": {"id": "1"}}
+    assert "this message has audio" in asked(served, called).json()["error"]["message"]
 
 
 @pytest.mark.parametrize(("body", "status", "param", "code"), REFUSED)
@@ -165,9 +167,9 @@ def test_an_unknown_field_of_any_object_of_any_route_is_refused(served: JudgeSer
     question = [(), ("criteria",), ("prompt",)]
     assert sorted(tried) == sorted(
         [
-            *(("/v1/judge", *way) for way in 2 * question),
-            *(("/v1/group", *way) for way in (*question, ("options",))),
-            *(("/v1/group/member", *way) for way in (*question, ("options",))),
+            *(("/v1/judge", *way) for way in 2 * [*question, ("responses",)]),
+            *(("/v1/group", *way) for way in (*question, ("completions",), ("options",))),
+            *(("/v1/group/member", *way) for way in (*question, ("completion",), ("options",))),
             ("/get_reward",), ("/remote_rm",), ("/remote_rm", "prompt"),
             ("/v1/chat/completions",),
             *(("/v1/chat/completions", name) for name in ("criteria", "messages", "response_format")),

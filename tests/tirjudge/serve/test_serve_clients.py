@@ -62,7 +62,7 @@ async def test_verl_gets_a_score_and_what_it_logs(served: JudgeServer) -> None:
         await bound(solution_str="?!", extra_info=info, **row)
     told = await bound(solution_str="?!", extra_info=info, no_verdict_reward=0.5, **row)
     assert (told["score"], told["judge_no_verdict"]) == (0.5, 1.0)
-    with pytest.raises(ValueError, match=r"'ours' has no extra_info\['asked'\]"):
+    with pytest.raises(ValueError, match=r"^a row of 'ours': no column 'asked' \(named as prompt\); it has"):
         await bound(solution_str="x", extra_info={}, **row)
 
 

@@ -174,7 +174,7 @@ async def test_a_group_is_judged_by_its_criteria_and_reference() -> None:
                 )
                 found = await reward(prompts=["Write."] * 6, completions=texts * 2, **columns)
                 assert found == [0.5, 1, 0, 1, 0, 0.5]
-                with pytest.raises(ValueError, match=r"^the dataset has no column 'answer'"):
+                with pytest.raises(ValueError, match=r"no column 'answer' \(named as reference\); it has"):
                     await reward(prompts=["p", "p"], completions=["a", "b"], rubric=[None, None])
             bound = functools.partial(
                 compute_group_score, url=server.url, group_size=3, method="round-robin", extra_info=info
@@ -207,7 +207,7 @@ async def test_verl_scores_every_response_by_itself(url: str) -> None:
     assert {str(one) for one in quiet} == {
         "the judge ended without a verdict on any comparison of this response"
     }
-    with pytest.raises(ValueError, match=r"'ours' has no extra_info\['question'\]"):
+    with pytest.raises(ValueError, match=r"'ours': no column 'question' \(named as prompt\)"):
         await compute_group_score(solution_str="x", url=url, group_size=2, **row)
 
 
