@@ -13,11 +13,12 @@ from typing import Any
 
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
-from tirjudge.data.suggestions import column_options, labels_option, places_of
+from tirjudge.data.suggestions import column_options, labels_option, places_of, unread_note
 from tirjudge_environments.files import size_of
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns, RowError, read_task
+from tirjudge_environments.tasks.conversion import unread_columns
 
 _SAMPLED = 1000
 """Rows from the start of a file that are inspected."""
@@ -59,12 +60,15 @@ class RowInspection:
         *,
         alike: bool = True,
         empty_loses: bool = False,
+        whole: bool = True,
     ) -> None:
         """`name` is the rows' name for messages; `columns` and `labels` are those of the run.
 
-        `alike` reports identical responses. With `empty_loses` the note on empty responses says that.
+        `whole` reports columns that no part of the judge reads, `alike` identical responses. With
+        `empty_loses` the note on empty responses says that.
         """
-        self._alike = alike
+        self._alike, self._whole = alike, whole
+        self._unread_columns: dict[str, None] = {}
         self._name, self._columns, self._labels = name, columns, labels
         self._unlabelled = columns.model_copy(update={"label": _NOWHERE})
         # Folders and archives, which the reading without the label has read.
@@ -102,6 +106,9 @@ class RowInspection:
             self._unreadable = self._unreadable or f"{row.where}: {row.reason}"
             return
         self._rows += 1
+        self._unread_columns |= dict.fromkeys(
+            unread_columns(row.fields, self._columns) if self._whole else ()
+        )
         if len(self._found) <= _SHOWN_COLUMNS:
             self._found += [name for name in row.fields if name not in self._found]
         self._places = self._places or list(places_of(row.fields))
@@ -208,6 +215,8 @@ class RowInspection:
                 rows = f"{kind.count} of {self._rows} inspected rows"
                 have = "has" if kind.count == 1 else "have"
                 yield f"{rows} {have} {kind.about} (first: {kind.first})"
+        if self._unread_columns and not self.fault():
+            yield unread_note(list(self._unread_columns))
 
     def columns_note(self) -> str:
         """Return the columns found, and the options that map them if they need any."""
@@ -309,7 +318,12 @@ class InspectedRows:
 
     def __post_init__(self) -> None:
         self._inspection = RowInspection(
-            self.source.name, self.columns, self.labels, alike=self.alike, empty_loses=self.empty_loses
+            self.source.name,
+            self.columns,
+            self.labels,
+            alike=self.alike,
+            empty_loses=self.empty_loses,
+            whole=self.unpack is dict,
         )
         self.name, self._count = self.source.name, self.source.count()
 

@@ -40,6 +40,16 @@ _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Names that files use for the parts of a row, as `similar_name` leaves them, the most likely one first."""
+_FURTHER: Mapping[str, tuple[str, ...]] = {
+    "system": ("systeminstruction", "systeminstructions", "developermessage", "developerprompt"),
+    "reference": (
+        *("groundtruth", "referenceanswer", "expectedoutput", "expectedanswer", "expected", "goldanswer"),
+        *("idealanswer", "ideal", "target", "solution"),
+    ),
+    "criteria": ("rubric", "rubrics", "criterion", "gradingcriteria", "guidelines"),
+}
+"""Names of further parts, which are used only if an option names them."""
+_MOST_NAMED = 20
 _PAIR_STEMS = ("response", "answer", "output", "completion", "conversation", "assistant", "text")
 _CHOSEN = (
     *(("preferredoutput", "nonpreferredoutput"), ("preferred", "dispreferred"), ("preferred", "rejected")),
@@ -93,6 +103,19 @@ def column_options(places: Sequence[str], named: Collection[str]) -> str:
         taken = {option.partition("=")[2] for option in (*options, *found)}
         found += [f"label={label}"] if label and label not in taken else []
     return " ".join(f"--column {shlex.quote(option)}" for option in (*options, *found))
+
+
+def unread_note(names: Sequence[str]) -> str:
+    """Return one line about columns that no part of the judge reads, with the options for known names."""
+    similar = {similar_name(name): name for name in reversed(names)}
+    found = [
+        f"{part}={next(similar[name] for name in _FURTHER[part] if name in similar)}"
+        for part in _FURTHER
+        if similar.keys() & {*_FURTHER[part]}
+    ]
+    options = " ".join(f"--column {shlex.quote(option)}" for option in found) or "--column PART=COLUMN"
+    shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+    return f"no part of the judge reads the columns {shown} (a part is named with {options})"
 
 
 def _first(known: Mapping[str, str], part: str) -> str:

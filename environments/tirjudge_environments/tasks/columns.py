@@ -70,13 +70,15 @@ class Columns(ColumnPlaces):
     """
 
     MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset(
-        {"reference", "criteria", "sources", "tools", "files", "prompt_files"}
+        {"system", "reference", "criteria", "sources", "tools", "files", "prompt_files"}
     )
 
     id: str = "id"
     """The row's name in results; without it, rows are numbered."""
     prompt: str = "prompt"
     """The question: a text, or a list of chat messages."""
+    system: str = "system"
+    """A system message before the prompt; without this column, `system_prompt` or `system_message`."""
     responses: str = "responses"
     response_a: str = "response_a"
     response_b: str = "response_b"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def read_task(
     before, folders = _folders(row, columns, len(candidates), beside)
     return JudgeTask(
         id=_id(_optional(row, columns, "id"), default_id),
-        prompt=_prompt(prompt),
+        prompt=_prompt(prompt, _system(row, columns)),
         candidates=candidates,
         label=best,
         domain="" if domain is None else text_of(domain, "domain"),
@@ -169,7 +170,37 @@ def _tags(value: Any) -> tuple[str, ...]:
     return tuple(text_of(tag, "a tag") for tag in value or () if tag != "")
 
 
-def _prompt(value: Any) -> tuple[Message, ...]:
+def _system(row: Mapping[str, Any], columns: Columns) -> str:
+    """Return the system message that a column of the row has; empty without one."""
+    value = _optional(row, columns.model_copy(update={"system": _system_column(row, columns)}), "system")
+    if is_empty(value) or (isinstance(value, str) and not value.strip()):
+        return ""
+    return "\n\n".join(one.content for one in _prompt(value))
+
+
+def _system_column(row: Mapping[str, Any], columns: Columns) -> str:
+    if "system" in columns.model_fields_set:
+        return columns.system
+    names = (columns.system, "system_prompt", "system_message")
+    return next((name for name in names if column_named(row, name) is not None), "")
+
+
+def unread_columns(row: Mapping[str, Any], columns: Columns) -> list[str]:
+    """Return the columns of a row that no part of its task is read from."""
+    given = next((part for part in _response_parts(columns) if columns.find(row, part) is not None), "")
+    pair = {"response_a": "response_b", "chosen": "rejected"}
+    parts = {*Columns.model_fields} - {"responses", "response", *pair, *pair.values()}
+    places = [getattr(columns, part) for part in (*parts, given, pair.get(given, "")) if part]
+    read = set[str | None]()
+    for place in (*places, _system_column(row, columns)):
+        whole = column_named(row, place)
+        steps = [step.strip().split(".")[0] for step in re.split("[,+]", place)]
+        read |= {column_named(row, step) for step in steps} if whole is None else {whole}
+    labelled = column_named(row, columns.label) is not None
+    return [name for name in row if name not in read and (labelled or not name.lower().startswith("winner"))]
+
+
+def _prompt(value: Any, system: str = "") -> tuple[Message, ...]:
     if value is None:
         raise RowError("no prompt")
     messages = (
@@ -179,7 +210,8 @@ def _prompt(value: Any) -> tuple[Message, ...]:
     )
     if not any(message.content.strip() for message in messages):
         raise RowError("the prompt is empty")
-    return messages
+    said = (Message("system", system),) if system.strip() else ()
+    return messages if said and said[0] in messages else (*said, *messages)
 
 
 def _given_responses(row: Mapping[str, Any], columns: Columns) -> tuple[list[Any], str]:
