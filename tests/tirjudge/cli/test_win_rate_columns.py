@@ -94,6 +94,33 @@ def test_mt_benchs_games_give_the_adjusted_win_rate(tmp_path: Path) -> None:
     assert found["win rate of alpha"] == pytest.approx((5 + 0.5 * 5) / 12)
 
 
+@pytest.mark.parametrize("lost", [None, {}, {"score": None}, "gone"])
+@pytest.mark.parametrize("place", [0, 7, 199])
+def test_a_game_that_is_null_or_missing_leaves_its_row_out(tmp_path: Path, lost: Any, place: int) -> None:
+    """arena-hard-auto's show_result.py counts such rows and goes on; so does MT-bench's for an error."""
+    rows = games("m", 200, seed=1)
+    rows[place]["games"][1:] = [] if lost == "gone" else [lost]
+    scores = battles([row for number, row in enumerate(rows) if number != place])
+    run = lines(tmp_path / "run.jsonl", rows)
+    assert figures("arena-hard", run, *ARENA_HARD)["win rate of m"] == pytest.approx(
+        sum(scores) / len(scores)
+    )
+    pairs = [
+        {"question_id": n, "model_1": "alpha", "model_2": "beta", "g1_winner": "model_1", "g2_winner": "tie"}
+        for n in range(200)
+    ]
+    del pairs[place]["g2_winner"]
+    pair = lines(tmp_path / "pair.jsonl", pairs)
+    (record,) = records("score", pair, *MT_BENCH, "--protocol", "win-rate")
+    assert record["figures"]["win rate of alpha"]["n"] == 199
+
+
+def test_a_game_that_no_row_has_is_an_error(tmp_path: Path) -> None:
+    run = lines(tmp_path / "run.jsonl", games("m", 3, seed=1))
+    wrong = [word.replace("games.1.score", "games.2.score") for word in ARENA_HARD]
+    assert f"{run}:1: no column 'games.2.score' (named as place_swapped)" in refused("score", run, *wrong)
+
+
 @pytest.mark.parametrize(
     ("fields", "words", "reason"),
     [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import Field
 
+from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
@@ -190,6 +191,19 @@ class VerdictFile:
             )
         self._scores = pairs[0] if pairs else None
         self._verdicts = verdicts
+        self._may_lack: frozenset[str] = frozenset()
+
+    def look_into(self, rows: Iterable[Row]) -> None:
+        """Find the places of verdicts: where a row has one, another row without it has no verdict.
+
+        Games that were not played, or that are null, are such rows; a place that no row has is an error.
+        """
+        left = set(self._verdicts)
+        for row in rows:
+            left -= {part for part in left if self._raw(part, row.fields)}
+            if not left:
+                break
+        self._may_lack = frozenset(self._verdicts) - left
 
     @property
     def swapped(self) -> str:
@@ -256,7 +270,12 @@ class VerdictFile:
     def _samples(self, row: Record) -> Iterator[Vote]:
         """Yield the votes of each sample: of a row with lists, one for each place of the lists."""
         parts = self._verdicts if self._scores is None else self._scores
-        values = {part: self._columns.value(row, part) for part in parts}
+        values = {
+            part: self._columns.value(row, part)
+            if part not in self._may_lack or self._raw(part, row)
+            else None
+            for part in parts
+        }
         lists = {part: value for part, value in values.items() if isinstance(value, list)}
         count = max(map(len, lists.values()), default=1)
         for part, value in lists.items():

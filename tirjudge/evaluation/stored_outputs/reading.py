@@ -254,6 +254,8 @@ def open_replay(
         found, join = _format(files, first, format), BY_KEYS
     else:
         found, join = columns.format(one_object=own.one_object), columns.joined_by(first.fields)
+        if isinstance(found, VerdictFile):
+            found.look_into(files)
     known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), join)
     return Replay(files, found, labels=known, duplicates=duplicates, cluster=cluster, join=join)
 
