@@ -270,7 +270,7 @@ class VerdictFile:
     def _samples(self, row: Record) -> Iterator[Vote]:
         """Yield the votes of each sample: of a row with lists, one for each place of the lists."""
         parts = self._verdicts if self._scores is None else self._scores
-        values = {
+        values: dict[str, Any] = {
             part: self._columns.value(row, part)
             if part not in self._may_lack or self._raw(part, row)
             else None
