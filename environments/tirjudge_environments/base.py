@@ -104,12 +104,16 @@ class ToolEnvironment(Environment, Protocol):
         ...
 
 
+OUTPUT_PLACE = "{output}"
+"""The place of the output in a text that is shown later."""
+
+
 @runtime_checkable
 class LateText(Protocol):
     """A judge format that shows a part of the task only after a program has run."""
 
     def later_text(self, task: JudgeTask, view: View) -> str:
-        """Return that part, which the session appends to an output, and for which it keeps tokens."""
+        """Return the part, for which tokens are kept; the output replaces the last `OUTPUT_PLACE`."""
         ...
 
     def shows_later(self, request: RunCode, outcome: Execution | Refused) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from tirjudge_environments.base import Environment, LateText, ToolEnvironment
+from tirjudge_environments.base import OUTPUT_PLACE, Environment, LateText, ToolEnvironment
 from tirjudge_environments.boundary import is_exposed, marks_of, replaced_marks, shown_later, shown_prompt
 from tirjudge_environments.messages import response_data
 from tirjudge_environments.programs.check_harness import completed
@@ -384,10 +384,10 @@ class JudgeSession:
         self._exposed |= text != replaced
         later = ""
         if isinstance(self._environment, LateText) and self._environment.shows_later(request, outcome):
-            later, self._reserved = f"\n{self._later}\n", 0
-            text += later
+            later, _, question = self._later.rpartition(OUTPUT_PLACE)
+            text, self._reserved = f"{later}{text}{question}\n", 0
         # An output fence must begin a line, also if the model stopped in the middle of one.
-        if request.call_id is None and not self._segments[-1].text.endswith("\n"):
+        elif request.call_id is None and not self._segments[-1].text.endswith("\n"):
             text = "\n" + text
         ids = None
         if self._encoder is not None:

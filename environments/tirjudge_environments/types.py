@@ -349,7 +349,7 @@ class Segment:
     call_id: str | None = None
     """Id of the native call that a sandbox segment answers."""
     later: int = 0
-    """Characters at the end of `text` that show a part of the task, see `base.LateText`."""
+    """Characters at the start of `text` that show a part of the task, see `base.LateText`."""
 
 
 @dataclass(frozen=True, slots=True)

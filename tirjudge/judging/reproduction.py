@@ -276,8 +276,8 @@ def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
         return ""
     marks = ((), *_marks(format))
     forms = (with_look_alikes(form, one) for form in _showings(shown, now) for one in marks)
-    # The responses follow the output of a check.
-    if any(shown.startswith(form) if recorded.program.is_check else shown == form for form in forms):
+    # The output of a check stands between the responses and the question.
+    if any(form in shown if recorded.program.is_check else form == shown for form in forms):
         return ""
     whole = output_text(now, _WHOLE)
     return f"the judge was shown {_excerpt(shown, whole)}, and the output is {_excerpt(whole, shown)}"

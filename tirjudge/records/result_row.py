@@ -560,15 +560,14 @@ def failed(call: Call) -> bool:
 def passages(trajectory: Trajectory, *, texts: bool = True) -> list[JsonObject]:
     """Split a trajectory into reasoning, programs and outputs, in order: the fields of `RecordedPassage`.
 
-    Without `texts`, outputs end before a part of the task that a format shows only then.
+    Without `texts`, outputs lack the part of the task that a format shows only then.
     """
     calls, prefill = deque(trajectory.calls), trajectory.prompt.prefill
     parts: list[JsonObject] = []
     for segment, after in zip_longest(trajectory.segments, trajectory.segments[1:]):
         if segment.by is By.SANDBOX:
             kind = "question" if is_question(segment) else "output"
-            text = segment.text if texts else segment.text[: len(segment.text) - segment.later]
-            parts.append({"kind": kind, "text": text})
+            parts.append({"kind": kind, "text": segment.text[0 if texts else segment.later :]})
         else:
             answered = after is None or (after.by is By.SANDBOX and not is_question(after))
             parts.extend(_model_passages(segment, calls, answered, prefill))

@@ -84,7 +84,7 @@ class ChecksFormat(TirFormat):
         )
 
     def later_text(self, task: JudgeTask, view: View) -> str:
-        """Return the text behind the counts: the responses, and the question for the verdict."""
+        """Return the text around the counts: the responses, and the question for the verdict."""
         shown = [self._excerpt(task.candidates[index]) for index in view.order]
         return load_template(f"{self.prompts}-{self.kind}").fill("", shown)
 
@@ -101,7 +101,7 @@ class ChecksFormat(TirFormat):
             # The turn ended: whatever it says, no response was seen, so it gives no verdict.
             source = written_check(completion.text) or EMPTY
             reading = RunCode(source, self._bindings(task, view), exchanged=self._exchanged(task, view))
-        return replace(reading, is_check=True, repairable=not repairs)
+        return replace(reading, opened=False, is_check=True, repairable=not repairs)
 
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:
         text = super().show(request, outcome)

@@ -2,9 +2,9 @@
 
 The judge writes the function before it sees a response. The harness, which is trusted, runs the function as
 an isolated program (see the sandbox's module `isolated`) once for each response, and prints how many checks
-each response keeps: `A 2 of 3`, or `2 of 3` for a single response. A check whose result is None for any
-response counts for none, so the total is the same for all. Where the function fails, its error stands in
-place of the counts.
+each response keeps: `A 2 of 3`, or `2 of 3` for a single response. A check whose result is None, or that
+fails, for any response counts for none, so the total is the same for all. The first error stands above the
+counts, or in their place.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ MOST_RESPONSES = 16
 NOTHING = "nothing to check"
 """The output for a function that returns an empty list."""
 ERROR = "error: "
-"""The start of the first line of an output without counts."""
+"""The start of the first line of an output with an error."""
 EMPTY = "def check(response):\n    return []\n"
 """The function that a turn without code counts as."""
 _HARNESS = r'''
+import ast
 import json
 
 import isolated
@@ -38,27 +39,52 @@ import unicodedata
 AFTER = """
 import json as _json
 
+_faults = []
+
+
+def _item(check):
+    try:
+        return check()
+    except Exception as error:
+        _faults.append(f"{type(error).__name__}: {error}"[:300])
+
+
 _found = check(response)
 if not isinstance(_found, (list, tuple)):
     raise TypeError(f"check returned {type(_found).__name__}, and not a list")
-print("\\n" + _json.dumps([None if one is None else bool(one) for one in _found]))
+print("\\n" + _json.dumps([[None if one is None else bool(one) for one in _found], *_faults[:1]]))
 """
 
 
+def apart(source):
+    """Return the source with each item of the returned list evaluated apart, so that it fails alone."""
+    try:
+        tree = ast.parse(source)
+        named = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "check"]
+        last = named[-1].body[-1]
+        items = last.value.elts
+        if any(isinstance(one, (ast.NamedExpr, ast.Starred, ast.Yield)) for one in ast.walk(last)):
+            return source
+        last.value.elts = [ast.parse(f"_item(lambda: ({ast.unparse(one)}))").body[0].value for one in items]
+        return ast.unparse(tree)
+    except (SyntaxError, ValueError, IndexError, AttributeError, RecursionError):
+        return source
+
+
 def found(text):
-    """Return the results for a response, or the error as a text."""
-    outcome = isolated.run(BEFORE + CHECK + AFTER, bindings={"response": text})
+    """Return the results for a response and the first error; without results, None and the error."""
+    outcome = isolated.run(BEFORE + APART + AFTER, bindings={"response": text})
     if outcome.status == "ok":
         try:
-            results = json.loads(outcome.stdout.rstrip().rpartition("\n")[2])
-        except ValueError:
-            results = None
+            results, *faults = json.loads(outcome.stdout.rstrip().rpartition("\n")[2])
+        except (TypeError, ValueError):
+            results, faults = None, []
         if isinstance(results, list) and all(one in (True, False, None) for one in results):
-            return results
-        return "check ended the program"
+            return results, str(*faults[:1])
+        return None, "check ended the program"
     if outcome.status != "error":
-        return f"check was stopped at its {outcome.status}"
-    return (outcome.stderr.strip() or "check ended the program").rpartition("\n")[2][:300]
+        return None, f"check was stopped at its {outcome.status}"
+    return None, (outcome.stderr.strip() or "check ended the program").rpartition("\n")[2][:300]
 
 
 def names(count):
@@ -66,19 +92,21 @@ def names(count):
     return [f"{letter} " for letter in letters[:count]] if count > 1 else [""]
 
 
+APART = apart(CHECK)
 shown = globals().get("responses") or [response]
-results = [found(one) for one in shown]
-lists = [one for one in results if isinstance(one, list)]
-if len(lists) < len(results):
-    print("error: " + next(one for one in results if isinstance(one, str)))
-elif len({len(one) for one in lists}) > 1:
-    print("error: check returned lists of different lengths: " + ", ".join(str(len(one)) for one in lists))
-elif not lists[0]:
-    print("nothing to check")
-else:
+lists, faults = zip(*map(found, shown))
+fault = next(filter(None, faults), "")
+lengths = [len(one) for one in lists if one is not None]
+if len(set(lengths)) > 1 and len(lengths) == len(lists):
+    fault = "check returned lists of different lengths: " + ", ".join(map(str, lengths))
+if fault:
+    print("error: " + " ".join(fault.split()))
+if len(lengths) == len(lists) and len(set(lengths)) == 1:
     known = [each for each in zip(*lists) if None not in each]
-    for name, kept in zip(names(len(lists)), zip(*known) if known else [()] * len(lists)):
+    for name, kept in zip(names(len(lists)), zip(*known)):
         print(f"{name}{sum(kept)} of {len(known)}")
+    if not known and not fault:
+        print("nothing to check")
 '''
 _RAW = re.compile(r"^(?:(?:import|from) [^\n]*\n|\s*\n)*def check\(", re.MULTILINE)
 

@@ -136,6 +136,28 @@ async def test_a_function_that_fails_is_repaired_once(make_task: Make, sandbox: 
     assert decided(again) is False
 
 
+async def test_a_requirement_that_fails_for_a_response_counts_for_none(
+    make_task: Make, sandbox: Sandbox
+) -> None:
+    """After one repair, the others decide; a name that one item binds is found by the next."""
+    task = make_task("hello", "goodbye, you", label=0)
+    check = fenced("def check(response):\n    n = 2\n    return [response[9] == 'x', ',' not in response, n]")
+    trajectory, shown = await judged(sandbox, task, check, check, "<preference>A</preference>")
+    assert "error: IndexError: string index out of range\nA 2 of 2\nB 1 of 2" in shown[0]
+    assert "goodbye" not in shown[0]
+    assert "A 2 of 2\nB 1 of 2" in shown[1]
+    assert "goodbye" in shown[1]
+    assert decided(trajectory) is True
+
+
+async def test_the_counts_stand_between_the_responses_and_the_question(
+    make_task: Make, sandbox: Sandbox
+) -> None:
+    task = make_task("one {output}", "two", label=0)
+    _, [shown, *_] = await judged(sandbox, task, fenced(COMMAS), "<preference>A</preference>")
+    assert shown.index("one {output}") < shown.index("two") < shown.index("A 1 of 2") < shown.index("Which")
+
+
 async def test_no_check_runs_after_the_responses_were_shown(make_task: Make, sandbox: Sandbox) -> None:
     late = fenced('def check(response):\n    return ["hello" in response]')
     empty = fenced("def check(response):\n    return []")
