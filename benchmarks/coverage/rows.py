@@ -38,15 +38,9 @@ from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols.agreement import by_chance, cohen_kappa, confusion, macro
 from tirjudge.evaluation.raters import chance_of_pi, scott_pi
 from tirjudge.evaluation.significance import below, clustered_mcnemar, false_discoveries, holm, mcnemar
-from tirjudge.statistics import (
-    Estimator,
-    Mean,
-    OfTable,
-    SectionMean,
-    difference_interval,
-    paired_difference,
-    unpaired_interval,
-)
+from tirjudge.statistics.differences import difference_interval, unpaired_interval
+from tirjudge.statistics.estimators import Estimator, Mean, OfTable, SectionMean
+from tirjudge.statistics.proportions import paired_difference
 
 
 def equal_cases() -> Iterator[Case]:
@@ -78,11 +72,7 @@ def shares() -> Iterator[Case]:
             lambda draw, n=n: Mean(draw.choice([0, 0.5, 1], n, p=[0.2, 0.4, 0.4])).interval(n),
         )
         # Preferences of an annotator that is nearly always sure: alpaca_eval.
-        yield Case(
-            f"win rate 0.05, n = {n}",
-            0.05,
-            lambda draw, n=n: Mean(_preferences(draw, n)).interval(n),
-        )
+        yield Case(f"win rate 0.05, n = {n}", 0.05, lambda draw, n=n: Mean(_preferences(draw, n)).interval(n))
 
 
 def _preferences(draw: np.random.Generator, n: int) -> Values:
@@ -387,11 +377,7 @@ def who_won() -> Iterator[Case]:
         yield Case(f"win rate, {rows}", 0.6, partial(won, codes=codes))
         truth = 1 / (1 + math.exp(-LEVEL))
         yield Case(f"win rate at equal length, {rows}", truth, partial(at_equal_length, codes=codes))
-        yield Case(
-            f"shown first wins, {rows}",
-            0.55,
-            partial(first_shown, codes=codes),
-        )
+        yield Case(f"shown first wins, {rows}", 0.55, partial(first_shown, codes=codes))
     for n in (30, 100, 200, 2000):
         yield Case(f"length of winners to losers, n = {n}", 1.2, partial(lengths, codes=np.arange(n)))
         yield Case(

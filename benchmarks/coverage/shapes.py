@@ -31,17 +31,10 @@ from tirjudge.evaluation.raters import (
     scott_pi,
 )
 from tirjudge.evaluation.significance import below, clustered_mcnemar
-from tirjudge.statistics import (
-    Estimator,
-    Fitted,
-    Mean,
-    OfTable,
-    Proportion,
-    SectionMean,
-    difference_interval,
-    left_out,
-    unpaired_interval,
-)
+from tirjudge.statistics.clusters import left_out
+from tirjudge.statistics.differences import difference_interval, unpaired_interval
+from tirjudge.statistics.estimators import Estimator, Fitted, Mean, OfTable, SectionMean
+from tirjudge.statistics.proportions import Proportion
 
 Codes = NDArray[np.intp]
 PEOPLE = {

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from tirjudge_environments.base import Environment, LateText
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.quoting import with_look_alikes, without_look_alikes
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.types import JudgeTask, Prompt, View

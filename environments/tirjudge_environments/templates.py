@@ -29,7 +29,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge_environments.files import listing
+from tirjudge_environments.files.listing import listing
 from tirjudge_environments.messages import conversation_text, is_transcript, texts_of, tools_text
 from tirjudge_environments.orders import letters
 from tirjudge_environments.quoting import Reads, quote_lines, unmarked, visible

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from tirjudge_environments.files import NO_FILES, Folder
+from tirjudge_environments.files.folder import NO_FILES, Folder
 from tirjudge_sandbox import Execution
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from research.smol.sources import Fields
-from tirjudge.statistics import Proportion
+from tirjudge.statistics.proportions import Proportion
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _LABELLED = re.compile(rf"^[A-Z]+ ({_NUMBER.pattern})(?: of \d+)?$", re.MULTILINE)

@@ -38,7 +38,7 @@ from tirjudge_environments import (
     open_environment,
 )
 from tirjudge_environments.boundary import marks_of, shown_prompt
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.quoting import with_look_alikes, without_look_alikes
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.testing import fixed_sandbox

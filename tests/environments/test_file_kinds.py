@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_environments.files import Folder, listing
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.files.kinds import kind_of
+from tirjudge_environments.files.listing import listing
 
 CELLS = [
     {"cell_type": "markdown", "source": ["# Sums\n", "of rows"]},

@@ -26,19 +26,10 @@ from pydantic import TypeAdapter
 from tests.sandbox.serving import serving
 from tirjudge_environments import Completion, Finish, JudgeTask, Message, RunCode
 from tirjudge_environments.boundary import shown_prompt
-from tirjudge_environments.files import (
-    MOST_BYTES,
-    MOST_FILES,
-    BadFolder,
-    Folder,
-    listing,
-    placed,
-    program_of,
-    read_folder,
-    shared,
-    size_of,
-    with_room,
-)
+from tirjudge_environments.files.folder import MOST_BYTES, MOST_FILES, BadFolder, Folder
+from tirjudge_environments.files.listing import listing
+from tirjudge_environments.files.placing import placed, program_of, shared, size_of, with_room
+from tirjudge_environments.files.reading import read_folder
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tasks import RowError, read_task

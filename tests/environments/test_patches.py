@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_environments.files import BadFolder, Folder, read_folder
+from tirjudge_environments.files.folder import BadFolder, Folder
+from tirjudge_environments.files.reading import read_folder
 
 NAMES = ["a.py", "src/a.py", "src/b c.txt", "src/ü.txt", 'quo"te.txt', "b/b/x", "a/a", "diff", "tab\u00a0.md"]
 COPIES = "-M", "-C", "--find-copies-harder"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tirjudge.statistics import Proportion, wilson_interval
+from tirjudge.statistics.proportions import Proportion, wilson_interval
 
 
 @pytest.mark.parametrize(

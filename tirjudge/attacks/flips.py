@@ -12,15 +12,10 @@ from typing import Any
 from tirjudge.attacks.attacked_rows import CLEAN, Marks
 from tirjudge.attacks.families import Family
 from tirjudge.records.result_row import read_result_rows
-from tirjudge.statistics import (
-    Credits,
-    Mean,
-    Proportion,
-    cluster_codes,
-    cluster_digest,
-    difference_interval,
-    prompt_cluster,
-)
+from tirjudge.statistics.clusters import cluster_codes, cluster_digest, prompt_cluster
+from tirjudge.statistics.differences import difference_interval
+from tirjudge.statistics.estimators import Credits, Mean
+from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments.orders import letter
 
 

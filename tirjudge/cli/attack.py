@@ -19,8 +19,9 @@ from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, refu
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
-from tirjudge.statistics import Proportion, in_clusters
+from tirjudge.statistics.clusters import in_clusters
 from tirjudge.statistics.printed import bracketed
+from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments.registry import open_environment
 
 

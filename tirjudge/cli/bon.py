@@ -42,7 +42,7 @@ from tirjudge.judging.tally import Tally
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
 from tirjudge.selection.tournaments import BEST_OF_N
-from tirjudge.statistics import in_clusters
+from tirjudge.statistics.clusters import in_clusters
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.kept_files import keep_prepared
 from tirjudge.storage.result_file import ResultFile

@@ -41,8 +41,8 @@ from tirjudge.evaluation.protocols.agreement import KAPPA
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.judging.abstention import ABOUT
 from tirjudge.records.verdicts import Confidence
-from tirjudge.statistics import Proportion
 from tirjudge.statistics.printed import bounds_record, estimated, estimated_percent, percent
+from tirjudge.statistics.proportions import Proportion
 
 _SHOWN_POINTS = 11
 """Points of a curve that are printed without --full."""

@@ -58,7 +58,7 @@ from tirjudge.judging.copied_programs import CopiedPrograms
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.records.verdicts import verdict_credit
-from tirjudge.statistics import in_clusters, prompt_cluster
+from tirjudge.statistics.clusters import in_clusters, prompt_cluster
 from tirjudge.statistics.printed import printed_figure
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge.storage.kept_files import KeptFiles

@@ -20,8 +20,8 @@ import numpy as np
 
 from tirjudge.attacks.families import CLAIMS, Target
 from tirjudge.compilation.examples import RuleExample
-from tirjudge.statistics import Proportion
 from tirjudge.statistics.clusters import Z
+from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments.checkers import Case, Checker, CheckerRunner, Measurement
 from tirjudge_environments.checkers.rules import Value
 from tirjudge_environments.programs.checks import CheckOutcome

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tirjudge.judging.rereading import recorded_trajectory
 from tirjudge.records.result_row import RecordedView, ResultRow
-from tirjudge.statistics import prompt_cluster
+from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge_environments import Criterion, JudgeTask
 from tirjudge_environments.messages import conversation_data, message_data
 from tirjudge_environments.programs.evidence import decided

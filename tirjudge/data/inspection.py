@@ -14,7 +14,7 @@ from typing import Any
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
 from tirjudge.data.suggestions import column_options, labels_option, places_of, unread_note
-from tirjudge_environments.files import size_of
+from tirjudge_environments.files.placing import size_of
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns, RowError, read_task

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from tirjudge.evaluation.calibration import CalibratedRow, clusters_of
 from tirjudge.evaluation.people import NO_VERDICT
 from tirjudge.evaluation.significance import below, false_discoveries
-from tirjudge.statistics import Proportion, left_out
+from tirjudge.statistics.clusters import left_out
+from tirjudge.statistics.proportions import Proportion
 
 EPSILONS = (0.0, 0.05, 0.1, 0.15, 0.2)
 """Margins that allow for the cost of people. The paper takes 0.2 for experts, 0.15 for skilled annotators and

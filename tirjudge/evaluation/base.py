@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from tirjudge.judging.votes import of_orders, of_samples
-from tirjudge.statistics import Estimator, Proportion, Statistic
+from tirjudge.statistics.estimators import Estimator, Statistic
+from tirjudge.statistics.proportions import Proportion
 
 _STRICT = ConfigDict(strict=True, revalidate_instances="always", hide_input_in_errors=True)
 """Settings of `TypeAdapter(JudgedRow)`: no coercion, and instances are checked field by field."""

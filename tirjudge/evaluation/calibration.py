@@ -24,7 +24,9 @@ from tirjudge.evaluation.raters import alpha
 from tirjudge.evaluation.scoring import RESAMPLES, Values, central_interval
 from tirjudge.judging.abstention import margin, vote_share
 from tirjudge.records.verdicts import Confidence
-from tirjudge.statistics import Mean, Proportion, cluster_codes, cluster_digest, effective_clusters
+from tirjudge.statistics.clusters import cluster_codes, cluster_digest, effective_clusters
+from tirjudge.statistics.estimators import Mean
+from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments.types import derive_seed
 
 Interval = tuple[float, float]

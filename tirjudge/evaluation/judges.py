@@ -16,7 +16,9 @@ from tirjudge.evaluation.people import NO_VERDICT
 from tirjudge.evaluation.protocols.agreement import kappa
 from tirjudge.evaluation.raters import alpha
 from tirjudge.evaluation.scoring import Estimate
-from tirjudge.statistics import Fitted, Mean, OfTable, cluster_codes, cluster_digest, fault_of
+from tirjudge.statistics.clusters import cluster_codes, cluster_digest
+from tirjudge.statistics.differences import fault_of
+from tirjudge.statistics.estimators import Fitted, Mean, OfTable
 
 
 @dataclass(frozen=True, slots=True)

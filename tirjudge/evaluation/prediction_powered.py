@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from tirjudge.evaluation.calibration import CalibratedRow, clusters_of
 from tirjudge.evaluation.people import NO_VERDICT, TIE, class_name
-from tirjudge.statistics import Mean, clustered_variance, effective_clusters, left_out, quantile
+from tirjudge.statistics.clusters import clustered_variance, effective_clusters, left_out, quantile
+from tirjudge.statistics.estimators import Mean
 
 Values = NDArray[np.float64]
 LEAST_LABELLED = 50

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.statistics import Fitted
+from tirjudge.statistics.estimators import Fitted
 
 Values = NDArray[np.float64]
 LEAST_RATED = 100

@@ -26,19 +26,16 @@ from tirjudge.evaluation.base import (
 )
 from tirjudge.evaluation.significance import clustered_mcnemar, holm, mcnemar
 from tirjudge.records.verdicts import verdict_credit
-from tirjudge.statistics import (
-    Estimator,
-    Mean,
-    Proportion,
-    Statistic,
-    cluster_codes,
-    cluster_digest,
+from tirjudge.statistics.clusters import cluster_codes, cluster_digest
+from tirjudge.statistics.differences import (
     detectable_difference,
     difference_interval,
     fault_of,
     unpaired_interval,
 )
+from tirjudge.statistics.estimators import Estimator, Mean, Statistic
 from tirjudge.statistics.printed import SHARE, estimated
+from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments.types import derive_seed
 
 _DRAW = "evaluation order"

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.statistics import clustered_variance, left_out
-from tirjudge.statistics.clusters import too_few
+from tirjudge.statistics.clusters import clustered_variance, left_out, too_few
 
 _LEAST_TESTED = 1.5
 """Effective clusters below which a test rejects nothing."""

@@ -27,7 +27,7 @@ from tirjudge.evaluation.protocols.win_rate import (
 )
 from tirjudge.evaluation.scoring import Estimate, ProtocolScore, cluster_count, score
 from tirjudge.judging.tally import EvidenceTally
-from tirjudge.statistics import in_clusters
+from tirjudge.statistics.clusters import in_clusters
 from tirjudge.statistics.printed import bounds_record, estimated
 
 _HALF = 0.5

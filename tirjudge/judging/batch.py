@@ -17,7 +17,7 @@ from tirjudge.judging.questions import Kind, kind_of, read_question, truncated
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.storage.result_file import ResultFile, ResultStream, digest, label_facts, label_key
 from tirjudge_environments import JudgeTask, Score
-from tirjudge_environments.files import size_of
+from tirjudge_environments.files.placing import size_of
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError
 from tirjudge_environments.tasks.columns import column_named
 

@@ -14,7 +14,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.tally import Tally
 from tirjudge.records.answers import JudgedProgram
 from tirjudge.records.html import table_html
-from tirjudge.statistics import Proportion
+from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments import JudgeTask
 
 OnProgress = Callable[[int, int], None]

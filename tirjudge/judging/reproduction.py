@@ -22,7 +22,7 @@ from tirjudge.rollout.concurrency import as_finished
 from tirjudge.storage.kept_files import prepared_path
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments.boundary import marks_of
-from tirjudge_environments.files import program_of
+from tirjudge_environments.files.placing import program_of
 from tirjudge_environments.programs.check_harness import completed
 from tirjudge_environments.programs.outputs import UNFINISHED, output_text, quote_fences, replacement_note
 from tirjudge_environments.quoting import cut_middle, with_look_alikes

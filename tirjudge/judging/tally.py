@@ -10,7 +10,9 @@ from typing import Any
 
 from tirjudge.console_text import counted
 from tirjudge.judging.copied_programs import LEAST_PROMPTS, CopiedPrograms
-from tirjudge.statistics import Credits, Proportion, prompt_cluster
+from tirjudge.statistics.clusters import prompt_cluster
+from tirjudge.statistics.estimators import Credits
+from tirjudge.statistics.proportions import Proportion
 from tirjudge.storage.kept_files import KeptFiles
 from tirjudge_environments import StopReason
 from tirjudge_environments.orders import letter

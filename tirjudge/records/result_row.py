@@ -42,7 +42,7 @@ from tirjudge_environments import (
     ToolCall,
     Trajectory,
 )
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.messages import conversation_data, response_data, tool_data
 from tirjudge_environments.programs.evidence import evidence_of
 from tirjudge_environments.registry import first_fault

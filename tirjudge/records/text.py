@@ -19,7 +19,8 @@ from tirjudge.console_text import printable, printable_text
 from tirjudge.records.result_row import Dialogue, RecordedPassage, RecordedView, ResultRow, model_of
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict
 from tirjudge_environments import Response
-from tirjudge_environments.files import NO_FILES, ListedFile, folder_heading, listed_files, shown_path
+from tirjudge_environments.files.folder import NO_FILES, shown_path
+from tirjudge_environments.files.listing import ListedFile, folder_heading, listed_files
 from tirjudge_environments.messages import is_transcript, response_text, transcript_parts
 from tirjudge_environments.orders import letter, letters
 

@@ -15,7 +15,8 @@ from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price
 from tirjudge.records.result_row import ResultRow
-from tirjudge.statistics import Credits, prompt_cluster
+from tirjudge.statistics.clusters import prompt_cluster
+from tirjudge.statistics.estimators import Credits
 from tirjudge_environments import Usage
 from tirjudge_environments.messages import whole_text
 

@@ -40,7 +40,7 @@ from tirjudge.report.breakdowns import (
 from tirjudge.report.headline import decided, headline, is_about_decided, sentence, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.row_table import FLAGS, RowTable, TableBuilder, Texts, distinct
-from tirjudge.statistics import prompt_cluster
+from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.kept_files import KeptFiles
 from tirjudge.storage.result_file import failures_path, recorded_settings

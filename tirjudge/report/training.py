@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tirjudge.statistics import paired_difference
+from tirjudge.statistics.proportions import paired_difference
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.settings_text import json_file, toml_value
 

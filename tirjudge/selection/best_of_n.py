@@ -18,7 +18,9 @@ from tirjudge.rollout import all_or_none, as_finished
 from tirjudge.selection.grading import CandidateSet, Grade, Grades, RefereeUnavailable, shown
 from tirjudge.selection.strengths import Comparison
 from tirjudge.selection.tournaments import BEST_OF_N, Knockout, RoundRobin
-from tirjudge.statistics import Credits, Proportion, prompt_cluster
+from tirjudge.statistics.clusters import prompt_cluster
+from tirjudge.statistics.estimators import Credits
+from tirjudge.statistics.proportions import Proportion
 from tirjudge.storage.result_file import ResultFile, digest
 from tirjudge_environments import derive_seed
 from tirjudge_environments.messages import conversation_data, response_data

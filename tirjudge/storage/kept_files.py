@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tirjudge.storage.durable_files import write_atomically
-from tirjudge_environments.files import MOST_BYTES, MOST_FILES, BadFolder, Folder, folder_of
+from tirjudge_environments.files.folder import MOST_BYTES, MOST_FILES, BadFolder, Folder, folder_of
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 

@@ -24,7 +24,7 @@ from tirjudge.storage.kept_files import KeptFiles
 from tirjudge.storage.run_settings import refuse_foreign_file, refuse_other_settings
 from tirjudge.storage.settings_text import json_file
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.messages import is_transcript, message_data, response_data, tool_data
 
 LABELS = ("label", "strength", "checklist", "rating")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.progress import ProgressReporter
 from tirjudge.records.result_row import failed
-from tirjudge.statistics import Proportion
+from tirjudge.statistics.proportions import Proportion
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge_environments import Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution

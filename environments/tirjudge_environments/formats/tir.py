@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tirjudge_environments.files import Folder, listing, unlisted
+from tirjudge_environments.files.folder import Folder
+from tirjudge_environments.files.listing import listing, unlisted
 from tirjudge_environments.formats.reward_terms import (
     NO_TOOL_DOMAINS,
     Rewarded,

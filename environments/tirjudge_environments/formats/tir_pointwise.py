@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from tirjudge_environments.base import JudgeCard
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.formats.reward_terms import (
     Scored,
     failed,

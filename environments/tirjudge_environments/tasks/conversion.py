@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tirjudge_environments.files import NO_FILES, BadFolder, Folder, read_folder, shared
+from tirjudge_environments.files.folder import NO_FILES, BadFolder, Folder
+from tirjudge_environments.files.placing import shared
+from tirjudge_environments.files.reading import read_folder
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks.cells import RowError, is_empty, is_nan, parsed, text_of
 from tirjudge_environments.tasks.columns import DEFAULT_COLUMNS, Columns, column_named

@@ -17,7 +17,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tirjudge_environments.files import NO_FILES, with_room
+from tirjudge_environments.files.folder import NO_FILES
+from tirjudge_environments.files.placing import with_room
 from tirjudge_environments.orders import letters
 from tirjudge_environments.programs.outputs import error_line
 from tirjudge_environments.turn_reader import code_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tirjudge_environments.files import program_of
+from tirjudge_environments.files.placing import program_of
 from tirjudge_environments.types import ToolSpec
 from tirjudge_sandbox import Execution, Limits, Sandbox, run_with_isolated
 

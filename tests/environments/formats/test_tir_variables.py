@@ -9,7 +9,7 @@ import pytest
 
 from tirjudge_environments import Criterion, JudgeTask, RunCode
 from tirjudge_environments.boundary import shown_prompt
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.types import Refused

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.environments.tools.test_dialogue import play, score
 from tests.sandbox.targets import PLACEMENTS, READ_ONLY
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.tools.code_tests import Case, RunTests, run_tests

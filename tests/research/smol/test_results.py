@@ -19,7 +19,7 @@ from research.smol import curves, differences, judging, mistakes, results
 from research.smol.sources import read_lines
 from research.smol.summary import accuracy, summary
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.statistics import wilson_interval
+from tirjudge.statistics.proportions import wilson_interval
 from tirjudge_environments import Context
 
 MINIATURE = TRAINED / "model.safetensors"

@@ -18,7 +18,7 @@ from tests.tirjudge.judge_command import results, through, write_rows
 from tirjudge.attacks import open_families
 from tirjudge.attacks.flips import count_flips
 from tirjudge.cli import app
-from tirjudge.statistics import paired_difference
+from tirjudge.statistics.proportions import paired_difference
 from tirjudge_environments.formats.tir import TirFormat
 
 SECTIONS = re.compile(

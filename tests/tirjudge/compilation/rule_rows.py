@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tirjudge.compilation.compiler import ruled_row
 from tirjudge.compilation.examples import RuledRow, is_for_choosing
 from tirjudge.data.rows import Row
-from tirjudge.statistics import prompt_cluster
+from tirjudge.statistics.clusters import prompt_cluster
 
 Answers = Callable[[int], Sequence[tuple[str, bool]]]
 """Returns, for the number of a prompt, its answers, and for each whether it follows the rule."""

@@ -38,7 +38,7 @@ from tirjudge.evaluation.calibration import (
 )
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, majority
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.statistics import wilson_interval
+from tirjudge.statistics.proportions import wilson_interval
 
 CLASSES = st.sampled_from([0, 1, TIE])
 

@@ -10,7 +10,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval_inputs import figures, lines, records
-from tirjudge.statistics import wilson_interval
+from tirjudge.statistics.proportions import wilson_interval
 
 PEOPLE, JUDGE = "pandalm/testset-v1.json", "pandalm/pandalm-7b-testset-v1.json"
 

@@ -24,7 +24,9 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import cluster_count, compare, score
 from tirjudge.evaluation.significance import clustered_mcnemar
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.statistics import Credits, quantile, wilson_interval
+from tirjudge.statistics.clusters import quantile
+from tirjudge.statistics.estimators import Credits
+from tirjudge.statistics.proportions import wilson_interval
 
 COLUMNS = ("--column", "prediction=p", "--column", "label=l")
 

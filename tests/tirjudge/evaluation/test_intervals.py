@@ -21,7 +21,7 @@ from tirjudge.evaluation.scoring import Estimate, score
 from tirjudge.judging.tally import Tally
 from tirjudge.selection.best_of_n import Picked, SolvedTally
 from tirjudge.selection.grading import CandidateSet, Grade
-from tirjudge.statistics import Proportion
+from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments import JudgeTask, Message
 
 RIGHT, WRONG, TIE = (0,), (1,), (0, 1)

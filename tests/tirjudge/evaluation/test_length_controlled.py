@@ -16,7 +16,7 @@ from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval_inputs import array, figures, lines, records
 from tirjudge.evaluation.base import JudgedRow, Preference, Units, Unscorable
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.statistics import Fitted
+from tirjudge.statistics.estimators import Fitted
 
 PANDALM = "pandalm/testset-v1.json"
 LENGTH = "length-controlled"

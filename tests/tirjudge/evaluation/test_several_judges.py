@@ -18,7 +18,8 @@ from tests.tirjudge.cli.test_calibrate import command
 from tests.tirjudge.judge_command import write_rows
 from tirjudge.evaluation.significance import mcnemar
 from tirjudge.evaluation.stored_outputs.reading import open_replay
-from tirjudge.statistics import Mean, detectable_difference
+from tirjudge.statistics.differences import detectable_difference
+from tirjudge.statistics.estimators import Mean
 
 PEOPLE = "pandalm/testset-v1.json"
 JUDGES = {

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tirjudge.judging.tally import CheckerTally
-from tirjudge.statistics import Credits, Proportion
+from tirjudge.statistics.estimators import Credits
+from tirjudge.statistics.proportions import Proportion
 
 
 def audited(number: int, *, agrees: bool, prompt: str = "p") -> dict[str, Any]:

@@ -33,7 +33,7 @@ from tirjudge.selection.grading import (
     questions,
 )
 from tirjudge_environments import Completion, Context, Finish, JudgeTask, Message
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.turn_reader import code_of
 from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 

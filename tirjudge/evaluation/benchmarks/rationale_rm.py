@@ -12,7 +12,7 @@ from tirjudge.evaluation.base import Figures, JudgedRow, MatchedReasons, Protoco
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_list, need_object, shown
-from tirjudge.statistics import Mean
+from tirjudge.statistics.estimators import Mean
 from tirjudge_environments import Malformed, Question
 from tirjudge_environments.formats.rationale import EVALUATED, reasons_ask
 from tirjudge_environments.rationales import Matching, match, read_matching, read_scores

@@ -9,7 +9,7 @@ from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, SummaryId
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_share
-from tirjudge.statistics import Mean, SectionMean
+from tirjudge.statistics.estimators import Mean, SectionMean
 
 SECTIONS = {
     "Chat": {

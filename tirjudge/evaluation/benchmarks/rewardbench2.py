@@ -11,7 +11,7 @@ import numpy as np
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_figures
-from tirjudge.statistics import SectionMean, Statistic
+from tirjudge.statistics.estimators import SectionMean, Statistic
 
 
 def _read(row: PublishedRow) -> Iterator[Fields]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote, section_figures
-from tirjudge.statistics import SectionMean
+from tirjudge.statistics.estimators import SectionMean
 
 STYLES = 3
 """Concise, detailed in plain text, detailed in Markdown."""

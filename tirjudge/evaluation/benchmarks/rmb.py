@@ -20,7 +20,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     reading,
     shown,
 )
-from tirjudge.statistics import SectionMean
+from tirjudge.statistics.estimators import SectionMean
 from tirjudge_environments import JudgeTask, Malformed, Message, View
 from tirjudge_environments.formats.rm_r1 import RmR1
 from tirjudge_environments.tasks import RowError

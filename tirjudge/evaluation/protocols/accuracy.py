@@ -18,7 +18,7 @@ from tirjudge.evaluation.scoring import (
     section_figures,
 )
 from tirjudge.records.verdicts import verdict_credit
-from tirjudge.statistics import Mean, SectionMean
+from tirjudge.statistics.estimators import Mean, SectionMean
 
 _WRONG = "count as wrong"
 

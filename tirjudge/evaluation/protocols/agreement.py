@@ -22,7 +22,7 @@ from tirjudge.evaluation.base import (
 )
 from tirjudge.evaluation.raters import alpha, chance_of_pi, scott_pi
 from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, own_order, reversed_order, section_figures
-from tirjudge.statistics import Fitted, Mean, OfTable
+from tirjudge.statistics.estimators import Fitted, Mean, OfTable
 
 Table = NDArray[np.float64]
 """Counts of pairs of classes, or shares, in an array of shape (classes, classes)."""

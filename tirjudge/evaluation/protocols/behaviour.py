@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.scoring import UnitsBuilder, own_order, reversed_order
-from tirjudge.statistics import Mean, Statistic
+from tirjudge.statistics.estimators import Mean, Statistic
 
 
 class Position:

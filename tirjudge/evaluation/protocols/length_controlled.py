@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import MODEL, Figures, JudgedRow, ProtocolCard, Units, Unscorable, decision
 from tirjudge.evaluation.scoring import UnitsBuilder
-from tirjudge.statistics import Fitted
+from tirjudge.statistics.estimators import Fitted
 
 Values = NDArray[np.float64]
 LENGTH_CONTROLLED = "length-controlled win rate"

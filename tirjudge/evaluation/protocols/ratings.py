@@ -22,7 +22,7 @@ from tirjudge.evaluation.raters import (
     tau,
 )
 from tirjudge.evaluation.scoring import UnitsBuilder
-from tirjudge.statistics import Fitted, Mean, OfTable, Statistic
+from tirjudge.statistics.estimators import Fitted, Mean, OfTable, Statistic
 
 Values = NDArray[np.float64]
 _MOST_LEVELS = 64

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.scoring import UnitsBuilder, credit, sampled_votes
-from tirjudge.statistics import Mean
+from tirjudge.statistics.estimators import Mean
 
 
 class SelfConsistency:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tirjudge.evaluation.base import MODEL, Figures, Ids, JudgedRow, ProtocolCard, Units, Unscorable, decision
 from tirjudge.evaluation.scoring import UnitsBuilder, section_figures
 from tirjudge.selection.strengths import strengths
-from tirjudge.statistics import Fitted, Mean, Statistic
+from tirjudge.statistics.estimators import Fitted, Mean, Statistic
 
 Values = NDArray[np.float64]
 

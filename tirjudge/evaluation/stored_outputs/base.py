@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.statistics import prompt_cluster
+from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge_environments.orders import letter, letters
 
 Record = Mapping[str, Any]

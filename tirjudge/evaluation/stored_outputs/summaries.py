@@ -8,7 +8,7 @@ from decimal import Decimal
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.scoring import UnitsBuilder, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_share, shown
-from tirjudge.statistics import Statistic
+from tirjudge.statistics.estimators import Statistic
 
 
 class Summary:

@@ -20,7 +20,7 @@ from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import open_rows
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, derive_seed
 from tirjudge_environments.boundary import shown_prompt
-from tirjudge_environments.files import Folder
+from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_environments.tasks.conversion import named_folders
 from tirjudge_training.corpora.build import DATA, WORK

@@ -9,7 +9,7 @@ from typing import Any
 
 from tirjudge.console_text import markdown_table
 from tirjudge.data.suggestions import labels_option
-from tirjudge.statistics import paired_difference
+from tirjudge.statistics.proportions import paired_difference
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.data.base import data_path
 from tirjudge_training.heldout import ANSWERS, percentage
