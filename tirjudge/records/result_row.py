@@ -401,7 +401,8 @@ class ResultRow(Recorded):
         if reference == _PROMPT_FILES:
             return self.folder(None)
         if isinstance(reference, Mapping):
-            return self.folder(_index_of_files(reference))
+            index = reference.get(_FILES)
+            return self.folder(index if isinstance(index, int) and index >= 0 else len(self.files))
         if reference == _PROMPT:
             return conversation_data(self.conversation)
         if reference == _TOOLS:
@@ -510,13 +511,6 @@ def _references(
     return references
 
 
-def _index_of_files(reference: Mapping[str, Any]) -> int:
-    index = reference.get(_FILES)
-    if not isinstance(index, int) or index < 0:
-        raise ValueError("one of its variables refers to files that the row does not have")
-    return index
-
-
 def file_records(folder: Folder) -> dict[str, RecordedFile]:
     """Return the records of a folder's files, by their paths."""
     return {
@@ -551,10 +545,8 @@ def call_record(call: Call) -> JsonObject:
 
 def failed(call: Call) -> bool:
     """Return True for a program that ran and did not exit with code 0; a refused one did not run."""
-    return isinstance(call.outcome, Execution) and call.outcome.status not in (
-        Status.OK,
-        Status.SANDBOX_FAILED,
-    )
+    passed = Status.OK, Status.SANDBOX_FAILED
+    return isinstance(call.outcome, Execution) and call.outcome.status not in passed
 
 
 def passages(trajectory: Trajectory, *, texts: bool = True) -> list[JsonObject]:
