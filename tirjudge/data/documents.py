@@ -8,17 +8,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from tirjudge.console_text import counted
+from tirjudge_environments.tasks.columns import similar_name
 
-WRAPPERS = ("data", "rows", "examples", "instances", "items", "records", "results", "questions")
-"""Keys of an object that may hold the list of all rows."""
-_WRAPPED = re.compile(rf'\{{\s*"(?:{"|".join(WRAPPERS)})"\s*:\s*\[')
+WRAPPERS = frozenset(
+    {
+        *("data", "rows", "examples", "instances", "items", "records", "results", "questions", "samples"),
+        *("cases", "testcases", "tests", "entries", "dataset", "evaluations", "predictions", "traces"),
+    }
+)
+"""Keys of an object that may hold the list of all rows, as `similar_name` leaves them."""
+_WRAPPED = re.compile(r'\{\s*"(\w+)"\s*:\s*\[')
 _BETWEEN = re.compile(r"[ \t\r\n]*")
 _SCALARS = (str, int, float, bool, type(None))
 
 
 def is_wrapped(start: str) -> bool:
     """Return True for the start of an object that holds a list under one of `WRAPPERS`."""
-    return _WRAPPED.match(start) is not None
+    found = _WRAPPED.match(start)
+    return found is not None and similar_name(found[1]) in WRAPPERS
 
 
 def concatenated(text: str) -> list[Any] | None:
@@ -67,11 +74,15 @@ def _listed(document: Mapping[str, Any], above: str = "") -> tuple[str, list[dic
     lists = [
         (f"{above}{key}", value)
         for key, value in document.items()
-        if key in WRAPPERS and isinstance(value, list) and all(isinstance(item, dict) for item in value)
+        if similar_name(key) in WRAPPERS
+        and isinstance(value, list)
+        and all(isinstance(one, dict) for one in value)
     ]
+    lists = [(key, value) for key, value in lists if value] or lists
     if len(lists) == 1:
         return lists[0]
-    inner = [(key, value) for key, value in document.items() if key in WRAPPERS and isinstance(value, dict)]
+    known = ((key, value) for key, value in document.items() if similar_name(key) in WRAPPERS)
+    inner = [(key, value) for key, value in known if isinstance(value, dict)]
     return _listed(inner[0][1], f"{inner[0][0]}.") if len(inner) == 1 and not above else None
 
 

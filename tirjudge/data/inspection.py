@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -78,6 +79,8 @@ class RowInspection:
         self._found: list[str] = []
         self._places: list[str] = []
         """Columns, and places inside of nested ones, of the first row."""
+        self._failed: list[Mapping[str, Any]] = []
+        """The fields of rows that could not be read, on which proposed options are tried."""
         self._rows = 0
         self._unreadable = ""
         """The first row that cannot be read, and why."""
@@ -225,9 +228,37 @@ class RowInspection:
 
     def mapping(self) -> str:
         """Return the `--column` options for the columns found; COLUMN stands for an unknown one."""
-        return column_options(self._places, self._columns.model_fields_set)
+        options = column_options(self._places, self._columns.model_fields_set, self._is_rating)
+        # A column of several responses may have one answer of a server.
+        tried = (options, options.replace("responses=", "response="))
+        return options if "COLUMN" in options else next(filter(self._works, tried), "")
+
+    def _works(self, options: str) -> bool:
+        """Return True if with these options every row that failed has a prompt, and an answer to it."""
+        named = dict(word.split("=", 1) for word in shlex.split(options)[1::2])
+        # Labels that cannot be read get an option of their own.
+        named |= {**self._columns.model_dump(exclude_unset=True), "label": _NOWHERE, "files": ""}
+        columns, repeated = Columns(**named), 0
+        for fields in self._failed:
+            try:
+                task = read_task({**fields, _NOWHERE: None}, default_id="", columns=columns)
+            except RowError:
+                return False
+            repeated += any(whole_text(one) == task.prompt[-1].content for one in task.candidates)
+        return repeated < len(self._failed) or not self._failed
+
+    def _is_rating(self, place: str) -> bool:
+        """Return True if the values at a place are people's judgements of single responses."""
+        columns = Columns(label=place)
+        try:
+            values = [{"label": columns.find(fields, "label")} for fields in self._failed]
+            read = [read_task({"prompt": "p", "response": "x", **one}, default_id="") for one in values]
+        except RowError:
+            return False
+        return not read or any(task.gold for task in read)
 
     def _note_error(self, row: Row, reason: str) -> None:
+        self._failed.append(row.fields)
         if reason.startswith("no column "):
             self._lacking[f"the column {reason.removeprefix('no column ')}"] += 1
         elif reason.startswith("no responses"):

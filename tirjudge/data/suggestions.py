@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from tirjudge_environments.tasks.columns import column_named, similar_name
+from tirjudge_environments.tasks.messages import conversation_of
 
 _RESPONSE_PARTS = ("responses", "response_a", "chosen", "response")
 _CONVERSATIONS = ("messages", "conversation", "conversations", "conversationa", "conversationb")
@@ -22,12 +23,32 @@ _DEEPEST = 5
 
 _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt": (
-        *("prompt", "question", "instruction", "query", "input", "problem", "userprompt", "userinput"),
+        *(
+            "prompt",
+            "promptraw",
+            "question",
+            "instruction",
+            "query",
+            "input",
+            "problem",
+            "userprompt",
+            "userinput",
+            "inputs",
+        ),
         *("userquery", "userquestion", "userinstruction", "usermessage", "task", "request", "inputmessages"),
     ),
     "responses": ("responses", "candidates", "answers", "outputs", "completions", "generations"),
     "response": (
-        *("response", "answer", "output", "completion", "generation", "modeloutput", "modelresponse"),
+        *(
+            "response",
+            "answer",
+            "output",
+            "completion",
+            "generation",
+            "modeloutput",
+            "modelresponse",
+            "actualoutput",
+        ),
         *("modelanswer", "prediction", "generatedtext", "messages", "conversations", "conversation"),
     ),
     "label": (
@@ -40,6 +61,8 @@ _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Names that files use for the parts of a row, as `similar_name` leaves them, the most likely one first."""
+_NO_TEXT = re.compile("(?:id|ids|idx|index|hash|name|label|count|length|tokens|version|type|time|date|url)$")
+"""Ends of names that are nearly a part's, and whose values are no texts to judge."""
 _FURTHER: Mapping[str, tuple[str, ...]] = {
     "system": ("systeminstruction", "systeminstructions", "developermessage", "developerprompt"),
     "reference": (
@@ -67,31 +90,32 @@ def places_of(fields: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _places(place: str, value: Any, depth: int) -> Iterator[str]:
-    if depth == _DEEPEST or not value or not isinstance(value, Mapping | list):
+    # A conversation, such as a server's stored answer, is read as a whole.
+    if depth == _DEEPEST or not value or not isinstance(value, Mapping | list) or conversation_of(value):
         yield place
     elif isinstance(value, Mapping):
         for name, one in value.items():
             yield from _places(f"{place}.{name}", one, depth + 1)
-    elif isinstance(value[0], Mapping) and not {"role", "from"} & set(value[0]):
+    elif isinstance(value[0], Mapping):
         for number, one in enumerate(value[:_MOST_ELEMENTS]):
             yield from _places(f"{place}.{number}", one, depth)
     else:
         yield place
 
 
-def column_options(places: Sequence[str], named: Collection[str]) -> str:
+def column_options(places: Sequence[str], named: Collection[str], is_rating: Callable[[str], bool]) -> str:
     """Return the `--column` options for the places of a row; COLUMN stands for an unknown one.
 
-    `named` has the parts that options already name.
+    `named` has the parts that options already name, and `is_rating` is True for a place of ratings.
     """
     places = places[:_MOST_PLACES]
-    # Of several places with the same name, the first one is the least nested.
-    known = {similar_name(place.rpartition(".")[2]): place for place in reversed(places)}
-    known |= {similar_name(place): place for place in places}
+    known = _by_name(places)
     has = {part for part in (*_RESPONSE_PARTS, "prompt", "label") if column_named(places, part) is not None}
     has |= set(named)
-    found = [] if has.intersection(_RESPONSE_PARTS) else _response_options(known)
     prompt = _first(known, "prompt")
+    # What is inside of a prompt is neither an answer to it nor a label.
+    others = _by_name([one for one in places if not _within(one, "prompt") and one != prompt])
+    found = [] if has.intersection(_RESPONSE_PARTS) else _response_options(others, prompt)
     # A whole conversation has its prompt.
     whole = (
         all(similar_name(option.rpartition(".")[2]).endswith(_CONVERSATIONS) for option in found) and found
@@ -99,10 +123,26 @@ def column_options(places: Sequence[str], named: Collection[str]) -> str:
     options = [] if "prompt" in has or (whole and not prompt) else [f"prompt={prompt or 'COLUMN'}"]
     if "label" not in has:
         alone = any(option.startswith("response=") for option in found) or "response" in has
-        label = _first(known, "rating" if alone else "label")
+        outside = _by_name([one for one in places if not _within(one, "prompt", "response", "responses")])
+        # Scores of other judges are no labels of people.
+        own = {name: place for name, place in outside.items() if "metric" not in place.lower()}
+        fits = {name: place for name, place in own.items() if is_rating(place)} if alone else own
+        label = _first(fits, "rating" if alone else "label")
         taken = {option.partition("=")[2] for option in (*options, *found)}
         found += [f"label={label}"] if label and label not in taken else []
     return " ".join(f"--column {shlex.quote(option)}" for option in (*options, *found))
+
+
+def _by_name(places: Sequence[str]) -> dict[str, str]:
+    """Return places by their names, of several with the same last name the first, which is least nested."""
+    known = {similar_name(place.rpartition(".")[2]): place for place in reversed(places)}
+    return known | {similar_name(place): place for place in places}
+
+
+def _within(place: str, *parts: str) -> bool:
+    """Return True for a place inside of a column with the name of one of these parts."""
+    above = {similar_name(step) for step in place.split(".")[:-1]}
+    return any(above.intersection((*_KNOWN_NAMES[part], part)) for part in parts)
 
 
 def unread_note(names: Sequence[str]) -> str:
@@ -120,11 +160,16 @@ def unread_note(names: Sequence[str]) -> str:
 
 def _first(known: Mapping[str, str], part: str) -> str:
     """Return the place that holds a part by a name in use, or by a name that is nearly the part's own."""
-    near = get_close_matches(part, known, n=1, cutoff=0.8)
+    near = get_close_matches(part, [name for name in known if _may_be(name, known[name])], n=1, cutoff=0.8)
     return next((known[name] for name in (*_KNOWN_NAMES[part], *near) if name in known), "")
 
 
-def _response_options(known: Mapping[str, str]) -> list[str]:
+def _may_be(name: str, place: str) -> bool:
+    """Return True for a name of texts that is the last one of its place, and so may be misspelt."""
+    return not _NO_TEXT.search(name) and name == similar_name(place.rpartition(".")[2])
+
+
+def _response_options(known: Mapping[str, str], prompt: str) -> list[str]:
     if responses := next((known[name] for name in _KNOWN_NAMES["responses"] if name in known), ""):
         return [f"responses={responses}"]
     if pair := _pair(known):
@@ -137,9 +182,13 @@ def _response_options(known: Mapping[str, str]) -> list[str]:
         head, first, field = response.rpartition(".0.")
         each = [f"{head}.{number}.{field}" for number in range(_MOST_ELEMENTS)] if first else []
         several = [place for place in each if place in known.values() or similar_name(place) in known]
+        if first and prompt.startswith(f"{head}.0."):
+            # Each object has a prompt of its own, and so is a row.
+            return []
         return [f"responses={','.join(several)}"] if len(several) > 1 else [f"response={response}"]
     for name, place in known.items():
-        if near := get_close_matches(name, ("responses", "response"), n=1, cutoff=0.8):
+        near = get_close_matches(name, ("responses", "response"), n=1, cutoff=0.8)
+        if near and _may_be(name, place):
             return [f"{near[0]}={place}"]
     return ["responses=COLUMN,COLUMN"]
 

@@ -111,8 +111,7 @@ def test_options_for_responses_in_objects_and_for_preferred_outputs(tmp_path: Pa
             "prompt": "p",
             "answers": [{"answer": "x", "rank": 1}, {"answer": "y", "rank": 2}],
         },
-        "--column prompt=input.messages --column chosen=preferred_output "
-        "--column rejected=non_preferred_output$": {
+        "--column prompt=input --column chosen=preferred_output --column rejected=non_preferred_output$": {
             "input": {"messages": [{"role": "user", "content": "2+2?"}]},
             "preferred_output": message,
             "non_preferred_output": message,
