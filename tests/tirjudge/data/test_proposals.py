@@ -36,7 +36,7 @@ FILES: dict[str, Any] = {
         "results": {"scores": [{"name": "match"}]}, "reductions": [{"scorer": "match", "samples": []}],
         "samples": rows(lambda q, a: {
             "id": 1, "epoch": 1, "input": q, "target": "t", "output": {"model": "m", **completion(a)},
-            "messages": [*chat(q), {"role": "assistant", "content": a}], "scores": {"match": {"value": "C"}}}),
+            "messages": [*chat(q), {"role": "assistant", "content": a}], "scores": {"m": {"value": "C"}}}),
     },
     "inspect-chats.json": {"samples": rows(lambda q, a: {"input": chat(q), "output": completion(a)})},
     "deepeval.json": {
