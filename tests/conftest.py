@@ -13,21 +13,35 @@ from tirjudge_sandbox.local import LocalSandbox
 HERE = Path(__file__).parent
 SLOW = (HERE / "benchmarks", HERE / "research")
 """Folders whose tests are all marked `slow`; they measure what the tests of the packages prove."""
-LONG = {
-    HERE / name
-    for name in (
-        "training/rl/test_off_policy.py",
-        "training/weight_sync/test_weight_sync.py",
-        "sandbox/guest/test_escape_time.py",
-        "tirjudge/cli/test_misuse.py",
-        "training/rl/test_rl.py",
-        "tirjudge/generation/test_openvino.py",
-        "docs/test_commands.py",
-        "sandbox/workers/test_pool.py",
-        "tirjudge/cli/test_missing_extras.py",
-    )
-}
-"""Files of which one process would still run the last, if it began with it late."""
+LONG = [
+    "tirjudge/report/test_pages",
+    "tirjudge/report/test_labelling",
+    "tirjudge/cli/test_compile_command",
+    "sandbox/notebook/test_notebook",
+    "environments/test_files",
+    "sandbox/test_isolated",
+    "sandbox/guest/test_programs",
+    "tirjudge/compilation/test_admission",
+    "tirjudge/mcp/test_mcp",
+    "environments/tools/test_mcp",
+    "sandbox/guest/test_escape_time",
+    "tirjudge/providers/test_behaviours",
+    "sandbox/containers/test_docker",
+    "tirjudge/cli/test_missing_extras",
+    "training/test_cli",
+    "sandbox/guest/test_limits",
+    "sandbox/guest/test_escape_resources",
+    "training/rl/test_off_policy",
+    "tirjudge/report/test_transcripts",
+    "tirjudge/cli/test_files",
+    "sandbox/test_prepared",
+    "sandbox/guest/test_escape_isolation",
+    "tirjudge/selection/test_best_of_n",
+]
+"""The files that take longest, the longest first, by the durations that `pytest --junit-xml` writes.
+
+They run first, so that all processes end at about the same time.
+"""
 
 # A GPU rounds differently from what the tests expect.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -64,9 +78,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         known = files.setdefault(_folder(item), {})
         known.setdefault(item.path, len(known))
 
-    def place(item: pytest.Item) -> tuple[bool, float]:
+    long = {HERE / f"{name}.py": place for place, name in enumerate(LONG)}
+
+    def place(item: pytest.Item) -> tuple[int, float]:
         known = files[_folder(item)]
-        return item.path not in LONG, known[item.path] / len(known)
+        return long.get(item.path, len(long)), known[item.path] / len(known)
 
     items.sort(key=place)
 

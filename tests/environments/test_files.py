@@ -91,13 +91,13 @@ def zip_of(*files: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
 
 
 def zip_packed(method: int) -> bytes:
-    """Return a zip of a GiB that says it has one byte."""
+    """Return a zip of 256 MiB that says it has one byte."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as archive, archive.open("x", "w") as file:
-        for _ in range(64):
+        for _ in range(16):
             file.write(bytes(1 << 24))
     content = buffer.getvalue()
-    return content.replace(struct.pack("<L", 1 << 30), struct.pack("<L", 1))
+    return content.replace(struct.pack("<L", 1 << 28), struct.pack("<L", 1))
 
 
 def noise() -> bytes:
@@ -200,7 +200,13 @@ def test_any_damage_to_an_archive_is_a_bad_folder_in_one_line(tmp_path: Path) ->
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", ARCHIVES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == "zip with a long list" else name
+        for name in ARCHIVES
+    ],
+)
 def test_a_hostile_archive_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
     (tmp_path / "archive").write_bytes(ARCHIVES[name]())
     started = time.process_time()

@@ -21,6 +21,7 @@ from tirjudge_sandbox.local import LocalSandbox
 
 Run = Callable[..., Awaitable[Execution]]
 
+MARKS = {"docker": pytest.mark.docker, "own-uid": pytest.mark.slow}
 BACKENDS = {"local": LocalSandbox, "docker": DockerSandbox}
 
 ANSWER = """
@@ -92,9 +93,8 @@ def running_in(box: Sandbox) -> Run:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in PLACEMENTS
-    ],
+    # Attacks in `own-uid` are slow tests; `test_placements.py` tries what its user ids stop every time.
+    params=[pytest.param(name, marks=MARKS.get(name, ())) for name in PLACEMENTS],
 )
 def placement(request: pytest.FixtureRequest) -> str:
     """Name of a placement in which attacks are tried."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.targets import READ_ONLY
+from tests.sandbox.targets import PLACEMENTS, READ_ONLY
 from tirjudge_sandbox import Limits, Program, Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,6 +48,15 @@ TEXTS = {
 }
 
 
+@pytest.mark.parametrize(
+    "placement",
+    [
+        *("userns", "plain"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("root", "own-uid") if name in PLACEMENTS),
+        pytest.param("docker", marks=[pytest.mark.slow, pytest.mark.docker]),
+    ],
+    indirect=True,
+)
 async def test_programs_read_every_usual_kind(target: Sandbox, placement: str, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pandas.DataFrame({"n": [3, 4]}).to_parquet(tmp_path / "t.parquet")

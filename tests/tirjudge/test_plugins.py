@@ -53,6 +53,7 @@ def test_no_file_is_installed_twice(site: Path) -> None:
     assert not ours & theirs
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass_with_the_conformance_suites(site: Path, tmp_path: Path) -> None:
     options = ("-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:schemathesis")
     said = python(site, tmp_path, "-m", "pytest", *options, str(EXAMPLE / "tests"))

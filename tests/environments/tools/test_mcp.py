@@ -101,7 +101,7 @@ async def check_sdk_server(address: str) -> None:
         wrong = await search.call({"q": 1})
         assert wrong.status is Status.ERROR
         assert "query" in wrong.stderr
-        assert (await flood.call({"size": 10_000_000})).status is Status.OUTPUT_LIMIT
+        assert (await flood.call({"size": 1_000_000})).status is Status.OUTPUT_LIMIT
         assert (await search.call({"query": "prime"})).status is Status.OK
     async with open_tools(patient.model_copy(update={"wall_seconds": 2.0}), fixed_sandbox()) as tools:
         assert (await by_name(tools, "hang").call({})).status is Status.WALL_LIMIT

@@ -283,7 +283,7 @@ print("B", int(total(files_b) == total(prompt_files)), "of 1")
 
 
 @pytest.mark.parametrize("backend", ["local", "remote"])
-@pytest.mark.parametrize("size", [4 * MIB, pytest.param(40 * MIB, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [MIB, pytest.param(40 * MIB, marks=pytest.mark.slow)])
 def test_a_table_of_many_megabytes_reaches_the_programs(
     size: int, backend: str, tmp_path: Path, endpoint: EndpointServer
 ) -> None:

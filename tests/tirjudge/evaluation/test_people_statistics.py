@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
 from scipy.stats import norm, t, ttest_1samp
@@ -141,6 +141,7 @@ def test_the_test_of_a_mean_is_students(values: list[float], limit: float) -> No
         assert below(np.array(values), limit) == float(values[0] >= limit)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_corrections_for_several_tests_are_those_of_statsmodels(p_values: list[float]) -> None:
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1].tolist())

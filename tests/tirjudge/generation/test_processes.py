@@ -123,6 +123,7 @@ def test_a_cancelled_row_frees_its_place(two: ProcessesGenerator, loop: asyncio.
     assert loop.run(cancelled()).token_ids
 
 
+@pytest.mark.slow
 def test_the_processes_end_when_their_parent_is_killed(model: str, tmp_path: Path) -> None:
     """They also start from a script without `if __name__ == "__main__"`, which is not run again."""
     script = tmp_path / "script.py"

@@ -14,7 +14,6 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from examples.miniature import TRAINED
 from tests.command import TIRJUDGE
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.served_command import ServedCommand
@@ -74,7 +73,9 @@ async def text_of(client: Client, **arguments: object) -> str:
 
 async def test_tools_over_standard_input_and_output() -> None:
     async with Client(
-        StdioServerParameters(command=TIRJUDGE, args=["mcp", "--model", str(TRAINED)])
+        StdioServerParameters(
+            command=TIRJUDGE, args=["mcp", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
+        )
     ) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {"run_python_code", "judge"}

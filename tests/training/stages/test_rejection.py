@@ -130,6 +130,7 @@ def test_the_labels_are_the_models_own_tokens(whole: Path, tiny_model: Path) -> 
     assert programs
 
 
+@pytest.mark.slow
 def test_a_killed_stage_resumes_without_sampling_a_prompt_twice(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
