@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
+from typing import Any, Self, cast
 
 import pytest
+import pytest_asyncio
 
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.providers.behaviours import BEHAVIOURS, Behaviour
@@ -13,7 +16,10 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions
 from tirjudge_environments import JudgeTask, Message, StopReason
+from tirjudge_sandbox import Sandbox
 from tirjudge_sandbox.local import LocalSandbox
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PAIR = JudgeTask(
     id="prime", prompt=(Message("user", "Name a prime above 10."),), candidates=("11", "12"), label=0
@@ -31,6 +37,27 @@ HONEST = {"text": 1, "fence": 2, "tools": 2}
 """Requests of an honest dialogue."""
 
 
+class Opened:
+    """A sandbox that is open already, which no engine opens or closes."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sandbox, name)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        yield cast(Sandbox, Opened(box))
+
+
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def sleep(seconds: float) -> None:
@@ -39,11 +66,11 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "sleep", sleep)
 
 
-def test_at_least_sixty_behaviours_are_known() -> None:
+async def test_at_least_sixty_behaviours_are_known() -> None:
     assert len(BEHAVIOURS) >= 60
 
 
-async def judged(server: EndpointServer, behaviour: Behaviour) -> tuple[Judgment, bool]:
+async def judged(server: EndpointServer, behaviour: Behaviour, sandbox: Sandbox) -> tuple[Judgment, bool]:
     server.script = lambda body: behaviour.play(body, len(server.asked) - 1)
     options = JudgeOptions(
         model="m",
@@ -53,7 +80,6 @@ async def judged(server: EndpointServer, behaviour: Behaviour) -> tuple[Judgment
         order="given",
         retries=2,
     )
-    sandbox = LocalSandbox(capacity=1, preload=())
     key = behaviour.key or "sk-none-0123"
     async with JudgeEngine(options, sandbox=sandbox, api_key=key) as engine:
         found = await engine.judge(PAIR)
@@ -62,11 +88,11 @@ async def judged(server: EndpointServer, behaviour: Behaviour) -> tuple[Judgment
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
 async def test_a_behaviour_never_becomes_a_verdict_of_its_own(
-    server: EndpointServer, caplog: pytest.LogCaptureFixture, name: str
+    server: EndpointServer, sandbox: Sandbox, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     caplog.set_level(logging.WARNING)
     behaviour = BEHAVIOURS[name]
-    result, denied = await judged(server, behaviour)
+    result, denied = await judged(server, behaviour, sandbox)
     # The server, which runs in this process, logs its own errors.
     ours = [one.message for one in caplog.records if one.name.startswith("tirjudge")]
     warnings = [line for line in ours if "retrying in" not in line]
