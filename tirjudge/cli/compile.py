@@ -61,8 +61,9 @@ def compile(
 ) -> None:
     """Compile the rules of rows into checkers, which decide them without a model.
 
-    Candidates are split from the programs of result files, and written by --model at --base-url. Each is
-    measured on prompts that it was not chosen on, with people's labels or the judge's decided verdicts.
+    Candidates are split from the programs of result files, and written by --model, here or at --base-url.
+    Each is measured on prompts that it was not chosen on, with people's labels or the judge's decided
+    verdicts.
     Exit codes: 0 at least one checker is admitted, 1 none is, 2 usage or no rows, 125 no sandbox.
     """
     target = output or measure or Path("checkers.toml")

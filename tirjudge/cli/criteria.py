@@ -34,6 +34,7 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.meta_judge import rejects_the_question
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
+from tirjudge.progress import ProgressReporter
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import check_settings, record_settings, settings_path
 from tirjudge.storage.run_settings import refuse_foreign_file
@@ -112,7 +113,7 @@ def criteria(
     print(
         f"rows      {read}, {run.with_criteria} with criteria, {run.failed_rows} failed, {run.before} before"
     )
-    print(f"criteria  {run.proposed} proposed, {run.kept} kept")
+    print(f"criteria  {run.proposed} proposed, {run.kept} kept, {run.proposed - run.kept} rejected")
     print(f"written   {printable(str(target))}")
     proposed_nothing = bool(run.judged_rows) and not run.proposed
     if proposed_nothing:
@@ -132,6 +133,7 @@ class _Run:
     """Ids of the rows that an earlier start wrote."""
     new_settings: Mapping[str, Any] | None = None
     """The settings of this run, until its first row replaces the rows of an earlier one."""
+    progress: ProgressReporter = field(default_factory=lambda: ProgressReporter(say))
     before: int = 0
     judged_rows: int = 0
     failed_rows: int = 0
@@ -146,6 +148,11 @@ class _Run:
     async def over(self, rows: RowSource, spending: Spending, weights: str) -> bool:
         """Return True if the run reached the end of the rows."""
         async with JudgeEngine(self.options, spending=spending, weights=weights) as engine:
+            total = rows.count()
+            self.progress.total = (
+                None if total is None else min(total, self.plan.limit or total) - len(self.done)
+            )
+            self.progress.restart()
 
             async def propose(work: Work) -> ProposedCriteria:
                 try:
@@ -183,6 +190,9 @@ class _Run:
 
     def judged(self, work: Work, result: ProposedCriteria) -> None:
         self.judged_rows += 1
+        if result.dropped:
+            say(f"{work.where}: rejected: {'; '.join(result.dropped)}")
+        self.progress.show(self.progress.done + 1, self.progress.total)
         self.with_criteria += bool(result.kept)
         self.kept += len(result.kept)
         self.proposed += len(result.kept) + len(result.dropped)
@@ -200,6 +210,7 @@ class _Run:
 
     def failed(self, failure: Failure) -> None:
         self.failed_rows += 1
+        self.progress.show(self.progress.done + 1, self.progress.total)
         self._given.pop(failure.where, None)
         say(f"{failure.where}: {failure.reason}")
 

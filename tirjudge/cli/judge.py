@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -298,22 +298,45 @@ class BatchRun:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        on_ray = self.options.runner == "ray"
-        async with (self._on_ray if on_ray else self._here)(display, spending) as judge:
-            plan, where = self.plan, ""
-            if isinstance(judge, ClusterRowJudge):
-                plan, where = replace(plan, concurrency=judge.capacity), f"on a Ray cluster of {judge.size}"
-            display.say(introduction(judge, self.options, spending, where=where))
-            completed = True
-            sink = ResultSink(results, display)
-            with display:
-                try:
-                    if not await BatchRunner(self._audited(judge.row, tally), sink, plan).run(self.rows):
+        needed, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+        async def judged(work: Work) -> Mapping[str, Any]:
+            needed.set()
+            row: Mapping[str, Any] = await (await asyncio.shield(ready)).row(work)
+            return row
+
+        judge: RowJudge | None = None
+        sink, plan, where, completed = ResultSink(results, display), self.plan, "", True
+        async with AsyncExitStack() as stack:
+            if self.options.runner == "ray":
+                cluster = judge = await stack.enter_async_context(self._on_ray(display, spending))
+                plan = replace(plan, concurrency=cluster.capacity)
+                where = f"on a Ray cluster of {cluster.size}"
+            runner = BatchRunner(self._audited(judged, tally), sink, plan)
+            running = asyncio.create_task(runner.run(self.rows))
+            tasks = (running, asyncio.create_task(needed.wait()))
+            try:
+                # A run whose rows all have their results needs no model.
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if judge is None and (needed.is_set() or sink.relabelled):
+                    judge = await stack.enter_async_context(self._here(display, spending))
+                if judge is not None:
+                    display.say(introduction(judge, self.options, spending, where=where))
+                    ready.set_result(judge)
+                with display:
+                    if not await running:
                         raise ValueError(f"{self.rows.name} has no rows")
-                except (CostReached, TooManyFailures) as error:
-                    completed = False
-                    resumes = "" if self.output == STANDARD_OUTPUT else "; the same command resumes"
-                    display.say(f"stopped: {error}{resumes}")
+            except (CostReached, TooManyFailures) as error:
+                completed = False
+                resumes = "" if self.output == STANDARD_OUTPUT else "; the same command resumes"
+                display.say(f"stopped: {error}{resumes}")
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            if judge is None:
+                last = next(iter(results.rows()), {})
+                return completed, str(last.get("model") or self.options.model), str(last.get("note", ""))
             self._relabel(results, sink.relabelled, judge, display)
             self._cached = judge.cached
             return completed, judge.model, judge.note

@@ -7,7 +7,7 @@ sandbox, and no rule is taken that is not in the prompt word for word.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tirjudge.compilation.candidates import Candidate
 from tirjudge.generation.base import Generator, Sampling
@@ -61,10 +61,11 @@ class Author:
     async def _ask(self, text: str) -> str:
         prompt, ids = Prompt(messages=(Message("user", text),)), None
         if (encoder := self.generator.encoder) is not None:
+            prompt = replace(prompt, prefill=encoder.opening(prompt))
             ids = tuple(encoder.prompt(prompt))
         sampling = Sampling(max_tokens=self.max_tokens)
         completion = await self.generator.generate(Context(prompt, ids=ids), sampling)
-        return completion.text[:_LONGEST_ANSWER]
+        return (prompt.prefill + completion.text)[:_LONGEST_ANSWER]
 
 
 def written(answer: str, rule: str, author: str) -> Candidate | None:

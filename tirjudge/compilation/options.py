@@ -13,9 +13,11 @@ from tirjudge.compilation.authors import Author
 from tirjudge.compilation.compiler import Compilation, compile_rows, measure_rows, ruled_row
 from tirjudge.compilation.examples import RuledRow
 from tirjudge.data.rows import Row
+from tirjudge.generation.base import Generator
 from tirjudge.generation.endpoint.options import EndpointOptions
 from tirjudge.generation.spending import MeteredGenerator, Spending
-from tirjudge.judging.options import SandboxOptions, endpoint_key
+from tirjudge.judging.judge_model import open_model
+from tirjudge.judging.options import JudgeOptions, SandboxOptions, endpoint_key
 from tirjudge.judging.questions import listed_rows
 from tirjudge.storage.run_settings import Option
 from tirjudge_environments.checkers import CheckerFile, CheckerRunner
@@ -38,8 +40,8 @@ class CompileOptions(EndpointOptions, SandboxOptions):
 
     def check(self, rows: Sequence[RuledRow]) -> None:
         """Raise ValueError, in one line, for an author without an address, and for rows without rules."""
-        if bool(self.model) != bool(self.base_url):
-            raise ValueError("the author of checkers is at an endpoint: give --model and --base-url")
+        if self.base_url and not self.model:
+            raise ValueError("an endpoint needs the model's name: give --model")
         if not rows:
             raise ValueError("there is no row that can be read")
         if not self.model and not any(row.criteria for row in rows):
@@ -82,12 +84,20 @@ async def compiled(
                 file, rows, runner, min_agreement=options.min_agreement, seed=options.seed
             )
         if options.model:
-            generator = options.open_endpoint(endpoint_key(api_key))
-            stack.push_async_callback(generator.close)
-            author = Author(MeteredGenerator(generator, Spending()), options.max_tokens)
+            author = Author(_author(options, stack, api_key), options.max_tokens)
         return await compile_rows(
             rows, runner, author=author, min_agreement=options.min_agreement, seed=options.seed
         )
+
+
+def _author(options: CompileOptions, stack: AsyncExitStack, api_key: str | None) -> Generator:
+    """Open the model that writes checkers, at an endpoint or in this process."""
+    if not options.base_url:
+        chosen = JudgeOptions(model=options.model, base_url="", concurrency=options.concurrency)
+        return open_model(chosen, Spending(), stack).generator
+    generator = options.open_endpoint(endpoint_key(api_key))
+    stack.push_async_callback(generator.close)
+    return MeteredGenerator(generator, Spending())
 
 
 def compile_checkers(

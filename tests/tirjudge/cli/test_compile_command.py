@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from examples.miniature import TRAINED
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import FAST, results, write_rows
 from tirjudge import compile_checkers
@@ -147,6 +148,15 @@ def test_a_model_writes_checkers_once_for_each_pattern(server: EndpointServer, t
     assert (refused.exit_code, len(refused.stderr.splitlines())) == (2, 1)
 
 
+def test_a_local_model_is_asked_for_checkers(tmp_path: Path) -> None:
+    """The tiny model writes none, which is said."""
+    given = [row | {"criteria": ["It has no commas."]} for row in pairs(30)]
+    rows = write_rows(tmp_path / "rows.jsonl", given)
+    run = invoke("compile", rows, "-o", tmp_path / "c.toml", "--model", TRAINED, "--max-tokens", 8, "--json")
+    assert run.exit_code == 1, run.stderr
+    assert json.loads(run.stdout)["unwritten"] == 1
+
+
 def test_rules_that_a_model_lists_are_taken_from_the_prompt_word_for_word(
     server: EndpointServer, tmp_path: Path
 ) -> None:
@@ -199,7 +209,7 @@ def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judge
     ("words", "reason"),
     [
         (["rows.jsonl"], "no row has rules: give the rows criteria"),
-        (["rows.jsonl", "--model", "m"], "give --model and --base-url"),
+        (["rows.jsonl", "--base-url", "http://127.0.0.1:9/v1"], "give --model"),
         (["rows.jsonl", "--measure", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["missing.jsonl"], "missing.jsonl"),
         (["rows.jsonl", "--rules", "empty.txt"], "the file has no rule"),

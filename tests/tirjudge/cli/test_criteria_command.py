@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 from starlette.responses import JSONResponse
 
+from examples.miniature import TRAINED
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
 from tirjudge.judging.criteria import listed
@@ -57,8 +58,9 @@ def proposed(tmp_path: Path, endpoint: EndpointServer) -> Path:
     assert run.returncode == 1, run.stderr
     assert run.stdout.splitlines()[:2] == [
         "rows      4, 2 with criteria, 1 failed, 0 before",
-        "criteria  7 proposed, 2 kept",
+        "criteria  7 proposed, 2 kept, 5 rejected",
     ]
+    assert f"rows.jsonl:1: rejected: {SHORT}; {NEVER}" in run.stderr
     assert "rows.jsonl:4: criteria tell a labelled response from others" in run.stderr
     return tmp_path
 
@@ -241,3 +243,15 @@ def test_columns_that_json_does_not_have_are_written_as_texts_and_numbers(
 )
 def test_items_of_a_list(text: str, items: list[str]) -> None:
     assert listed(text) == items
+
+
+def test_a_slow_run_shows_its_progress_and_a_local_model_proposes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tirjudge.progress.SECONDS", 0.0)
+    write_rows(tmp_path / "rows.jsonl", ROWS[:2])
+    words = ("rows.jsonl", "--model", str(TRAINED), "--max-tokens", "8", "--no-tools")
+    run = invoke("criteria", *words, folder=tmp_path)
+    assert "the model proposed no criterion for any row" in run.stderr
+    assert "1 of 2 rows" in run.stderr
+    assert "2 of 2 rows" in run.stderr

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from examples.miniature import TRAINED
 from tests.command import TIRJUDGE, kill_at
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import judge, pairs, results, through, write_rows
+from tirjudge.judging import judge_model
 
 
 def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
@@ -240,3 +243,26 @@ def test_rows_that_fail_at_an_unreachable_endpoint_are_judged_by_a_later_run(
     assert run.returncode == 0, run.stderr
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 30
     assert not (tmp_path / "rows.verdicts.jsonl.failed.jsonl").exists()
+
+
+def test_a_finished_run_does_not_load_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither to print the summary, nor for a row that cannot be read; a new row loads it."""
+    words = ("rows.jsonl", "--model", str(TRAINED), "--max-tokens", "20", "--no-tools", "--json")
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    first = judge(tmp_path, *words)
+    opened: list[str] = []
+    real = judge_model.open_generator
+
+    def watched(name: str, *arguments: Any, **options: Any) -> Any:
+        opened.append(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(judge_model, "open_generator", watched)
+    again = judge(tmp_path, *words)
+    assert again.returncode == first.returncode
+    assert {**json.loads(again.stdout), "seconds": 0} == {**json.loads(first.stdout), "seconds": 0}
+    assert not opened
+    write_rows(tmp_path / "rows.jsonl", pairs(2))
+    judge(tmp_path, *words)
+    assert len(opened) == 1
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 2
