@@ -18,11 +18,7 @@ WEATHER: tuple[Message, ...] = (
     Message("tool", "12 degrees", tool_call_id=ID),
     Message("assistant", "It is 12 degrees."),
 )
-APART = (
-    Message("assistant", "Let me look."),
-    Message("assistant", "", WEATHER[0].tool_calls),
-    *WEATHER[1:],
-)
+APART = (Message("assistant", "Let me look."), Message("assistant", "", WEATHER[0].tool_calls), *WEATHER[1:])
 """The same where the form has the call in an item of its own."""
 LANGCHAIN: list[dict[str, Any]] = [
     {"type": "ai", "content": "Let me look.", "tool_calls": [

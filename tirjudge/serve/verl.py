@@ -85,10 +85,7 @@ async def compute_group_score(
     is not complete in time.
     """
     columns = HostColumns(
-        prompt=prompt_key,
-        reference=reference_key or "",
-        criteria=criteria_key or "",
-        group=group_key or "",
+        prompt=prompt_key, reference=reference_key or "", criteria=criteria_key or "", group=group_key or ""
     )
     row = HostRow.of_verl(
         data_source, solution_str, ground_truth, extra_info, columns, further, known=compute_group_score
