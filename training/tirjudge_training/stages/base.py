@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,13 +11,16 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig, RewardQuestions
+from tirjudge.progress import ProgressReporter
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE, Processes, SharedRows
 from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts, score_tasks
+from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
 
 MODEL = "model"
 """The subfolder with the model that a stage made."""
@@ -143,3 +146,49 @@ class Stage(BaseModel, ABC):
     def reference(self) -> bool:
         """True if the stage holds a second, frozen copy of its model, as a KL divergence does."""
         return False
+
+
+class SamplingStage(Stage):
+    """Samples training tasks with the model of an earlier stage; each process takes its share."""
+
+    distributed = True
+    rollout: RolloutConfig
+
+    def sample(
+        self,
+        folder: RunFolder,
+        run: Run,
+        tasks: Sequence[FormattedTask],
+        row: Callable[[ScoredRollouts], JsonObject],
+        *,
+        file: str,
+        samples: int,
+        unit: str,
+    ) -> None:
+        """Write a row for each task that the file lacks: its `index`, and what `row` makes of rollouts."""
+        rows = SharedRows(folder, file, run.processes)
+        if left := rows.left(tasks):
+            with Engine.load(
+                run.model(self.start),
+                run.data.environments,
+                self.rollout,
+                run.reward_questions(folder),
+                enable_thinking=run.enable_thinking,
+                dtype=run.dtype,
+                processes=run.processes,
+            ) as engine:
+                mine, total = run.processes.share(left), len(tasks)
+                if run.processes.world > 1:
+                    total, unit = len(mine), f"{unit} of the first of {run.processes.world} processes"
+                progress = ProgressReporter(run.say, unit=unit, total=total, done=total - len(mine))
+
+                async def sampled() -> None:
+                    rollouts = engine.rollouts(self.seed)
+                    async for index, found in score_tasks(mine, rollouts, size=samples):
+                        rows.append({"index": index, **row(found)})
+                        progress.count(index)
+
+                engine.run(sampled())
+                if mine:
+                    progress.report()
+        rows.merge()

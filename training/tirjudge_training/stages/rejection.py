@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.progress import ProgressReporter
 from tirjudge.records.episodes import episode_record
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge.storage.run_settings import RISES
 from tirjudge_environments import Episode, Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.distributed.processes import SharedRows
-from tirjudge_training.rl.dynamic_sampling import (
-    FormattedTask,
-    Keep,
-    ScoredRollouts,
-    cheapest,
-    full,
-    score_tasks,
-)
-from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
+from tirjudge_training.rl.dynamic_sampling import Keep, ScoredRollouts, cheapest, full
 from tirjudge_training.sft import Sample
-from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
+from tirjudge_training.stages.base import SAMPLES, Run, SamplingStage, Size
 
 
 class RejectionConfig(BaseModel):
@@ -47,30 +37,15 @@ class RejectionConfig(BaseModel):
     R = 1 is right, well formed and without an error."""
 
 
-class Rejection(Stage):
+class Rejection(SamplingStage):
     """Samples on training prompts with the model of an earlier stage; each process takes its share."""
 
-    distributed = True
     config: RejectionConfig
-    rollout: RolloutConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         tasks = run.data.prompts(self.config.prompts, self.seed)
-        rows = SharedRows(folder, SAMPLES, run.processes)
-        left = rows.left(tasks)
-        if left:
-            model, judges = run.model(self.start), run.data.environments
-            with Engine.load(
-                model,
-                judges,
-                self.rollout,
-                run.reward_questions(folder),
-                enable_thinking=run.enable_thinking,
-                dtype=run.dtype,
-                processes=run.processes,
-            ) as engine:
-                engine.run(self._sample(engine, left, len(tasks), rows, run))
-        rows.merge()
+        own = partial(row, config=self.config)
+        self.sample(folder, run, tasks, own, file=SAMPLES, samples=self.config.samples, unit="prompts")
         return run.processes.first(lambda: summary(folder))
 
     def size(self, data: Data) -> Size:
@@ -78,32 +53,13 @@ class Rejection(Stage):
         samples = self.config.samples
         return Size(f"{len(tasks):,} prompts x {samples}", sampled=trajectories(data, tasks) * samples)
 
-    async def _sample(
-        self,
-        engine: Engine,
-        left: Sequence[tuple[int, FormattedTask]],
-        total: int,
-        rows: SharedRows,
-        run: Run,
-    ) -> None:
-        mine, share = run.processes.share(left), ""
-        if run.processes.world > 1:
-            total, share = len(mine), f" of the first of {run.processes.world} processes"
-        progress = ProgressReporter(run.say, unit=f"prompts{share}", total=total, done=total - len(mine))
-        async for index, rollouts in score_tasks(mine, engine.rollouts(self.seed), size=self.config.samples):
-            rows.append(row(index, rollouts, self.config))
-            progress.count(index)
-        if mine:
-            progress.report()
 
-
-def row(index: int, rollouts: ScoredRollouts, config: RejectionConfig) -> JsonObject:
+def row(rollouts: ScoredRollouts, config: RejectionConfig) -> JsonObject:
     """Return a prompt's row of `samples.jsonl`: the rewards of all rollouts, and the kept rollout."""
     # Stored even if nothing is kept, so that a resumed stage does not sample the prompt again.
     best = chosen(rollouts, config)
     kept = [] if best is None else [Sample.of(t) for t in rollouts.episodes[best].trajectories]
     return {
-        "index": index,
         "id": rollouts.formatted.task.id,
         "format": rollouts.formatted.format,
         "rewards": [[_total(score) for score in scores] for scores in rollouts.scores],

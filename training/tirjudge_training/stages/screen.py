@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tirjudge.progress import ProgressReporter
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.distributed.processes import SharedRows
 from tirjudge_training.recipe_file import BadRecipe
-from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
-from tirjudge_training.rl.rollout_engine import Engine, RolloutConfig
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.screening import (
     SCREENED,
     ScreenConfig,
@@ -20,35 +17,20 @@ from tirjudge_training.rl.screening import (
     screened,
     teaching_rows,
 )
-from tirjudge_training.stages.base import Run, Size, Stage
+from tirjudge_training.stages.base import Run, SamplingStage, Size
 
 
-class Screen(Stage):
+class Screen(SamplingStage):
     """Samples each training row with the model that RL starts from; the processes share the rows."""
 
-    distributed = True
     config: ScreenConfig
-    rollout: RolloutConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        tasks = run.data.prompts(None, self.seed)
-        rows = SharedRows(folder, SCREENED, run.processes)
+        tasks, samples = run.data.prompts(None, self.seed), self.config.samples
         if self.config.passed is not None:
             run.processes.first(lambda: self._take_over(folder, tasks))
-            return run.processes.first(lambda: self._summary(folder))
-        left = rows.left(tasks)
-        if left:
-            with Engine.load(
-                run.model(self.start),
-                run.data.environments,
-                self.rollout,
-                run.reward_questions(folder),
-                enable_thinking=run.enable_thinking,
-                dtype=run.dtype,
-                processes=run.processes,
-            ) as engine:
-                engine.run(self._sample(engine, left, len(tasks), rows, run))
-        rows.merge()
+        else:
+            self.sample(folder, run, tasks, screened, file=SCREENED, samples=samples, unit="rows screened")
         return run.processes.first(lambda: self._summary(folder))
 
     def size(self, data: Data) -> Size:
@@ -64,22 +46,6 @@ class Screen(Stage):
             raise ValueError(
                 f"rl.screen.passed: no {SCREENED} in {passed}: name the folder of a stage `screen`"
             )
-
-    async def _sample(
-        self,
-        engine: Engine,
-        left: Sequence[tuple[int, FormattedTask]],
-        total: int,
-        rows: SharedRows,
-        run: Run,
-    ) -> None:
-        mine = run.processes.share(left)
-        progress = ProgressReporter(run.say, unit=f"rows screened, {total} in all", total=len(mine))
-        async for index, rollouts in score_tasks(mine, engine.rollouts(self.seed), size=self.config.samples):
-            rows.append({"index": index, **screened(rollouts)})
-            progress.count(index)
-        if mine:
-            progress.report()
 
     def _take_over(self, folder: RunFolder, tasks: Sequence[FormattedTask]) -> None:
         """Copy the pass of another run; raises BadRecipe if it lacks a row."""
