@@ -362,7 +362,10 @@ class Judge:
         """Judge one question; `responses` has them by the names that messages use."""
         task = question(prompt, responses, criteria, reference)
         await self._ready()
-        judgment = await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))
+        judgment = await self._engine.judge(
+            truncated(task, self.options.truncate, thinking=self.options.judges_thinking),
+            kind or kind_for(task),
+        )
         if judgment.stop is StopReason.SANDBOX_DOWN:
             raise SandboxUnavailable(judgment.detail)
         if judgment.stop.down:
@@ -398,6 +401,7 @@ class Judge:
             labels=labels
             and {str(value): "" if meaning is None else str(meaning) for value, meaning in labels.items()},
             truncate=self.options.truncate,
+            thinking=self.options.judges_thinking,
             concurrency=self.options.concurrency,
         )
         shown = progress if callable(progress) else ProgressLine() if progress else lambda done, total: None

@@ -226,6 +226,25 @@ def behind(text: str, name: str) -> str | None:
     return rest if closed else head + rest
 
 
+_THINKING_TAGS = (
+    *((f"<{name}>", f"</{name}>") for name in (_THINKING, "thinking", "thought", "reasoning", "seed:think")),
+    *(("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷")),
+)
+
+
+def without_thinking(text: str) -> str:
+    """Return a response without the thinking at its start, if a closing tag ends it; else the response.
+
+    A chat template may have opened the thinking: then only a closing tag on a line of its own ends it.
+    """
+    for opening, closing in _THINKING_TAGS:
+        head, closed, rest = text.partition(closing)
+        alone = opening not in head and not head.rpartition("\n")[2].strip() and rest[:1] in ("", "\n", "\r")
+        if closed and (alone or head.lstrip().startswith(opening)):
+            return without_thinking(rest.lstrip())
+    return text
+
+
 def code_of(response: str) -> str:
     """Return the longest fence of Python or without a language; otherwise the whole response."""
     fences = [fence for fence in find_fences(response) if fence.info.lower() in _OF_PYTHON]

@@ -72,7 +72,7 @@ def attack(
     target = output_file(output, file, "attacks")
     options, shuffle = _with_fixed_order(options)
     # The rows are read under the user's columns, and given to the batch under ours.
-    plan = replace(options.plan(), limit=None)
+    plan = replace(options.plan(), limit=None, thinking=True)
     options.check(plan.kind)
     source = InspectedRows(reading.open(file), columns, meaning)
     refuse_input(target, source)
@@ -95,7 +95,7 @@ def attack(
         "labels": meaning,
         "shuffle": shuffle,
     }
-    options = options.model_copy(update={"judge_empty": True})
+    options = options.model_copy(update={"judge_empty": True, "judge_thinking": True})
     if options.undecided is None:
         # A guess that an attack flips counts.
         options = options.model_copy(update={"undecided": "guess"})

@@ -229,6 +229,7 @@ class BonRun:
             judgments=judge.judgments if judge else None,
             methods=self.methods,
             truncate=self.options.truncate,
+            thinking=self.options.judges_thinking,
             at_once=self.options.concurrency,
             give_up_after=self.options.give_up_after,
         )

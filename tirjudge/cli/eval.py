@@ -70,7 +70,9 @@ def evaluate(
     if "cache" not in options.model_fields_set:
         # Benchmarks are run again and again, often with one option changed.
         options = options.model_copy(update={"cache": True})
-    options = options.model_copy(update={"judge_empty": True, "name_variables": False})
+    options = options.model_copy(
+        update={"judge_empty": True, "judge_thinking": True, "name_variables": False}
+    )
     if options.undecided is None:
         # Published protocols count the verdicts of a judge, guesses included.
         options = options.model_copy(update={"undecided": "guess"})

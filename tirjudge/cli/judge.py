@@ -523,7 +523,11 @@ def judge(
     target = output_file(output, file, "verdicts", streamed=True)
     options = continued(options, target)
     rows = InspectedRows(
-        reading.open(file, input_format), plan.columns, plan.labels, empty_loses=options.empty_loses
+        reading.open(file, input_format),
+        plan.columns,
+        plan.labels,
+        empty_loses=options.empty_loses,
+        thinking=options.judges_thinking,
     )
     refuse_input(target, rows)
     for note in rows.inspect():
@@ -531,7 +535,7 @@ def judge(
     run = BatchRun(
         command="judge",
         options=options,
-        plan=replace(plan, labels=rows.meaning),
+        plan=replace(plan, labels=rows.meaning, thinking=options.judges_thinking),
         output=target,
         rows=rows,
         as_json=as_json,

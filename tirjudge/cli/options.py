@@ -140,6 +140,7 @@ class RunOptions(JudgeOptions):
             columns=columns,
             labels=labels,
             truncate=self.truncate,
+            thinking=self.judges_thinking,
             texts=self.texts,
             limit=self.limit,
             concurrency=self.concurrency,
@@ -188,7 +189,7 @@ def continued(options: RunOptions, output: Path) -> RunOptions:
     recorded = None if options.overwrite else recorded_settings(output)
     if recorded is None:
         return options
-    old = {"judge_empty": True, "name_variables": False}
+    old = {"judge_empty": True, "judge_thinking": True, "name_variables": False}
     before: dict[str, Any] = {name: value for name, value in old.items() if name not in recorded}
     if "undecided" not in recorded and options.undecided is None:
         before["undecided"] = "guess"

@@ -20,6 +20,7 @@ from tirjudge_environments.messages import whole_text
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_environments.tasks.conversion import unread_columns
+from tirjudge_environments.turn_reader import without_thinking
 
 _SAMPLED = 1000
 """Rows from the start of a file that are inspected."""
@@ -62,13 +63,14 @@ class RowInspection:
         alike: bool = True,
         empty_loses: bool = False,
         whole: bool = True,
+        thinking: bool = True,
     ) -> None:
         """`name` is the rows' name for messages; `columns` and `labels` are those of the run.
 
         `whole` reports columns that no part of the judge reads, `alike` identical responses. With
         `empty_loses` the note on empty responses says that.
         """
-        self._alike, self._whole = alike, whole
+        self._alike, self._whole, self._thinking = alike, whole, thinking
         self._unread_columns: dict[str, None] = {}
         self._name, self._columns, self._labels = name, columns, labels
         self._unlabelled = columns.model_copy(update={"label": _NOWHERE})
@@ -101,6 +103,7 @@ class RowInspection:
             "nan": _Kind("a response that is NaN, a missing value; such rows fail"),
             "empty": _Kind("an empty response" + ", which loses (--judge-empty judges it)" * empty_loses),
             "words": _Kind("a response that reads like a missing value (nan, None, null)"),
+            "thinking": _Kind("a response with thinking, which is not judged (--judge-thinking judges it)"),
             "identical": _Kind("identical responses, between which no judge can choose"),
         }
 
@@ -127,6 +130,10 @@ class RowInspection:
             self._note_error(row, str(error))
             return
         texts = [whole_text(response).strip() for response in task.candidates]
+        if not self._thinking:
+            answers = [without_thinking(text).strip() for text in texts]
+            self._note("thinking", row, answers != texts)
+            texts = answers
         self._note("empty", row, any(not text for text in texts))
         self._note("words", row, any(text.lower() in _MISSING_WORDS for text in texts))
         # A response is its files as well.
@@ -342,6 +349,8 @@ class InspectedRows:
     """True if identical responses are reported."""
     empty_loses: bool = False
     """True if an empty response loses against those with content."""
+    thinking: bool = True
+    """False if the thinking at the start of responses is left out."""
     name: str = field(init=False)
     _inspection: RowInspection = field(init=False)
     _count: int | None = field(init=False)
@@ -355,6 +364,7 @@ class InspectedRows:
             alike=self.alike,
             empty_loses=self.empty_loses,
             whole=self.unpack is dict,
+            thinking=self.thinking,
         )
         self.name, self._count = self.source.name, self.source.count()
 

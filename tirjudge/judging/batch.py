@@ -44,6 +44,8 @@ class Plan:
     labels: Mapping[str, str] | None = None
     truncate: int | None = None
     """Characters of a response; longer ones are cut in the middle, under a visible mark."""
+    thinking: bool = True
+    """Judge the thinking at the start of responses too."""
     texts: bool = True
     """Record the prompt and the responses of every row."""
     limit: int | None = None
@@ -248,7 +250,7 @@ class BatchRunner(Generic[T]):
                 row.fields, plan.columns, plan.labels, default_id=row.default_id, beside=row.beside
             )
             id = task.id
-            shown = truncated(task, plan.truncate)
+            shown = truncated(task, plan.truncate, thinking=plan.thinking)
             kind = kind_of(task, plan.kind)
             work = Work(
                 row.where,

@@ -253,6 +253,10 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     """Verdict on a pair or list that no program decided: the judge's guess, or a tie."""
     judge_empty: Annotated[bool, Option("Judging", "--judge-empty/--no-judge-empty"), Later(True)] = False
     """Judge an empty answer of a pair or list as any other; a prompt may ask for silence. Else it loses."""
+    judge_thinking: Annotated[
+        bool, Option("Judging", "--judge-thinking/--no-judge-thinking"), Later(True)
+    ] = False
+    """Judge the thinking at the start of a response (`<think>...</think>`) as a part of it."""
     satisfied_from: Annotated[
         float, Field(allow_inf_nan=False), Option("Judging", "--satisfied-from", "SCORE")
     ] = SATISFIED_FROM
@@ -343,6 +347,11 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             )
         except ValidationError as error:
             raise ValueError(f"--tool: {first_fault(error)}") from None
+
+    @property
+    def judges_thinking(self) -> bool:
+        """True if the thinking at the start of a response is a part of it."""
+        return self.judge_thinking or self.exact or bool(self.options.get("exact", False))
 
     @property
     def empty_loses(self) -> bool:

@@ -13,7 +13,8 @@ from tirjudge_environments.quoting import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.tasks.cells import plain
 from tirjudge_environments.tasks.messages import conversation_of, is_chat
-from tirjudge_environments.types import derive_seed
+from tirjudge_environments.turn_reader import without_thinking
+from tirjudge_environments.types import Response, derive_seed
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 FAMILIES = ("tir", "checks")
@@ -124,16 +125,29 @@ def kind_of(task: JudgeTask, kind: Kind | None) -> Kind:
     return kind or kind_for(task)
 
 
-def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
+def truncated(task: JudgeTask, limit: int | None, *, thinking: bool = True) -> JudgeTask:
     """Return the task with responses and a reference of over `limit` characters cut in the middle.
 
-    In a transcript each content is cut. Returns the same task if no text is longer.
+    In a transcript each content is cut. With `thinking` False, the thinking at the start of responses is left
+    out first, see `without_thinking`. Returns the same task if nothing is left out.
     """
+    if not thinking:
+        answers = tuple(map(_answer, task.candidates))
+        task = task if answers == task.candidates else replace(task, candidates=answers)
     if limit is None:
         return task
     shortened = tuple(with_short_contents(response, limit) for response in task.candidates)
     short = replace(task, candidates=shortened, reference=cut_middle(task.reference, limit))
     return task if short == task else short
+
+
+def _answer(response: Response) -> Response:
+    if isinstance(response, str):
+        return without_thinking(response)
+    return tuple(
+        replace(one, content=without_thinking(one.content)) if one.role == "assistant" else one
+        for one in response
+    )
 
 
 def _conversation(said: Conversation, name: str) -> Any:

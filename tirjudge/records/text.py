@@ -424,7 +424,9 @@ def _print_question(console: Console, row: ResultRow) -> None:
     for pair in _side_by_side(headings, texts, console.width // _NARROWEST):
         console.print(pair)
     if row.cut:
-        console.print("(long responses were cut before they were judged: --truncate)", style="dim")
+        console.print(
+            "(thinking was left out, or long responses were cut, before they were judged)", style="dim"
+        )
     if row.reference:
         console.print("\nreference:", style="bold")
         console.print(Text(printable_text(row.reference)))

@@ -262,7 +262,7 @@ def row_record(row: ResultRow) -> dict[str, Any]:
             for number, one in enumerate(row.criteria, 1)
         ]
     if row.cut:
-        record["cut"] = "Long responses were cut before they were judged (--truncate)."
+        record["cut"] = "Thinking was left out, or long responses were cut, before they were judged."
     return record
 
 

@@ -373,6 +373,8 @@ class BestOfN:
     methods: Mapping[str, Method]
     truncate: int | None = None
     """Characters of a candidate beyond which its middle is cut out before it is judged."""
+    thinking: bool = True
+    """Judge the thinking at the start of candidates too."""
     at_once: int = 32
     """Questions in progress at the same time."""
     give_up_after: int = 50
@@ -405,7 +407,7 @@ class BestOfN:
         everyone = range(len(question.task.candidates))
         selections = {}
         if self.judgments is not None:
-            seen = shown(question, self.truncate)
+            seen = shown(question, self.truncate, thinking=self.thinking)
             referee = self.judgments.of(seen, grade.solved)
             # One method after the other, so that a method reuses the judgments of those before it.
             selections = {

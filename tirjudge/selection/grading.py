@@ -126,9 +126,9 @@ def questions(
             yield question
 
 
-def shown(question: CandidateSet, truncate: int | None) -> CandidateSet:
-    """Return the question as the judge sees it, with the middle of long candidates cut out."""
-    return replace(question, task=truncated(question.task, truncate))
+def shown(question: CandidateSet, truncate: int | None, *, thinking: bool = True) -> CandidateSet:
+    """Return the question as the judge sees it, see `truncated`."""
+    return replace(question, task=truncated(question.task, truncate, thinking=thinking))
 
 
 def _question(

@@ -265,7 +265,11 @@ class GroupJudge:
         # is shown at does not depend on anything that can be read in it.
         shown = sorted(members, key=lambda member: (derive_seed("shown", texts[member]), texts[member]))
         candidates = tuple(task.candidates[member] for member in shown)
-        asked = truncated(replace(task, id="", candidates=candidates), self._truncate)
+        asked = truncated(
+            replace(task, id="", candidates=candidates),
+            self._truncate,
+            thinking=self._engine.options.judges_thinking,
+        )
         named = f"{derive_seed(repr(asked.prompt), *map(whole_text, asked.candidates)):08x}"
         evidence = self._engine.tie_guesses and not options.keep_guesses
         answer, was_known = await self._answer(replace(asked, id=named), order, evidence)

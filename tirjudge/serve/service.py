@@ -196,7 +196,9 @@ class JudgeService:
         try:
             async with self._turns.place():
                 await self._read(size)
-                task = truncated(question.task(), self._truncate)
+                task = truncated(
+                    question.task(), self._truncate, thinking=self._engine.options.judges_thinking
+                )
                 judgment = await self._engine.judge(task, question.kind)
         except RowError as error:
             raise FieldRefused(str(error), *way) from None
