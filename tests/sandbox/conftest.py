@@ -60,7 +60,10 @@ def docker_image(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest_asyncio.fixture(
-    loop_scope="module", scope="module", params=["local", pytest.param("docker", marks=pytest.mark.docker)]
+    loop_scope="module",
+    scope="module",
+    # Attacks, conformance and `containers/` try Docker every time.
+    params=["local", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])],
 )
 async def box(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     """A sandbox with one worker and no preloaded modules, which would make it start slowly."""
