@@ -322,7 +322,7 @@ def _print_solved(tally: SolvedTally, failed: int) -> None:
     for line in tally.lines:
         if line.solved is not None:
             shown = line.solved
-            solved = f"{line.solved.successes:.1f}".removesuffix(".0")
+            solved = f"{line.solved.successes:.2f}".rstrip("0").removesuffix(".")
             rate = str(line.solved).partition(", n")[0]
             print(f"{line.name:<14}{solved:>8}  {rate:<26}{line.judgments:>9}{line.undecided:>11}")
     if shown is not None and shown.clusters is not None:

@@ -68,7 +68,7 @@ Judging = Callable[[Work], Awaitable[Mapping[str, Any]]]
 _ADVICE = {
     "token_budget": ": --max-tokens allows more, and --no-enable-thinking less thinking",
     "turn_budget": ": --max-tool-calls allows more programs, --no-tools none",
-    "malformed": ": choose the --format that the model was trained for, or another --tier",
+    "malformed": ": the answers lack the form that the prompt asks for: try another --format or --tier",
 }
 """What to do when no row got a verdict, by how the dialogues ended."""
 _REPLACED = ("--format", "--output")

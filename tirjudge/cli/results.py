@@ -32,7 +32,7 @@ from tirjudge.cli.output import (
     stop,
 )
 from tirjudge.cli.score_options import StoredOptions
-from tirjudge.console_text import printable, table
+from tirjudge.console_text import counted, printable, table
 from tirjudge.generation.spending import Price
 from tirjudge.judging.options import SandboxOptions
 from tirjudge.judging.reproduction import (
@@ -335,12 +335,9 @@ def price_of(price_in: float | None, price_out: float | None) -> Price | None:
 
 
 def _sizes(page: Page) -> str:
-    sizes = [f"{len(page.html) / _MIB:.2f} MiB"]
-    if page.rows:
-        sizes.append(f"{page.row_bytes / page.rows:.0f} bytes per row for {page.rows} rows")
-        texts = f"{page.text_bytes / page.rows:.0f} bytes per row of compressed texts"
-        sizes.append(texts if page.text_bytes else "no texts")
-    return ", ".join(sizes)
+    texts = "with" if page.text_bytes else "without"
+    rows = f"{counted(page.rows, 'row')} {texts} their texts, " if page.rows else ""
+    return f"{rows}{len(page.html) / _MIB:.2f} MiB"
 
 
 _LONGEST_CELL = 240

@@ -39,9 +39,9 @@ _STYLES = {"right": "green", "wrong": "red"}
 _EVIDENCE = {
     "missing": "no program was run",
     "failed": "every program failed",
-    "unchecked": "the program was not run with other responses",
-    "tie": "the program prints the same for other responses",
-    "separates": "the program prints something else for other responses",
+    "unchecked": "the program was not run again on other responses",
+    "tie": "the program does not tell the responses apart: run on others, it prints the same",
+    "separates": "the program tells the responses apart: run on others, it prints something else",
     "tool": "the answer of a tool",
 }
 """The values of `Evidence` in words."""

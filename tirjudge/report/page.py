@@ -36,8 +36,6 @@ class Page:
     html: bytes
     rows: int
     """Rows in its table; 0 for a training run."""
-    row_bytes: int
-    """Bytes of the page's data about the rows, without texts."""
     text_bytes: int
     """Bytes of the compressed texts."""
 
@@ -99,7 +97,6 @@ def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
     return Page(
         html,
         rows=sum(len(run.table.ids) for run in runs),
-        row_bytes=len(rows),
         text_bytes=sum(len(chunk) for _, found in chunks for chunk in found),
     )
 
@@ -118,7 +115,7 @@ def training_page(runs: Sequence[TrainingRun], *, renewed: int | None = None) ->
         runs=[run.summary for run in runs],
         data=data,
     )
-    return Page(html, rows=0, row_bytes=len(data), text_bytes=0)
+    return Page(html, rows=0, text_bytes=0)
 
 
 def encoded(data: Any) -> str:

@@ -27,7 +27,7 @@ from tirjudge_environments.messages import (
     tool_data,
     tools_text,
 )
-from tirjudge_environments.orders import letter
+from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.programs.outputs import output_text, quote_fences, replacement_note
 from tirjudge_environments.quoting import opens_an_output, quote_lines
 from tirjudge_environments.templates import (
@@ -277,12 +277,10 @@ class TirFormat(Rewarded, ABC):
 
     def allowed_answers(self, task: JudgeTask, view: View) -> str:
         """Return the answers that a view may get, for the turn that asks for the verdict alone."""
-        count, form = self._answers(task), self._form(view)
+        count, scale = self._answers(task), getattr(self, "scale", None)
+        number = [f"a number from {scale[0]:g} to {scale[1]:g}"] if scale else letters(len(view.order))
+        form = " or ".join(f"<{self.tag}>{one}</{self.tag}>" for one in number)
         return f"{form}, {count} times: for each criterion in order" if count > 1 else form
-
-    @abstractmethod
-    def _form(self, view: View) -> str:
-        """Return the answers to one criterion, or to a task without criteria."""
 
     def _thinks(self, earlier: Sequence[str]) -> bool:
         """Return True if the model's earlier turns left its thinking open."""

@@ -52,9 +52,6 @@ class TirChoice(TirFormat):
         shown = dict(zip(letters(len(view.order)), view.order, strict=True))
         return Verdict(choice=shown[answer]) if answer in shown else None
 
-    def _form(self, view: View) -> str:
-        return " or ".join(f"<{self.tag}>{one}</{self.tag}>" for one in letters(len(view.order)))
-
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
         views = [
             unlabelled(episode)

@@ -82,10 +82,6 @@ class TirPointwise(TirFormat):
             return None
         return Verdict(scores={view.order[0]: float(answer)})
 
-    def _form(self, view: View) -> str:
-        lowest, highest = self.scale
-        return f"<{self.tag}>N</{self.tag}>, where N is a number from {lowest:g} to {highest:g}"
-
     def _exchanged(self, task: JudgeTask, view: View) -> tuple[dict[str, Any], ...]:
         if self.evidence == "off":
             return ()

@@ -124,43 +124,32 @@ def replacement_note(source: str, variables: Iterable[str]) -> str:
             reached += names - seen
             seen |= names
     replaced = [one for one in variables if any(one in names and not read & seen for names, read in assigned)]
-    if not replaced:
-        return ""
     named = ", ".join(f"`{one}`" for one in replaced)
-    return (
-        f"\nNote: {named} had the given text already. This program replaced it, so that its output says "
-        "nothing about the given text. Use the variables as they are."
-    )
+    note = f"\nNote: {named} had the given text already. This program replaced it, so that its output says "
+    return f"{note}nothing about the given text. Use the variables as they are." if replaced else ""
 
 
 def _assigned(tree: ast.AST) -> Iterator[tuple[set[str], set[str]]]:
     """Yield the names that each assignment, loop or definition of a program sets, and those that it reads."""
     for node in ast.walk(tree):
-        given: list[tuple[ast.AST, ast.AST | None]] = []
         match node:
-            case ast.Assign():
-                given = [pair for target in node.targets for pair in _pairs(target, node.value)]
-            case ast.AnnAssign() | ast.NamedExpr():
-                given = [(node.target, node.value)]
-            case ast.For() | ast.AsyncFor() | ast.comprehension():
-                given = [(node.target, node.iter)]
-            case ast.withitem() if node.optional_vars is not None:
-                given = [(node.optional_vars, node.context_expr)]
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield {node.name}, _names(node, ast.Load)
-        for target, value in given:
             # An empty list is there to be filled.
-            if value is not None and not (isinstance(value, ast.List) and not value.elts):
+            case ast.Assign(targets=targets, value=value) if not isinstance(value, ast.List) or value.elts:
+                for target in targets:
+                    parts = [(target, value)]
+                    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                        parts = [*zip(target.elts, value.elts, strict=False)]
+                    yield from ((_names(one, ast.Store), _names(given, ast.Load)) for one, given in parts)
+            case (
+                ast.AnnAssign(target=target, value=value)
+                | ast.NamedExpr(target=target, value=value)
+                | ast.For(target=target, iter=value)
+                | ast.comprehension(target=target, iter=value)
+                | ast.withitem(optional_vars=target, context_expr=value)
+            ) if target and value:
                 yield _names(target, ast.Store), _names(value, ast.Load)
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield an assignment by its parts where both sides list equally many."""
-    lists = (ast.Tuple, ast.List)
-    if isinstance(target, lists) and isinstance(value, lists) and len(target.elts) == len(value.elts):
-        yield from zip(target.elts, value.elts, strict=True)
-    else:
-        yield target, value
 
 
 def _names(tree: ast.AST, use: type[ast.expr_context]) -> set[str]:

@@ -122,7 +122,7 @@ def test_a_single_response_and_a_refused_program(make_task: MakeTask) -> None:
     [
         (TirPairwise, 2, 0, EITHER),
         (TirPairwise, 2, 3, f"{EITHER}, 3 times: for each criterion in order"),
-        (TirPointwise, 1, 0, "<score>N</score>, where N is a number from 1 to 10"),
+        (TirPointwise, 1, 0, "<score>a number from 1 to 10</score>"),
     ],
 )
 def test_the_answers_that_a_view_may_get(

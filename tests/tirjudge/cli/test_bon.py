@@ -95,6 +95,13 @@ def test_the_table_compares_with_pass_1_majority_and_the_oracle(
     assert f"judged    {len(judged)} times in all runs, {len(judged)} with a verdict" in run.stdout
 
 
+def test_a_quarter_of_a_question_is_printed_as_a_quarter(tmp_path: Path) -> None:
+    row = {"prompt": "p", "responses": ["a", "b", "c", "d"], "solved": [True, False, False, False]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    run = bon(tmp_path, "rows.jsonl", "--no-judge")
+    assert table(run)["pass@1"][0] == "0.25"
+
+
 def test_candidates_are_selected_without_any_label(tmp_path: Path, endpoint: EndpointServer) -> None:
     row = {"prompt": "p", "responses": [f"candidate {k}" for k in (1, 7, 3)]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
