@@ -23,33 +23,15 @@ _DEEPEST = 5
 
 _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt": (
-        *(
-            "prompt",
-            "promptraw",
-            "question",
-            "instruction",
-            "query",
-            "input",
-            "problem",
-            "userprompt",
-            "userinput",
-            "inputs",
-        ),
-        *("userquery", "userquestion", "userinstruction", "usermessage", "task", "request", "inputmessages"),
+        *("prompt", "promptraw", "question", "instruction", "query", "input", "problem", "userprompt"),
+        *("userinput", "inputs", "userquery", "userquestion", "userinstruction", "usermessage", "task"),
+        *("request", "inputmessages"),
     ),
     "responses": ("responses", "candidates", "answers", "outputs", "completions", "generations"),
     "response": (
-        *(
-            "response",
-            "answer",
-            "output",
-            "completion",
-            "generation",
-            "modeloutput",
-            "modelresponse",
-            "actualoutput",
-        ),
-        *("modelanswer", "prediction", "generatedtext", "messages", "conversations", "conversation"),
+        *("response", "answer", "output", "completion", "generation", "modeloutput", "modelresponse"),
+        *("actualoutput", "modelanswer", "prediction", "generatedtext", "messages", "conversations"),
+        "conversation",
     ),
     "label": (
         *("winner", "preference", "preferred", "goldlabel", "gold", "better", "best", "comparison", "choice"),

@@ -13,7 +13,7 @@ from tirjudge.selection.tournaments import check_method
 from tirjudge.serve.client import client_of_this_loop
 from tirjudge.serve.messages import GroupRequest, JudgeRequest
 from tirjudge_environments.registry import first_fault
-from tirjudge_environments.tasks.host_rows import HostColumns, HostRow, special_tokens
+from tirjudge_environments.tasks.host_rows import HostColumns, HostRow
 
 Turns = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
@@ -41,14 +41,15 @@ class JudgeReward:
     ) -> None:
         """`url` and `token` are those of `JudgeClient`; the others are as for `JudgeGroupReward`."""
         self._url, self._token = url, token
-        self._rows = _Rows(reference_column, criteria_column, tokenizer)
+        self._columns = HostColumns(reference=reference_column, criteria=criteria_column)
+        self._tokenizer = tokenizer
 
     async def __call__(
         self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
     ) -> list[float | None]:
         """Score completions, called by TRL with equally many prompts and further columns by name."""
         client = client_of_this_loop(self._url, self._token)
-        rows = self._rows.read(prompts, completions, columns)
+        rows = self._columns.batch(prompts, completions, columns, self._tokenizer)
         answers = await asyncio.gather(*(client.judge(JudgeRequest.of(row)) for row in rows))
         scores = [answer.scores[0] if answer.scores else None for answer in answers]
         if log := columns.get("log_metric"):
@@ -121,7 +122,8 @@ class JudgeGroupReward:
         except ValidationError as error:
             raise ValueError(first_fault(error)) from None
         self._judge, self._size, self._token = judge, group_size, token
-        self._rows = _Rows(reference_column, criteria_column, tokenizer)
+        self._columns = HostColumns(reference=reference_column, criteria=criteria_column)
+        self._tokenizer = tokenizer
 
     async def __call__(
         self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
@@ -130,7 +132,7 @@ class JudgeGroupReward:
 
         Raises ValueError, in one line, for a prompt with a single completion and for a missing column.
         """
-        rows = self._rows.read(prompts, completions, columns)
+        rows = self._columns.batch(prompts, completions, columns, self._tokenizer)
         groups: dict[str, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(repr(row.question), []).append(place)
@@ -166,32 +168,6 @@ class JudgeGroupReward:
         client = client_of_this_loop(self._judge, self._token)
         request = {**asked, "completions": completions, "options": self._options}
         return await client.group(GroupRequest.model_validate(request))
-
-
-class _Rows:
-    """Reads the rows of TRL's batches."""
-
-    def __init__(self, reference: str, criteria: str, tokenizer: Any) -> None:
-        """Take the names of columns, which may be empty, and the policy's tokenizer, if it is known."""
-        self._columns = HostColumns(prompt="prompt", reference=reference, criteria=criteria)
-        self._named = [name for name in (reference, criteria) if name]
-        self._tokens = special_tokens(tokenizer)
-
-    def read(
-        self, prompts: Sequence[Turns], completions: Sequence[Turns], columns: Mapping[str, Any]
-    ) -> list[HostRow]:
-        """Return the rows of a batch; raises RowError for a missing column and for what cannot be read."""
-        named = {name: columns[name] for name in self._named if name in columns}
-        return [
-            HostRow.read(
-                {**{name: values[place] for name, values in named.items()}, "prompt": prompt},
-                completion,
-                self._columns,
-                where=f"row {place} of the batch",
-                tokens=self._tokens,
-            )
-            for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
-        ]
 
 
 def _log_groups(log: Any, rewards: Sequence[float | None], groups: Sequence[GroupRewards]) -> None:

@@ -17,7 +17,7 @@ from uuid import uuid4
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
 from tirjudge.serve.messages import JudgeRequest, MemberRequest
-from tirjudge_environments.tasks.host_rows import HostColumns, HostRow
+from tirjudge_environments.tasks.host_rows import HostRow
 
 
 async def compute_score(
@@ -42,10 +42,8 @@ async def compute_score(
     GeneratorFailed when the server stays down or, unless `no_verdict_reward` is given, when the judge ends
     without a score: a reward is never invented.
     """
-    columns = HostColumns(prompt=prompt_key, reference=reference_key or "", criteria=criteria_key or "")
-    row = HostRow.of_verl(
-        data_source, solution_str, ground_truth, extra_info, columns, further, known=compute_score
-    )
+    given = data_source, solution_str, ground_truth, extra_info, further, compute_score
+    row = HostRow.of_verl(*given, prompt=prompt_key, reference=reference_key, criteria=criteria_key)
     answer = await client_of_this_loop(url, token).judge(JudgeRequest.of(row))
     score = answer.scores[0] if answer.scores else None
     reward = no_verdict_reward if score is None else score
@@ -84,11 +82,9 @@ async def compute_group_score(
     prompts apart; the other keys are as for `compute_score`. Raises as it does, also if the group
     is not complete in time.
     """
-    columns = HostColumns(
-        prompt=prompt_key, reference=reference_key or "", criteria=criteria_key or "", group=group_key or ""
-    )
+    given = data_source, solution_str, ground_truth, extra_info, further, compute_group_score
     row = HostRow.of_verl(
-        data_source, solution_str, ground_truth, extra_info, columns, further, known=compute_group_score
+        *given, prompt=prompt_key, reference=reference_key, criteria=criteria_key, group=group_key
     )
     member = MemberRequest.model_validate(
         {

@@ -25,7 +25,7 @@ from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.checkers import Case, CheckerFile, CheckerRunner
 from tirjudge_environments.messages import conversation_data, final_text
 from tirjudge_environments.tasks import RowError
-from tirjudge_environments.tasks.host_rows import HostColumns, HostRow, special_tokens
+from tirjudge_environments.tasks.host_rows import HostColumns, HostRow
 from tirjudge_environments.types import Criterion, JudgeTask
 
 Turns = str | Sequence[Mapping[str, Any]]
@@ -61,7 +61,7 @@ class CheckerReward:
         One sandbox serves all rewards of a process. Raises ValueError for a bad file, and SandboxUnavailable.
         """
         self._file, self._column = CheckerFile.read(Path(file)), criteria_column
-        self._tokens = special_tokens(tokenizer)
+        self._tokenizer = tokenizer
         if unmeasured := self._file.unmeasured(file):
             warnings.warn(f"{file}: of its checkers, {unmeasured}", stacklevel=2)
         settings = JudgeSettings(sandbox=sandbox, sandbox_options=sandbox_options or {})
@@ -90,20 +90,9 @@ class CheckerReward:
         `criteria` has the criteria of each prompt as rows have them, or None for the rules of the file.
         Raises RowError for a row that cannot be read, and CheckersDown if the sandbox fails.
         """
-        columns = HostColumns(prompt="prompt", criteria="criteria")
-        rows = [
-            HostRow.read(
-                {"prompt": prompt, "criteria": given},
-                completion,
-                columns,
-                where=f"row {number}",
-                tokens=self._tokens,
-            )
-            for number, (prompt, completion, given) in enumerate(
-                zip(prompts, completions, criteria, strict=True)
-            )
-        ]
-        return self.rewards(rows)
+        columns = HostColumns(criteria="criteria")
+        given = {"criteria": list(criteria)}
+        return self.rewards(columns.batch(prompts, completions, given, self._tokenizer))
 
     def rewards(self, rows: Sequence[HostRow]) -> list[float | None]:
         """Return what `scores` returns, for rows that have been read."""
@@ -164,10 +153,8 @@ def compute_score(
     """
     if criteria_key is None:
         criteria_key = "criteria" if "criteria" in (extra_info or {}) else ""
-    columns = HostColumns(prompt=prompt_key, criteria=criteria_key)
-    row = HostRow.of_verl(
-        data_source, solution_str, ground_truth, extra_info, columns, further, known=compute_score
-    )
+    given = data_source, solution_str, ground_truth, extra_info, further, compute_score
+    row = HostRow.of_verl(*given, prompt=prompt_key, criteria=criteria_key)
     (score,) = _reward(checkers).rewards([row])
     reward = undecided_reward if score is None else score
     if reward is None:

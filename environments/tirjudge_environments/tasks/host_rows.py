@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from inspect import signature
@@ -37,6 +37,24 @@ class HostColumns(ColumnPlaces):
     """Criteria as `judge` reads them: a text, or a list of texts and objects; an empty list is none."""
     group: str = ""
     """What tells groups of the same prompt apart."""
+
+    def batch(
+        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], tokenizer: Any
+    ) -> list[HostRow]:
+        """Read a batch as TRL hands it over, with columns by their names; raises RowError."""
+        held = {name: one for name, one in columns.items() if isinstance(one, list | tuple)}
+        held = {name: one for name, one in held.items() if len(one) == len(prompts)}
+        tokens = special_tokens(tokenizer)
+        return [
+            HostRow.read(
+                {**{name: values[place] for name, values in held.items()}, "prompt": prompt},
+                completion,
+                self,
+                where=f"row {place}",
+                tokens=tokens,
+            )
+            for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +99,11 @@ class HostRow:
         solution_str: str,
         ground_truth: Any,
         extra_info: Mapping[str, Any] | None,
-        columns: HostColumns,
         further: Mapping[str, Any],
-        *,
         known: Callable[..., Any],
+        **keys: str | None,
     ) -> Self:
-        """Read the arguments that verl gives the reward function `known`, whose keywords are in `further`.
+        """Read the arguments that verl gives the reward function `known`, with unknown ones in `further`.
 
         The row is `extra_info`, with `ground_truth` under this name. Raises ValueError for a keyword that is
         neither an argument of the function nor verl's own: it may be misspelt.
@@ -97,6 +114,7 @@ class HostRow:
                 close = get_close_matches(name, arguments, 1)
                 meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(arguments)}"
                 raise ValueError(f"reward_kwargs has no {name!r}; {meant}")
+        columns = HostColumns(**{part: key or "" for part, key in keys.items()})
         row = {"ground_truth": ground_truth, **(extra_info or {})}
         tokens = special_tokens(further.get("reward_model_tokenizer"))
         return cls.read(row, solution_str, columns, where=f"a row of {data_source!r}", tokens=tokens)
