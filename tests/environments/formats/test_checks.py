@@ -188,7 +188,7 @@ async def test_single_responses_and_lists(make_task: Make, sandbox: Sandbox) -> 
     trajectory, shown = await judged(
         sandbox, three, fenced(COMMAS), "<preference>B</preference>", kind="listwise"
     )
-    assert "A 1 of 2\nB 2 of 2\nC 1 of 2" in shown[0]
+    assert "A 1 of 2\nB 2 of 2\nC 1 of 2\nB keeps the most." in shown[0]
     assert decided(trajectory) is True
 
 
