@@ -91,13 +91,13 @@ def zip_of(*files: tuple[str | zipfile.ZipInfo, bytes]) -> bytes:
 
 
 def zip_packed(method: int) -> bytes:
-    """Return a zip of 256 MiB that says it has one byte."""
+    """Return a zip of 64 MiB that says it has one byte."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as archive, archive.open("x", "w") as file:
-        for _ in range(16):
+        for _ in range(4):
             file.write(bytes(1 << 24))
     content = buffer.getvalue()
-    return content.replace(struct.pack("<L", 1 << 28), struct.pack("<L", 1))
+    return content.replace(struct.pack("<L", 1 << 26), struct.pack("<L", 1))
 
 
 def noise() -> bytes:
