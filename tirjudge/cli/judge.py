@@ -522,12 +522,9 @@ def judge(
     options.check(plan.kind)
     target = output_file(output, file, "verdicts", streamed=True)
     options = continued(options, target)
+    source = reading.open(file, input_format)
     rows = InspectedRows(
-        reading.open(file, input_format),
-        plan.columns,
-        plan.labels,
-        empty_loses=options.empty_loses,
-        thinking=options.judges_thinking,
+        source, plan.columns, plan.labels, empty_loses=options.empty_loses, thinking=options.judges_thinking
     )
     refuse_input(target, rows)
     for note in rows.inspect():
