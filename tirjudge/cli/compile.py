@@ -16,7 +16,8 @@ from tirjudge.compilation.examples import RuledRow
 from tirjudge.compilation.options import CompileOptions, compiled, rules_of_file
 from tirjudge.console_text import printable
 from tirjudge.storage.durable_files import write_atomically
-from tirjudge_environments.checkers import CheckerFile, CheckersDown
+from tirjudge_environments.checkers.file import CheckerFile
+from tirjudge_environments.checkers.runner import CheckersDown
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
 

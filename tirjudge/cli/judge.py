@@ -137,9 +137,11 @@ class BatchRun:
         if self.retry_malformed and isinstance(results, ResultFile):
             _forget_malformed(results)
         tally = Tally.of(results.rows(), KeptFiles(results.path))
+        count = self.rows.count()
+        left = None if count is None else max(0, min(count, self.plan.limit or count) - tally.judged)
         display = Display(
             tally,
-            total=_left(self.rows.count(), self.plan.limit, tally.judged),
+            total=left,
             failures_file=str(results.failures_path) if results.failures_path else None,
             spending=spending,
             row_lines=self.command == "judge",
@@ -439,13 +441,6 @@ def _forget_malformed(results: ResultFile) -> None:
     answered = (StopReason.VERDICT, StopReason.ABSTAINED)
     results.rewrite(lambda row: row if row["stop"] in answered else None)
     say(f"{before - len(results.digests)} of {before} rows have no verdict, and are judged again")
-
-
-def _left(count: int | None, limit: int | None, judged: int) -> int | None:
-    """Return the number of rows still to be judged, None if the rows are not counted."""
-    if count is None:
-        return None
-    return max(0, min(count, limit or count) - judged)
 
 
 _BUILT_IN = "tirjudge_environments."

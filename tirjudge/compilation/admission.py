@@ -22,8 +22,9 @@ from tirjudge.attacks.families import CLAIMS, Target
 from tirjudge.compilation.examples import RuleExample
 from tirjudge.statistics.clusters import Z
 from tirjudge.statistics.proportions import Proportion
-from tirjudge_environments.checkers import Case, Checker, CheckerRunner, Measurement
+from tirjudge_environments.checkers.file import Checker, Measurement
 from tirjudge_environments.checkers.rules import Value
+from tirjudge_environments.checkers.runner import Case, CheckerRunner
 from tirjudge_environments.programs.checks import CheckOutcome
 
 MIN_AGREEMENT = 0.7

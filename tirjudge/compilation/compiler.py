@@ -23,7 +23,8 @@ from tirjudge.records.result_row import read_result_row
 from tirjudge.rollout import all_or_none
 from tirjudge.statistics.printed import estimated
 from tirjudge_environments import Criterion
-from tirjudge_environments.checkers import Case, Checker, CheckerFile, CheckerRunner, Measurement
+from tirjudge_environments.checkers.file import Checker, CheckerFile, Measurement
+from tirjudge_environments.checkers.runner import Case, CheckerRunner
 from tirjudge_environments.messages import conversation_data, conversation_text
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError
 

@@ -20,7 +20,8 @@ from tirjudge.judging.judge_model import open_model
 from tirjudge.judging.options import JudgeOptions, SandboxOptions, endpoint_key
 from tirjudge.judging.questions import listed_rows
 from tirjudge.storage.run_settings import Option
-from tirjudge_environments.checkers import CheckerFile, CheckerRunner
+from tirjudge_environments.checkers.file import CheckerFile
+from tirjudge_environments.checkers.runner import CheckerRunner
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns
 from tirjudge_sandbox.blocking import EventLoopThread

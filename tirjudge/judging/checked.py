@@ -23,8 +23,8 @@ from tirjudge_environments import (
     View,
     derive_seed,
 )
-from tirjudge_environments.checkers import Case, Checker, CheckerFile, CheckerRunner, CheckersDown
-from tirjudge_environments.checkers.runner import program_of
+from tirjudge_environments.checkers.file import Checker, CheckerFile
+from tirjudge_environments.checkers.runner import Case, CheckerRunner, CheckersDown, program_of
 from tirjudge_environments.messages import conversation_data
 from tirjudge_environments.programs.checks import CheckOutcome
 from tirjudge_environments.tools.python import RUN_PYTHON

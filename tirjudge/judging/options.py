@@ -27,7 +27,7 @@ from tirjudge.models.resolve import Undecided, embedded_name
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, parameters
 from tirjudge.storage.settings_text import toml_value
-from tirjudge_environments.checkers import CheckerFile
+from tirjudge_environments.checkers.file import CheckerFile
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, first_fault
 from tirjudge_environments.templates import OwnPrompts, prompt_families

@@ -22,7 +22,8 @@ from typing import Any
 
 from tirjudge_environments.adapters.dialogues import SandboxThread
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.checkers import Case, CheckerFile, CheckerRunner
+from tirjudge_environments.checkers.file import CheckerFile
+from tirjudge_environments.checkers.runner import Case, CheckerRunner
 from tirjudge_environments.messages import conversation_data, final_text
 from tirjudge_environments.tasks import RowError
 from tirjudge_environments.tasks.host_rows import HostColumns, HostRow

@@ -135,11 +135,9 @@ def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
     # Without the head, of two lines.
     for line in islice(difflib.unified_diff(before, after, lineterm="", n=_CONTEXT), 2, None):
         hunk = _HUNK.fullmatch(line)
-        yield _moved(hunk, skipped) if hunk else line
-
-
-def _moved(hunk: re.Match[str], lines: int) -> str:
-    return f"@@ -{int(hunk[1]) + lines}{hunk[2]} +{int(hunk[3]) + lines}{hunk[4]} @@"
+        if hunk:
+            line = f"@@ -{int(hunk[1]) + skipped}{hunk[2]} +{int(hunk[3]) + skipped}{hunk[4]} @@"
+        yield line
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> int:

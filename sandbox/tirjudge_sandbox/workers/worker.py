@@ -238,7 +238,7 @@ class Worker:
 
         Cancelling this kills the program and waits for the report first.
         """
-        report = asyncio.ensure_future(self._receive())
+        report = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES))
         try:
             done, _ = await asyncio.wait([report], timeout=most_seconds)
             if not done:
@@ -274,9 +274,6 @@ class Worker:
         # If the worker is gone, the task that waits for its report finds out.
         with contextlib.suppress(OSError):
             self._control.send(wire.CANCEL)
-
-    async def _receive(self) -> bytes:
-        return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
 
 
 async def _sealed(program: Program) -> int:

@@ -14,7 +14,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_environments import RowError
 from tirjudge_environments.adapters.checkers import CheckerReward, compute_score
 from tirjudge_environments.adapters.dialogues import SandboxThread
-from tirjudge_environments.checkers import Checker, CheckerFile, Measurement
+from tirjudge_environments.checkers.file import Checker, CheckerFile, Measurement
 
 WORDS = (
     "def check(response, prompt, n):\n    return None if '?' in response else len(response.split()) >= n\n"

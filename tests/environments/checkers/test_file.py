@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_environments.checkers import Checker, CheckerFile, Measurement
+from tirjudge_environments.checkers.file import Checker, CheckerFile, Measurement
 
 WORDS = 'import re\n\ndef check(response, prompt, n):\n    return len(re.findall(r"\\w+", response)) >= n\n'
 

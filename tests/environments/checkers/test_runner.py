@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tirjudge_environments.checkers import Case, Checker, CheckerRunner, CheckersDown, CheckOutcome
-from tirjudge_environments.checkers.runner import program_of
+from tirjudge_environments.checkers.file import Checker
+from tirjudge_environments.checkers.runner import Case, CheckerRunner, CheckersDown, program_of
+from tirjudge_environments.programs.checks import CheckOutcome
 from tirjudge_environments.programs.recording import RecordingSandbox
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 

@@ -16,7 +16,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import FAST, results, write_rows
 from tirjudge import compile_checkers
 from tirjudge.cli import app
-from tirjudge_environments.checkers import Checker, CheckerFile
+from tirjudge_environments.checkers.file import Checker, CheckerFile
 
 pytestmark = pytest.mark.usefixtures("few_answers")
 NUMBERS = ("four", "5", "6", "seven", "8")

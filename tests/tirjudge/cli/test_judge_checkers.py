@@ -15,7 +15,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import FAST, results, write_rows
 from tirjudge import Judge
 from tirjudge.cli import app
-from tirjudge_environments.checkers import Checker, CheckerFile, Measurement
+from tirjudge_environments.checkers.file import Checker, CheckerFile, Measurement
 
 WORDS = Checker(
     name="words",

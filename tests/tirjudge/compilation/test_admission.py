@@ -18,7 +18,8 @@ from tirjudge.compilation.admission import matched, outcomes
 from tirjudge.compilation.compiler import measure_rows, ruled_row
 from tirjudge.compilation.examples import Examples, RuledRow, is_for_choosing
 from tirjudge.data.rows import Row
-from tirjudge_environments.checkers import Checker, CheckerFile, CheckerRunner
+from tirjudge_environments.checkers.file import Checker, CheckerFile
+from tirjudge_environments.checkers.runner import CheckerRunner
 from tirjudge_sandbox import open_sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

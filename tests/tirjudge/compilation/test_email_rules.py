@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import FAST, write_rows
 from tirjudge.cli import app
-from tirjudge_environments.checkers import CheckerFile
+from tirjudge_environments.checkers.file import CheckerFile
 
 SUBJECTS = ("your invoice", "the late parcel", "your new chair", "the broken lamp", "our opening hours")
 NAMES = ("Anna", "Boris", "Chloe", "David", "Esra")

@@ -12,7 +12,7 @@ from tirjudge import Judge
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.records.html import MOST_ROWS
 from tirjudge_environments import By, Context
-from tirjudge_environments.checkers import Checker, CheckerFile, Measurement
+from tirjudge_environments.checkers.file import Checker, CheckerFile, Measurement
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>&amp; \x1b[2J \u202e $x$"
 PROGRAM = f"print(len(response_a), len(response_b))  # {HOSTILE[:34]}"
