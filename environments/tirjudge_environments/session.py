@@ -199,7 +199,10 @@ class JudgeSession:
             self.fail(*failure)
             return ()
         appended: list[Segment] = []
-        for reading in readings:
+        for number, reading in enumerate(readings):
+            if number and self._later:
+                # The output of an earlier call of this turn may have shown the text that comes later.
+                reading = self._readings(replace(turn, outputs=self._outputs()))[number]
             segment = await self._act(reading, turn)
             if segment is None:
                 break
@@ -234,8 +237,10 @@ class JudgeSession:
         self._usage += completion.usage
         self._used_tokens += _size(completion)
         *earlier, turn = model_turns(self.prompt, self._segments)
-        outputs = tuple(segment.text for segment in self._segments if segment.by is By.SANDBOX)
-        return replace(completion, text=turn, earlier=tuple(earlier), outputs=outputs)
+        return replace(completion, text=turn, earlier=tuple(earlier), outputs=self._outputs())
+
+    def _outputs(self) -> tuple[str, ...]:
+        return tuple(segment.text for segment in self._segments if segment.by is By.SANDBOX)
 
     def _readings(self, turn: Completion) -> list[Reading]:
         """Return one reading, or one per native call if there are several, since each needs an answer."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.base import Environment
+from tirjudge_environments.base import Environment, LateText
 from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.messages import whole_text
 from tirjudge_environments.programs.recording import RecordingSandbox, ReplaySandbox
@@ -28,6 +28,7 @@ from tirjudge_environments.tasks import Columns, read_task
 from tirjudge_environments.tokenization import without_surrogates
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
+from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.types import (
     Completion,
     Episode,
@@ -270,7 +271,9 @@ class ChatDialogue:
         """Process a turn and wait for its program; raises RuntimeError once the dialogue is done."""
         paused = text.endswith(self.stop) if self.stop else False
         completion = Completion(text=text, finish=Finish.STOP if paused else Finish.END)
-        appended = self._thread.run(self._session.step(completion))
+        # A dialogue without room for the responses that are shown later ended before its first turn.
+        begun = not self._session.done or self._session.context.segments
+        appended = self._thread.run(self._session.step(completion)) if begun else ()
         if not self._session.done:
             shown = "".join(segment.text for segment in appended)
             return Reply(quote_control_tokens(shown), None, None)
@@ -345,9 +348,20 @@ class ToolDialogue:
         replay = ReplaySandbox(executions)
         tools = [_ReplayedTool(tool, replay) for tool in self._tools]
         session = self._session(replay, tools, turns=self._settings.turns)
+        offered = {RUN_PYTHON.name, *(tool.spec.name for tool in self._tools)}
         for number, (completion, answered) in enumerate(_turns(messages), start=1):
             if session.done:
                 break
+            if isinstance(self._environment, LateText):
+                # What is shown later was shown only if the framework called a program. It answers calls of
+                # other tools itself, and ends the dialogue at a turn without a call.
+                made = tuple(call for call in completion.tool_calls if call.name in offered)
+                if completion.tool_calls and not made:
+                    continue
+                completion = replace(completion, tool_calls=made)
+                if not made and not any(segment.later for segment in session.context.segments):
+                    session.fail(StopReason.MALFORMED, "the turn called no program, so nothing was shown")
+                    break
             # A last call without an answer means that the framework ran out of tokens before the output.
             if completion.tool_calls and not answered and number < self._settings.turns:
                 session.fail(StopReason.TOKEN_BUDGET, "no room for a program's output")

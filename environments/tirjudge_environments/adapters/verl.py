@@ -139,6 +139,9 @@ class JudgeLoop(AgentLoopBase):
         size, room = len(session.context.ids or ()), self.rollout_config.prompt_length
         if size > room:
             raise ValueError(f"task {task.id!r}: the prompt has {size} tokens, and prompt_length is {room}")
+        if session.done:
+            detail = session.trajectory.detail
+            raise ValueError(f"task {task.id!r}: {detail}: raise response_length, or leave the row out")
         return session
 
     async def _generate(

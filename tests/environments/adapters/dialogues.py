@@ -46,6 +46,8 @@ total = sum(map(int, lines(prompt_files, "numbers.csv")))
 print([int(lines(folder, "out/sum.txt")[0]) == total for folder in files], lines(files_b, "numbers.csv"))
 """
 ADDED_UP = "[True, False] ['3', '5']\n"
+CHECKS = "checks-pairwise"
+CHECK = "def check(response):\n    return [len(response.split()) == 3]\n"
 A = "<preference>A</preference>"
 B = "<preference>B</preference>"
 
@@ -82,6 +84,12 @@ class Script:
     turns: tuple[Turn, ...]
     domain: str = ""
     given: Mapping[str, Any] = field(default_factory=lambda: ROW)
+    judge: str = "tir-pairwise"
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The judge as changes of `settings`; a judge that writes checks takes no further tools."""
+        return {"judge": self.judge, **({"tools": {}} if self.judge == CHECKS else {})}
 
     @property
     def row(self) -> dict[str, Any]:
@@ -90,6 +98,7 @@ class Script:
 
 
 ASK = Turn("Let me count.", (COUNT,))
+WRITE = Turn("", (CHECK,))
 SCRIPTS = (
     Script("right at once", (Turn(A),)),
     Script("wrong at once", (Turn(B),)),
@@ -108,6 +117,11 @@ SCRIPTS = (
     Script("a fourth call", (Turn("", searches=('{"query": "a prime?"}',)), ASK, ASK, ASK, Turn(A))),
     Script("transcripts of agents", (Turn("", (COMPARE,)), Turn(A)), given=transcripts.ROW),
     Script("files of agents", (Turn("", (ADD_UP,)), Turn(A)), given=FILES_ROW),
+    Script("a check that decides", (WRITE, Turn(A)), judge=CHECKS),
+    Script(
+        "a check that is repaired", (Turn("", (CHECK.replace("len", "size"),)), WRITE, Turn(A)), judge=CHECKS
+    ),
+    Script("a check after the responses", (WRITE, WRITE, Turn(A)), judge=CHECKS),
 )
 
 

@@ -45,7 +45,8 @@ def _cases(report: Path) -> Iterator[tuple[str, str]]:
 
 async def our_cells(script: Script) -> list[str]:
     """Return the cells of our own engine: number of outputs, the reward and its parts."""
-    made = outcome(script, settings(), await ours(script, settings()))
+    plain = settings(**script.changes)
+    made = outcome(script, plain, await ours(script, plain))
     parts = ", ".join(f"{name} {value:g}" for name, value in made.parts.items())
     return [script.name, str(len(made.observations)), f"{made.total:g}", parts]
 

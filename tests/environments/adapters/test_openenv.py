@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 
 from tests.environments.adapters.dialogues import (
+    CHECKS,
     ROW,
     SCRIPTS,
     Outcome,
@@ -28,6 +29,12 @@ from tirjudge_environments.adapters.openenv import JudgeAction, JudgeClient, jud
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with serving(judge_app(settings())) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def checks_url() -> Iterator[str]:
+    with serving(judge_app(settings(judge=CHECKS, tools={}))) as address:
         yield address
 
 
@@ -64,9 +71,10 @@ async def played(script: Script, url: str) -> Outcome:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script, url: str) -> None:
-    expected = encoded_elsewhere(outcome(script, settings(), await ours(script, settings())))
-    assert await played(script, url) == expected
+async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script, url: str, checks_url: str) -> None:
+    plain = settings(**script.changes)
+    expected = encoded_elsewhere(outcome(script, plain, await ours(script, plain)))
+    assert await played(script, checks_url if script.judge == CHECKS else url) == expected
 
 
 async def test_concurrent_dialogues_do_not_mix(url: str) -> None:

@@ -12,6 +12,8 @@ import pytest
 from tests.environments.adapters.dialogues import (
     ADDED_UP,
     ASK,
+    CHECK,
+    CHECKS,
     COUNT,
     FILES_ROW,
     ROW,
@@ -24,7 +26,7 @@ from tests.environments.adapters.dialogues import (
     settings,
 )
 from tests.environments.tools.test_dialogue import FixedTool
-from tirjudge_environments import Case, Reward, TirPairwise, ToolSpec, Unscored
+from tirjudge_environments import Case, Reward, StopReason, TirPairwise, ToolSpec, Unscored
 from tirjudge_environments.adapters.dialogues import (
     ChatDialogue,
     LinkedViews,
@@ -271,3 +273,65 @@ async def test_programs_in_a_framework_find_what_a_prepared_program_defines(tmp_
     code = {"code": "seen.append(1); print(count(response_b), seen)"}
     for _ in range(2):
         assert await thread.awaited(dialogue.call("run_python", code, thread.sandbox)) == "2 [1]"
+
+
+CHECKED = settings(judge=CHECKS, tools={}, options={"order": "given", "protocol": "tool"})
+
+
+def of_a_tool(name: str, output: str) -> list[dict[str, Any]]:
+    call = {"function": {"name": name, "arguments": {"code": CHECK}}}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "name": name, "content": output},
+    ]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "assistant", "content": "I would rather not write code."}],
+        [{"role": "assistant", "content": f"```python\n{CHECK}```\n{A}"}],
+        [*of_a_tool("search", "error: Tool search not found."), {"role": "assistant", "content": A}],
+    ],
+)
+def test_no_verdict_counts_where_a_framework_showed_no_response(messages: list[dict[str, Any]]) -> None:
+    """Frameworks end a dialogue at a turn without a call, and answer calls of unknown tools themselves."""
+    env = JudgeEnv(CHECKED)
+    assert "one two" not in env.reset(**ROW)
+    assert judge_reward([messages], [env]) == [0.0]
+
+
+def test_a_call_of_an_unknown_tool_shows_no_response_and_the_next_check_runs() -> None:
+    env = JudgeEnv(CHECKED)
+    env.reset(**ROW)
+    output = env.run_python(code=CHECK)
+    assert "A 1 of 1\nB 0 of 1" in output
+    assert "one two three" in output
+    messages = [*of_a_tool("search", "error: not found"), *of_a_tool("run_python", output)]
+    assert judge_reward([[*messages, {"role": "assistant", "content": A}]], [env]) == [1.0]
+
+
+async def test_of_two_checks_in_one_turn_the_second_is_refused_everywhere() -> None:
+    script = Script("two at once", (Turn("", (CHECK, CHECK)), Turn(A)), judge=CHECKS)
+    trajectory = await ours(script, CHECKED)
+    dialogue = ToolDialogue(CHECKED, script.row, framework="TRL")
+    thread = SandboxThread.shared(CHECKED)
+    outputs = [
+        await thread.awaited(dialogue.call("run_python", {"code": CHECK}, thread.sandbox)) for _ in range(2)
+    ]
+    expected = outcome(script, CHECKED, trajectory)
+    assert tuple(outputs) == expected.observations
+    assert "no other check runs" in outputs[1]
+    answers = [{"role": "tool", "content": output} for output in outputs]
+    score = await dialogue.score([message(script.turns[0]), *answers, message(Turn(A))], dialogue.executions)
+    assert isinstance(score, Reward)
+    assert (score.total, score.metrics) == (expected.total, expected.parts)
+
+
+def test_responses_without_room_end_a_dialogue_before_its_first_turn() -> None:
+    given = settings(judge=CHECKS, tools={}, tokens=400)
+    assert ChatDialogue(given, ROW, framework="OpenEnv").step("I test it.").stop is None
+    dialogue = ChatDialogue(given, ROW | {"responses": ["one " * 199, "two"]}, framework="OpenEnv")
+    reply = dialogue.step("I test it.")
+    assert isinstance(reply.score, Reward)
+    assert (reply.stop, reply.score.total) == (StopReason.TOKEN_BUDGET, 0.0)

@@ -33,7 +33,7 @@ def make(row: dict[str, Any], **changes: Any) -> Any:
 
 def played(script: Script) -> Outcome:
     """Run the loop of SkyRL's generator: feed the model's texts until the environment is done."""
-    env = make(script.row)
+    env = make(script.row, **script.changes)
     prompt, _ = env.init([])
     assert script.row["prompt"] in prompt[0]["content"]
     written, observations = [], []
@@ -49,7 +49,8 @@ def played(script: Script) -> Outcome:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script) -> None:
-    expected = encoded_elsewhere(outcome(script, settings(), await ours(script, settings())))
+    plain = settings(**script.changes)
+    expected = encoded_elsewhere(outcome(script, plain, await ours(script, plain)))
     assert played(script) == expected
 
 

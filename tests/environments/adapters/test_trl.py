@@ -92,10 +92,10 @@ class ScriptedTrainer(GRPOTrainer):
         return ids
 
 
-def trainer(folder: Path, rewards: Any, **changes: Any) -> GRPOTrainer:
+def trainer(folder: Path, rewards: Any, scripts: Sequence[Script], **changes: Any) -> GRPOTrainer:
     options = {
         "output_dir": str(folder),
-        "per_device_train_batch_size": 2 * len(SCRIPTS),
+        "per_device_train_batch_size": 2 * len(scripts),
         "num_generations": 2,
         "max_completion_length": LENGTH,
         "max_tool_calling_iterations": SETTINGS.turns - 1,
@@ -105,20 +105,24 @@ def trainer(folder: Path, rewards: Any, **changes: Any) -> GRPOTrainer:
         "report_to": [],
     }
     words = tokenizer()
+    judge = settings(**dict(SETTINGS) | scripts[0].changes)
     return ScriptedTrainer(
         model=tiny_qwen3(len(words), max_position_embeddings=4 * LENGTH),
-        environment_factory=partial(JudgeEnv, SETTINGS),
+        environment_factory=partial(JudgeEnv, judge),
         reward_funcs=rewards,
         # A column of a data set holds texts or transcripts.
-        train_dataset=Dataset.from_list([row(script) for script in SCRIPTS if script.given is ROW]),
+        train_dataset=Dataset.from_list([row(script) for script in scripts if script.given is ROW]),
         processing_class=words,
         args=GRPOConfig(**options | changes),
     )
 
 
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, str]]:
-    """Play every script twice by TRL in one batch; return outcomes and the text at mask 0, by name."""
+Played = tuple[dict[str, Outcome], dict[str, str]]
+"""Outcomes and the text at mask 0, by name."""
+
+
+def played(folder: Path, scripts: Sequence[Script], **changes: Any) -> Played:
+    """Play scripts of one judge twice by TRL in one batch."""
     seen = Seen([], [])
 
     def watched(completions: Any, environments: Any, **columns: Any) -> list[float | None]:
@@ -128,10 +132,10 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome],
         assert totals == [score.total for score in seen.scores]
         return totals
 
-    grpo = trainer(tmp_path_factory.mktemp("trl"), watched)
-    made = grpo._generate_and_score_completions([row(script) for script in SCRIPTS for _ in range(2)])
+    grpo = trainer(folder, watched, scripts, **changes)
+    made = grpo._generate_and_score_completions([row(script) for script in scripts for _ in range(2)])
     outcomes, masked = {}, {}
-    for number, script in enumerate(SCRIPTS):
+    for number, script in enumerate(scripts):
         ids = made["completion_ids"][2 * number]
         counts = made["completion_mask"][2 * number].bool()
         by_model = made["tool_mask"][2 * number].bool()
@@ -145,16 +149,31 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome],
     return outcomes, masked
 
 
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
+    """Every script as TRL plays it, by the judge."""
+    return {
+        judge: played(tmp_path_factory.mktemp("trl"), [one for one in SCRIPTS if one.judge == judge])
+        for judge in {script.judge for script in SCRIPTS}
+    }
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script, batch: Any) -> None:
-    outcomes, masked = batch
-    played = outcomes[script.name]
-    plain = settings(options=SETTINGS.options)
+async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script, batches: Any) -> None:
+    outcomes, masked = batches[script.judge]
+    found = outcomes[script.name]
+    plain = settings(options=SETTINGS.options, **script.changes)
     expected = encoded_elsewhere(outcome(script, plain, await ours(script, plain)))
-    assert played.observations == expected.observations
-    assert (played.total, played.parts) == (expected.total, expected.parts)
-    assert played.written == "".join(qwen3(turn) for turn in script.turns)
+    assert found.observations == expected.observations
+    assert (found.total, found.parts) == (expected.total, expected.parts)
+    assert found.written == "".join(qwen3(turn) for turn in script.turns)
     assert all(text in masked[script.name] for text in expected.observations)
+
+
+def test_responses_that_do_not_fit_into_the_completion_give_no_verdict(tmp_path: Path) -> None:
+    script = next(one for one in SCRIPTS if one.name == "a check that decides")
+    outcomes, masked = played(tmp_path, [script], max_completion_length=200)
+    assert (outcomes[script.name].total, masked[script.name]) == (0.0, "")
 
 
 def test_a_reward_over_several_views_is_refused_by_name() -> None:

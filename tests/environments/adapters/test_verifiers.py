@@ -121,12 +121,12 @@ async def agent(endpoint: EndpointServer, harness: None) -> AsyncIterator[vf.Age
 def tasks(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> list[vf.Task]:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = SETTINGS.model_copy(update=changes)
+    found = settings(**dict(SETTINGS) | changes)
     return list(JudgeTaskset(JudgeTasksetConfig(rows=path, settings=found)))
 
 
 async def played(script: Script, agent: vf.Agent, folder: Path) -> Outcome:
-    (task,) = tasks(folder, [script.row])
+    (task,) = tasks(folder, [script.row], **script.changes)
     trace = await agent.run(task)
     assert not trace.errors, trace.errors
     (branch,) = trace.branches
@@ -139,7 +139,8 @@ async def played(script: Script, agent: vf.Agent, folder: Path) -> Outcome:
 async def test_a_dialogue_is_the_same_as_in_our_engine(
     script: Script, agent: vf.Agent, tmp_path: Path
 ) -> None:
-    expected = encoded_elsewhere(outcome(script, SETTINGS, await ours(script, SETTINGS)))
+    plain = settings(options=SETTINGS.options, **script.changes)
+    expected = encoded_elsewhere(outcome(script, plain, await ours(script, plain)))
     assert await played(script, agent, tmp_path) == expected
 
 

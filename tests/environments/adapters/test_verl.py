@@ -52,10 +52,12 @@ def loop(server: Any, **changes: Any) -> JudgeLoop:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script) -> None:
-    plain = settings(tokens=4096)
+    plain = settings(tokens=4096, **script.changes)
     trajectory = await ours(script, plain, ENCODER)
     expected, transcript = outcome(script, plain, trajectory), Transcript.of(trajectory)
-    made = await loop(ScriptedServer(script)).run({"temperature": 1.0}, extra_info=script.row)
+    made = await loop(ScriptedServer(script), **script.changes).run(
+        {"temperature": 1.0}, extra_info=script.row
+    )
     assert tuple(made.prompt_ids) == transcript.prompt_ids
     assert tuple(made.response_ids) == transcript.completion_ids
     assert tuple(made.response_mask) == transcript.mask
@@ -79,6 +81,20 @@ async def test_a_prompt_that_does_not_fit_is_refused_and_not_cut() -> None:
     judge = loop(ScriptedServer(SCRIPTS[0]), lengths={"prompt_length": 10})
     with pytest.raises(ValueError, match="prompt_length is 10"):
         await judge.run({}, extra_info=ROW)
+
+
+async def test_responses_without_room_in_the_response_are_refused_and_not_cut() -> None:
+    """A judge that writes its check first sees the responses within the tokens of its response."""
+    (script,) = (script for script in SCRIPTS if script.name == "a check that decides")
+    server = ScriptedServer(script)
+    await loop(server, **script.changes, lengths={"response_length": 600}).run({}, extra_info=script.row)
+    room = server.asked[0]["sampling_params"]["max_tokens"]
+    assert 0 < room < 344  # 256 tokens are kept for the verdict, and more for the responses
+    judge = loop(server, **script.changes, lengths={"response_length": 600 - room})
+    with pytest.raises(
+        ValueError, match=rf"task 'a check that decides': the responses need {600 - room} tokens"
+    ):
+        await judge.run({}, extra_info=script.row)
 
 
 async def test_an_aborted_turn_is_an_error_and_no_low_reward() -> None:

@@ -93,3 +93,18 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
     kept = {formatted.task.id for formatted in data_of(limited).prompts(None, 0)}
     assert kept == {name for name, size in sizes.items() if size <= limit}
     assert data_of(limited).counts() == {"judge": {"rows": 19, "too_long": 38 - 19}}
+
+
+def test_responses_that_are_shown_later_count_as_the_prompt_does(tmp_path: Path, tiny_model: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = (
+        {"prompt": f"x{size}", "response_a": "a" * size, "response_b": "b"} for size in range(1000, 5000, 100)
+    )
+    path.write_text("".join(json.dumps(row | {"label": "A"}) + "\n" for row in rows))
+    judge = {"name": "checks-pairwise"}
+    every = data_of(recipe(path, judge, {"steps": 1})).prompts(None, 0)
+    limited = data_of(recipe(path, judge, {"steps": 1}, tiny_model, max_prompt_tokens=5000))
+    kept = [len(row.task.candidates[0]) for row in limited.prompts(None, 0)]
+    left_out = limited.counts()["judge"]["too_long"]
+    assert 0 < left_out == len(every) - len(kept)
+    assert sorted(kept) == sorted(len(row.task.candidates[0]) for row in every)[: len(kept)]

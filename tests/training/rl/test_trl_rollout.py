@@ -14,8 +14,9 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
+from tests.tirjudge.tiny_models import tiny_qwen3
 from tirjudge.generation import GeneratorFailed, Sampling
-from tirjudge_environments import Budget, Environment, JudgeTask, Message
+from tirjudge_environments import Budget, Environment, JudgeTask, Message, open_environment
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 from tirjudge_training.rl.rollout_engine import Engine
 from tirjudge_training.rl.trl_rollout import JudgeRolloutFunc
@@ -103,6 +104,32 @@ def test_rollouts_whose_prompt_is_too_long_are_left_out_of_their_batch(
     assert len(logs(grpo)) == 2
     assert all(math.isfinite(row["loss"]) for row in logs(grpo))
     assert any(row["grad_norm"] > 0 for row in logs(grpo))
+
+
+def test_responses_that_a_judge_sees_after_its_check_are_in_no_prompt_and_no_loss(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """The rollouts of the other task have no room for its responses, and end before their first turn."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    model = tiny_qwen3(len(tokenizer), max_position_embeddings=8192)
+    environments = {"checks": open_environment("checks-pairwise", order="given")}
+    tasks, sampling = (
+        (task("1", "the first response"), task("long", "good " * 200)),
+        Sampling(temperature=1.0),
+    )
+    with Engine(model, tokenizer, environments, budget=Budget(tokens=700), sampling=sampling) as engine:
+        grpo = trainer(JudgeRolloutFunc(engine, "checks", tasks), model, tokenizer, tmp_path, max_steps=1)
+        rows = [{"prompt": row["prompt"]} for row in grpo.train_dataset for _ in range(GROUP)]
+        made = grpo._generate_and_score_completions(rows)
+        grpo.train()
+    mask, counted = made["tool_mask"].bool(), made["completion_mask"].bool()
+    for ids, in_loss, real in zip(made["completion_ids"][:GROUP], mask, counted, strict=False):
+        assert "the first response" in tokenizer.decode(ids[real & ~in_loss])
+        assert "the first response" not in tokenizer.decode(ids[real & in_loss])
+    assert not any("the first response" in tokenizer.decode(ids) for ids in made["prompt_ids"])
+    assert not (mask & counted)[GROUP:].any()
+    (row,) = logs(grpo)
+    assert math.isfinite(row["loss"])
 
 
 class FailingSandbox:

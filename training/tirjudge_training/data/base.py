@@ -51,8 +51,8 @@ class DataConfig(BaseModel):
     labels: Mapping[str, str] | None = None
     """The letters of a dataset's own labels: `{"1" = "A", "2" = "B"}`."""
     max_prompt_tokens: int | None = Field(default=None, gt=0)
-    """Rows with a longer prompt, in tokens of the trained model, are left out of training; not those of
-    `demonstrations`, whose limit is `warmup.sft.max_tokens`."""
+    """Rows with a longer prompt, in tokens of the trained model and with responses that are shown later, are
+    left out of training; not those of `demonstrations`, whose limit is `warmup.sft.max_tokens`."""
     reserved: int = Field(default=0, ge=0)
     """Number of training rows set apart for the teacher, or for learning answers, that RL never sees; with 0
     all rows serve for both. RM-R1 has 8,700 in addition to its 64,000 (App. E)."""

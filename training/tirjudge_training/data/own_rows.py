@@ -19,7 +19,7 @@ from typing import Any
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import open_rows
 from tirjudge_environments import ChatEncoder, JudgeTask, Message, derive_seed
-from tirjudge_environments.boundary import shown_prompt
+from tirjudge_environments.boundary import shown_later, shown_prompt
 from tirjudge_environments.files.folder import Folder
 from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_environments.tasks.conversion import named_folders
@@ -290,9 +290,13 @@ class RowData:
                 self.too_long[row.format] += 1
 
     def _longest(self, row: FormattedTask, encoder: ChatEncoder) -> int:
-        """Return the tokens of the longest prompt among the views of a task."""
+        """Return the tokens of the longest prompt among the views of a task, with what is shown later."""
         judge = self.environments[row.format]
-        return max(len(encoder.prompt(shown_prompt(judge, row.task, view))) for view in judge.views(row.task))
+        return max(
+            len(encoder.prompt(shown_prompt(judge, row.task, view)))
+            + len(encoder.text(shown_later(judge, row.task, view)))
+            for view in judge.views(row.task)
+        )
 
     def _copies(self, task: JudgeTask) -> int:
         """Return how often a row comes in a pass: the weight of its domain, rounded by a hash of the row."""

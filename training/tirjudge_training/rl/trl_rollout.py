@@ -78,8 +78,8 @@ def batch_rows(
 ) -> list[RolloutTokens]:
     """Return `slots * size` rows: the kept groups, then fillers of the token `blank` for the empty slots.
 
-    A rollout without a score becomes a filler too, since it has no advantage, and with `mask_cut` a rollout
-    that was cut at the token limit.
+    A rollout without a score becomes a filler too, since it has no advantage, as does a rollout that ended
+    before its first turn, and with `mask_cut` a rollout that was cut at the token limit.
 
     A verdict that could not change the reward does not count if the trajectory had no tool call left of
     `tool_calls`, so that it could not have gone on instead.
@@ -88,7 +88,8 @@ def batch_rows(
     for group in batch.kept:
         scaled = advantages(group.rewards, sigma=sigma, eta=eta)
         for trajectory, score, advantage in zip(group.trajectories, group.scores, scaled, strict=True):
-            if isinstance(score, Unscored) or advantage is None or (mask_cut and cut(trajectory)):
+            empty = not trajectory.segments or (mask_cut and cut(trajectory))
+            if isinstance(score, Unscored) or advantage is None or empty:
                 rows.append(filler(blank))
                 continue
             spent = tool_calls is not None and len(trajectory.calls) >= tool_calls
@@ -205,8 +206,8 @@ class JudgeRolloutFunc:
         return rollout_output(
             [
                 rollout_tokens(trajectory, score.total)
-                if isinstance(score, Reward)
-                else filler(blank, reward=None)
+                if isinstance(score, Reward) and trajectory.segments
+                else filler(blank, reward=score.total if isinstance(score, Reward) else None)
                 for _, trajectory, score in rolled_out
             ]
         )
