@@ -8,6 +8,7 @@ verdict. No response can talk to the check, which favours no position and cannot
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -18,9 +19,10 @@ from tirjudge_environments.formats.reward_terms import NO_TOOL_DOMAINS
 from tirjudge_environments.formats.tir import STOP, TirFormat
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_environments.programs.check_harness import EMPTY, ERROR, MOST_RESPONSES, NOTHING, written_check
+from tirjudge_environments.programs.check_harness import EMPTY, ERROR, MOST_RESPONSES, NOTHING
 from tirjudge_environments.templates import load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
+from tirjudge_environments.turn_reader import find_fences
 from tirjudge_environments.types import (
     Completion,
     Continue,
@@ -37,6 +39,7 @@ from tirjudge_environments.types import (
 from tirjudge_sandbox import Execution, Status
 
 _TOO_LATE = "The responses have been shown, so no other check runs. Give the verdict."
+_RAW = re.compile(r"^(?:(?:import|from) [^\n]*\n|\s*\n)*def check\(", re.MULTILINE)
 _REPAIR = "checks-repair"
 """The prompt file that asks for a corrected function."""
 
@@ -99,7 +102,7 @@ class ChecksFormat(TirFormat):
             return reading
         if not isinstance(reading, RunCode):
             # The turn ended: whatever it says, no response was seen, so it gives no verdict.
-            source = written_check(completion.text) or EMPTY
+            source = _written_check(completion.text) or EMPTY
             reading = RunCode(source, self._bindings(task, view), exchanged=self._exchanged(task, view))
         return replace(reading, opened=False, is_check=True, repairable=not repairs)
 
@@ -130,6 +133,18 @@ def _is_late(request: RunCode) -> bool:
 
 def _repair() -> str:
     return load_template(_REPAIR).text
+
+
+def _written_check(turn: str) -> str:
+    """Return the code of a turn that defines `check`: a fence in any language, or the turn's end.
+
+    Models without training often leave out the language or the last fence. Empty if nothing defines it.
+    """
+    bodies = [turn[fence.body_start : fence.body_end] for fence in find_fences(turn)]
+    for text in (*bodies, turn):
+        if (found := _RAW.search(text)) is not None:
+            return text[found.start() :]
+    return ""
 
 
 class ChecksPairwise(ChecksFormat, TirPairwise):

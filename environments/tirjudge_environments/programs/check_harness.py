@@ -9,10 +9,6 @@ first error stands above the counts, or in their place.
 
 from __future__ import annotations
 
-import re
-
-from tirjudge_environments.turn_reader import find_fences
-
 MOST_RESPONSES = 16
 """Isolated programs that one program may run."""
 NOTHING = "nothing to check"
@@ -113,21 +109,8 @@ if len(lengths) == len(lists) and len(set(lengths)) == 1:
     if not known and not fault:
         print("nothing to check")
 '''
-_RAW = re.compile(r"^(?:(?:import|from) [^\n]*\n|\s*\n)*def check\(", re.MULTILINE)
 
 
 def completed(source: str) -> str:
     """Return the program that runs the function of `source` on each response and prints the counts."""
     return f"CHECK = {source!r}\n{_HARNESS}"
-
-
-def written_check(turn: str) -> str:
-    """Return the code of a turn that defines `check`: a fence in any language, or the turn's end.
-
-    Models without training often leave out the language or the last fence. Empty if nothing defines it.
-    """
-    bodies = [turn[fence.body_start : fence.body_end] for fence in find_fences(turn)]
-    for text in (*bodies, turn):
-        if (found := _RAW.search(text)) is not None:
-            return text[found.start() :]
-    return ""
