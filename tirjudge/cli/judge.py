@@ -300,12 +300,11 @@ class BatchRun:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        needed, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+        needed, ready = asyncio.Event(), asyncio.Future[RowJudge]()
 
         async def judged(work: Work) -> Mapping[str, Any]:
             needed.set()
-            row: Mapping[str, Any] = await (await asyncio.shield(ready)).row(work)
-            return row
+            return await (await asyncio.shield(ready)).row(work)
 
         judge: RowJudge | None = None
         sink, plan, where, completed = ResultSink(results, display), self.plan, "", True
