@@ -8,7 +8,6 @@ verdict. No response can talk to the check, which favours no position and cannot
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -39,7 +38,6 @@ from tirjudge_environments.types import (
 from tirjudge_sandbox import Execution, Status
 
 _TOO_LATE = "The responses have been shown, so no other check runs. Give the verdict."
-_RAW = re.compile(r"^(?:(?:import|from) [^\n]*\n|\s*\n)*def check\(", re.MULTILINE)
 _REPAIR = "checks-repair"
 """The prompt file that asks for a corrected function."""
 
@@ -141,9 +139,14 @@ def _written_check(turn: str) -> str:
     Models without training often leave out the language or the last fence. Empty if nothing defines it.
     """
     bodies = [turn[fence.body_start : fence.body_end] for fence in find_fences(turn)]
-    for text in (*bodies, turn):
-        if (found := _RAW.search(text)) is not None:
-            return text[found.start() :]
+    for lines in (text.splitlines(keepends=True) for text in (*bodies, turn)):
+        start = next((place for place, line in enumerate(lines) if line.startswith("def check(")), None)
+        if start is not None:
+            while start and (
+                not lines[start - 1].strip() or lines[start - 1].startswith(("import ", "from "))
+            ):
+                start -= 1
+            return "".join(lines[start:])
     return ""
 
 
