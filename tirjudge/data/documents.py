@@ -70,13 +70,13 @@ def rows_in(document: Any) -> tuple[list[Any], str] | None:
 
 
 def _listed(document: Mapping[str, Any], above: str = "") -> tuple[str, list[dict[str, Any]]] | None:
-    """Return the only list of objects under a known key, with the key."""
+    """Return the only list of objects under a known key, with the key; one text alone is no row."""
     lists = [
         (f"{above}{key}", value)
         for key, value in document.items()
         if similar_name(key) in WRAPPERS
         and isinstance(value, list)
-        and all(isinstance(one, dict) for one in value)
+        and all(isinstance(one, dict) and [*map(type, one.values())] != [str] for one in value)
     ]
     lists = [(key, value) for key, value in lists if value] or lists
     if len(lists) == 1:

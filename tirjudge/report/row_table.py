@@ -285,8 +285,8 @@ def _folder_record(row: ResultRow, index: int | None) -> list[dict[str, Any]]:
 
 def _view_record(heading: str, view: RecordedView) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
-    for passage, heading, shown in view_passages(view):
-        parts.append(_part(passage, heading))
+    for passage, named, shown in view_passages(view):
+        parts.append(_part(passage, named))
         if passage.kind == "program":
             parts[-1]["notes"] = list(variable_notes(passage))
             parts += [

@@ -189,7 +189,7 @@ REFUSED = {
 FAILED = {
     "judge rows.jsonl --output o2 --no-tools --retries 0 --model m --base-url http://127.0.0.1:9": "1:9/v1",
     "judge rows.jsonl --output o3 SERVED --model locked": "set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
-    "judge rows.jsonl --output o4 SERVED": "malformed (no <preference>): choose the --format",
+    "judge rows.jsonl --output o4 SERVED": "malformed (no <preference>): the answers lack the form",
     "judge reference.jsonl --output o5 SERVED --model short": "100000 characters, which --truncate shortens",
     "attack single.jsonl --output o6 SERVED": "single.jsonl:1: an attack needs two responses or more",
 }

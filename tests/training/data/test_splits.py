@@ -190,7 +190,7 @@ def test_training_on_a_criterion_shows_the_prompt_of_judging(tmp_path: Path) -> 
         return "<preference>A</preference>"
 
     sandbox = open_sandbox("local", capacity=1, preload=[])
-    options = {"prompts": "smol", "shown_chars": 64}
+    options = {"prompts": "smol", "shown_chars": 64, "name_variables": False}
     with Judge(generator=ScriptedGenerator(script), sandbox=sandbox, **options) as judging:
         assert len(judging.batch(rows).judgments) == 9
     assert len(judged) == 9

@@ -119,6 +119,8 @@ def note_of(recipe: Recipe, data: Data) -> dict[str, Any]:
     return note | ({"tools": tools} if tools else {})
 
 
+_UNNAMED = {"boundary": True, "name_variables": False}
+"""Defaults of every training, which notes of earlier trainings do not name."""
 _NOT_NOTED = {"order", "seed", "further_tools", "per_criterion"}
 """Options of formats that a note leaves out besides those of the reward: the order of a row's responses,
 which the judge does not see, the tools besides Python, which the note has apart, and what a run asks for."""
@@ -131,9 +133,7 @@ def _formats(recipe: Recipe, data: Data) -> dict[str, dict[str, Any]]:
     for name, judge in data.environments.items():
         if isinstance(judge, BaseModel):
             options = judge.model_dump(mode="json", exclude=_NOT_NOTED | reward_options(judge))
-            if options.get("boundary"):
-                # The default of every run, which notes of earlier trainings do not name.
-                del options["boundary"]
+            options = {key: value for key, value in options.items() if _UNNAMED.get(key) != value}
             format = (judges.get(name) or judges[name.removesuffix(WITHOUT_TOOLS)]).name
             known = formats.setdefault(format, options)
             formats[format] = {key: value for key, value in known.items() if options.get(key) == value}
