@@ -61,7 +61,7 @@ class ChecksFormat(TirFormat):
         for name in ("function", self.kind):
             load_template(f"{self.prompts}-{name}")
 
-    def _require_texts(self, task: JudgeTask) -> None:
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
         if task.files or task.prompt_files.files:
             raise ValueError(f"checks read texts, and task {task.id!r} has files: use tir")
         if len(task.candidates) > MOST_RESPONSES and self.kind == "listwise":
@@ -69,6 +69,8 @@ class ChecksFormat(TirFormat):
                 f"checks compare at most {MOST_RESPONSES} responses; task {task.id!r} has "
                 f"{len(task.candidates)}: use tir"
             )
+        # Every member puts this class before a format of TIR-Judge, which has the views.
+        return super().views(task)  # type: ignore[safe-super]
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
@@ -160,10 +162,6 @@ class ChecksPairwise(ChecksFormat, TirPairwise):
         source="our own; reward of TIR-Judge section 4.2",
     )
 
-    def views(self, task: JudgeTask) -> tuple[View, ...]:
-        self._require_texts(task)
-        return super().views(task)
-
 
 class ChecksListwise(ChecksFormat, TirListwise):
     """Checks for three to sixteen responses, answered by `<preference>C</preference>`."""
@@ -175,10 +173,6 @@ class ChecksListwise(ChecksFormat, TirListwise):
         source="our own; reward of TIR-Judge section 4.2",
     )
 
-    def views(self, task: JudgeTask) -> tuple[View, ...]:
-        self._require_texts(task)
-        return super().views(task)
-
 
 class ChecksPointwise(ChecksFormat, TirPointwise):
     """Checks for one response, answered by `<score>7</score>`, from 1 to 10."""
@@ -189,7 +183,3 @@ class ChecksPointwise(ChecksFormat, TirPointwise):
         reward="Rc * (0.1 + 0.9 * [Rt and Rf]); Rc for all views if the better one scores higher",
         source="our own; reward of TIR-Judge section 4.2",
     )
-
-    def views(self, task: JudgeTask) -> tuple[View, ...]:
-        self._require_texts(task)
-        return super().views(task)
