@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tirjudge.attacks.families import Attack, Target
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
-from tirjudge.judging.questions import Kind
+from tirjudge.judging.questions import FAMILIES, Kind
 from tirjudge_environments import JudgeTask, Response
 from tirjudge_environments.messages import message_data, response_data, tool_data
 from tirjudge_environments.orders import letter, ordered_views
@@ -140,8 +140,9 @@ class AttackedRows:
 
 
 def winning_answer(format: str, letter: str) -> str:
-    """Return the answer of a judge of this kind or format that prefers the response with this letter."""
-    name = format.removeprefix("tir-").removeprefix("checks").removeprefix("-")
+    """Return the answer of a judge of a kind, format or family that prefers the response with this letter."""
+    family, _, kind = format.partition("-")
+    name = kind if family in FAMILIES else format
     if name == "pointwise":
         return "<score>10</score>"
     if name in ("", "pairwise", "listwise"):

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from tests.rows import each_row
 from tirjudge.attacks import Attack, Target, open_families
+from tirjudge.attacks.attacked_rows import winning_answer
 from tirjudge.attacks.families import CODE
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.endpoint.chat_turns import alternating
@@ -140,3 +141,18 @@ async def test_the_prompt_names_the_module_only_if_asked() -> None:
     texts = [one.prompt(task, one.views(task)[0]).messages[0].content for one in (plain, asked, without)]
     assert "isolated" not in texts[0] + texts[2]
     assert re.fullmatch(re.escape(texts[0]) + r"\n[^\n]*`import isolated`[^\n]*", texts[1])
+
+
+@pytest.mark.parametrize(
+    ("format", "answer"),
+    [
+        *(
+            (name, "<preference>B</preference>")
+            for name in ("", "pairwise", "tir", "checks", "checks-listwise")
+        ),
+        ("tir-pointwise", "<score>10</score>"),
+        ("rm-r1", "<answer>[[B]]</answer>"),
+    ],
+)
+async def test_an_attack_writes_the_answer_that_the_judge_is_asked_for(format: str, answer: str) -> None:
+    assert winning_answer(format, "B") == answer
