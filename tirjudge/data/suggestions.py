@@ -95,7 +95,7 @@ def column_options(places: Sequence[str], named: Collection[str], is_rating: Cal
     has = {part for part in (*_RESPONSE_PARTS, "prompt", "label") if column_named(places, part) is not None}
     has |= set(named)
     prompt = _first(known, "prompt")
-    # What is inside of a prompt is neither an answer to it nor a label.
+    # A field of the prompt is neither an answer to the prompt nor a label.
     others = _by_name([one for one in places if not _within(one, "prompt") and one != prompt])
     found = [] if has.intersection(_RESPONSE_PARTS) else _response_options(others, prompt)
     # A whole conversation has its prompt.

@@ -78,8 +78,8 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
 
     The short name `smol` is the file of the installed wheel, verified by its checksum, or else the hub's
     repository; the embedded model has the name that result rows show. A GGUF file is converted once into the
-    cache, which takes up to a minute and is told to `say`. Everything else, such as a folder or hub id, is
-    returned as it is; `./smol` is a folder of that name.
+    cache, in up to a minute; `say` receives the lines about the conversion. Any other name, such as a folder
+    or hub id, is returned as it is; `./smol` is a folder.
 
     Raises ModelUnavailable, a ValueError, in one line with the remedy.
     """

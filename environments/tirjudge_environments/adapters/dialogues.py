@@ -353,8 +353,8 @@ class ToolDialogue:
             if session.done:
                 break
             if isinstance(self._environment, LateText):
-                # What is shown later was shown only if the framework called a program. It answers calls of
-                # other tools itself, and ends the dialogue at a turn without a call.
+                # The responses were shown only if the framework called a program. The framework answers
+                # calls of unknown tools itself, and ends the dialogue at a turn without a call.
                 made = tuple(call for call in completion.tool_calls if call.name in offered)
                 if completion.tool_calls and not made:
                     continue

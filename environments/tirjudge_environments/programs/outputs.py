@@ -116,7 +116,7 @@ def replacement_note(source: str, variables: Iterable[str]) -> str:
     for names, read in assigned:
         for one in read:
             readers.setdefault(one, []).append(names)
-    # What a function is called with may come from the variables.
+    # The arguments of a function may come from the variables.
     reached = [*variables, *(one.arg for one in ast.walk(tree) if isinstance(one, ast.arg))]
     seen = set(reached)
     for one in reached:
@@ -130,7 +130,7 @@ def replacement_note(source: str, variables: Iterable[str]) -> str:
 
 
 def _assigned(tree: ast.AST) -> Iterator[tuple[set[str], set[str]]]:
-    """Yield the names that each assignment, loop or definition of a program sets, and those that it reads."""
+    """Yield, for each assignment, loop and definition, the names that it sets and the names that it reads."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():

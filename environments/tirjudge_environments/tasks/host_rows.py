@@ -36,7 +36,7 @@ class HostColumns(ColumnPlaces):
     criteria: str = ""
     """Criteria as `judge` reads them: a text, or a list of texts and objects; an empty list is none."""
     group: str = ""
-    """What tells groups of the same prompt apart."""
+    """A name that distinguishes groups of the same prompt."""
 
     def batch(
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], tokenizer: Any

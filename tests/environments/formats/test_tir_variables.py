@@ -1,4 +1,4 @@
-"""The variables of programs, as a judge without training is told of them (`name_variables`)."""
+"""The option `name_variables`: the prompt names the variables of programs, and a note follows a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tirjudge judge` asks a model: the sentence about variables, and prompts of one's own."""
+"""The prompts of `tirjudge judge`: the sentence about variables, and prompts of one's own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def asked(endpoint: EndpointServer) -> list[str]:
 
 
 def copying(body: dict[str, Any]) -> dict[str, Any]:
-    """Play a model that copies the responses into its program, and uses the variables once it is told."""
+    """Play a model that copies the responses into its program, and uses the variables after a note."""
     last = body["messages"][-1]["content"]
     if len(body["messages"]) > 1 and "Note: " not in last:
         return chat("<preference>A</preference>")
