@@ -50,7 +50,7 @@ from tirjudge.judging.batch import BatchRunner, EngineRowJudge, Plan, ResultSink
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.models import resolve_model
-from tirjudge.models.resolve import ModelNote, embedded_model, read_note
+from tirjudge.models.resolve import NOTE_FILE, embedded_model, read_note
 from tirjudge.storage.result_file import ResultFile
 
 ROWS = Path(__file__).parents[1] / "examples" / "instructions.jsonl"
@@ -168,26 +168,23 @@ async def reused(url: str) -> float:
     return sum(map(float, counts))
 
 
-def merged_model(name: str, folder: Path) -> ModelNote:
-    """Write the whole model that is called `name` into a folder; return the model's note."""
+def merge_model(name: str, folder: Path) -> None:
+    """Write the whole model that is called `name` into a folder, with its note."""
     resolved = resolve_model(name or embedded_model())
     model, tokenizer = load_model(resolved, device="cpu", dtype="float32")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return read_note(resolved)
+    (folder / NOTE_FILE).write_text(read_note(resolved).model_dump_json(exclude_unset=True))
 
 
-def benches(model: Path, note: ModelNote, options: argparse.Namespace) -> dict[str, Bench]:
+def benches(model: Path, options: argparse.Namespace) -> dict[str, Bench]:
     """Return the ways to judge by their names."""
     judge = {
         "model": str(model),
         "base_url": "http://localhost",
         "tier": "completions",
         "tokenizer": str(model),
-        "prompts": note.prompts,
-        "shown_chars": note.shown_chars,
-        "enable_thinking": note.enable_thinking,
-        "max_tokens": note.max_tokens or 512,
+        "note_of": str(model),
     }
     ways = {
         "greedy": JudgeOptions(**judge, order="both"),
@@ -205,7 +202,8 @@ async def comparisons(
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        ways = benches(folder, merged_model(options.model, folder), options)
+        merge_model(options.model, folder)
+        ways = benches(folder, options)
         cached, uncached = stack.enter_context(both_sides(folder))
         for name in names:
             bench = ways[name.removeprefix("judging/prefix-cache/")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prefix_cache import BLOCK, DIALOGUES, SHARE, benches, both_sides, merged_model
+from benchmarks.prefix_cache import BLOCK, DIALOGUES, SHARE, benches, both_sides, merge_model
 from examples.miniature import TRAINED
 
 pytestmark = [
@@ -20,7 +20,8 @@ pytestmark = [
 
 
 async def test_a_run_counts_only_its_own_reuse_and_judges_as_without_the_cache(tmp_path: Path) -> None:
-    bench = benches(tmp_path, merged_model(str(TRAINED), tmp_path), Namespace(rows=3, samples=2))["greedy"]
+    merge_model(str(TRAINED), tmp_path)
+    bench = benches(tmp_path, Namespace(rows=3, samples=2))["greedy"]
     with both_sides(tmp_path) as (cached, uncached):
         runs = [await bench.run(cached), await bench.run(cached)]
         known = await bench.run(cached, empty=False)
