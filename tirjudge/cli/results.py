@@ -380,8 +380,6 @@ def reproduce(
     if timeout is not None:
         limits = replace(limits, wall_seconds=timeout, cpu_seconds=timeout)
     result = _Result(str(file), verdicts(file))
-    if result.verdicts.settings and result.verdicts.is_older:
-        say("tirjudge reproduce: these verdicts were read by an older rule, which guessed what a turn quotes")
     try:
         if has_programs(file):
             require_prepared(file, options.prepare)
@@ -425,7 +423,6 @@ class _Result:
             "verdicts": self.verdicts.read,
             "verdicts_changed": len(self.verdicts.changed),
             "verdicts_not_read": self.verdicts.unreadable,
-            **({"verdicts_by_older_rule": older} if (older := self.verdicts.by_older_rule) else {}),
             "not_same": [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)],
         }
 
@@ -436,9 +433,8 @@ class _Result:
             "verdicts read again": self.verdicts.read,
             "verdict changed": len(self.verdicts.changed),
             "verdicts not read": self.verdicts.unreadable,
-            "read by an older rule": self.verdicts.by_older_rule,
         }
-        seldom = (RerunStatus.NOT_REPEATED.value, "verdicts not read", "read by an older rule")
+        seldom = (RerunStatus.NOT_REPEATED.value, "verdicts not read")
         rows = [(name, str(count)) for name, count in counts.items() if count or name not in seldom]
         print("\n".join(table(rows)))
         records = self.record()["not_same"]

@@ -236,9 +236,6 @@ def _difference(recorded: RecordedPassage, now: Execution) -> str:
         return ""
     for name in ("exit_code", "signal", "stdout", "stderr"):
         before, after = getattr(recorded, name), getattr(now, name)
-        if now.status is Status.SIGNAL and name in ("stdout", "stderr"):
-            # Earlier versions lost what a crashed program had in its buffers.
-            after = after[: len(before)]
         if before != after:
             return f"{name} was {_excerpt(before, after)} and is now {_excerpt(after, before)}"
     return ""

@@ -30,7 +30,7 @@ from tirjudge.records.result_row import (
     read_result_rows,
 )
 from tirjudge.records.verdicts import EMPTY, JudgedConfidence, RecordedVerdict
-from tirjudge.storage.result_file import is_read_by_older_rule, recorded_settings
+from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments import (
     Call,
     Completion,
@@ -49,10 +49,9 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
-from tirjudge_environments.boundary import marks_of, shown, shown_prompt
+from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.orders import letter
 from tirjudge_environments.registry import environment_names, environment_options, open_environment
-from tirjudge_environments.turn_reader import find_fences
 from tirjudge_environments.types import THINK
 from tirjudge_sandbox import Execution, Status
 
@@ -105,18 +104,14 @@ class Rereading:
     """All dialogues that are not empty."""
     unreadable: int = 0
     """Dialogues of a format that cannot be opened."""
-    by_older_rule: int = 0
-    """Dialogues whose verdict an older rule read otherwise, which guessed what a turn quotes."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings recorded beside the file."""
-    is_older: bool = False
-    """True for a file whose verdicts may have been read by the older rule."""
 
     @classmethod
     def of(cls, results: Path) -> Rereading:
         """Read every row; raises ValueError for a file that is no result file, and OSError."""
         settings = recorded_settings(results) or {}
-        found = cls([], settings=settings, is_older=is_read_by_older_rule(results))
+        found = cls([], settings=settings)
         for row, _ in read_result_rows(results):
             found.add(row)
         return found
@@ -149,9 +144,7 @@ class Rereading:
                 continue
             self.read += 1
             recorded = _described(view.verdict)
-            if recorded not in readings and self.is_older and _may_quote(row, view, environments[0]):
-                self.by_older_rule += 1
-            elif recorded not in readings:
+            if recorded not in readings:
                 reason = f"the file says {recorded}, and the dialogue says {readings[0]}"
                 self.changed.append(ChangedVerdict(row, _place(view), reason))
         if difference := _combined_difference(row):
@@ -164,15 +157,6 @@ def _checked_criterion(row: ResultRow, view: RecordedView) -> Criterion | None:
     if number is None or number >= len(row.criteria) or not row.criteria[number].checker:
         return None
     return row.criteria[number].criterion
-
-
-def _may_quote(row: ResultRow, view: RecordedView, environment: Environment) -> bool:
-    """Return True for a dialogue in which the older rule may have guessed what the judge quotes."""
-    task, marks = row_task(row), marks_of(environment)
-    outputs = [one.stdout + one.stderr for one in view.segments if one.kind == "program"]
-    text = view.last_turn.text
-    told = [task, outputs, [text[one.start : one.end] for one in find_fences(text)]]
-    return bool(row.files) or shown(told, marks) != told
 
 
 def _readings(row: ResultRow, view: RecordedView, environments: Sequence[Environment]) -> list[str]:

@@ -31,8 +31,6 @@ LABELS = ("label", "strength", "checklist", "rating")
 """Fields of a row that people gave, and no judge saw."""
 _LABEL_COLUMNS = ("label", "checklist", "gold_scores")
 """Columns with labels. A run resumes with other label columns."""
-READER = 2
-"""The rule by which verdicts are read. Before the rule had a number, it guessed what a turn quotes."""
 _KEPT = 100
 """Rows that a ResultStream keeps in memory."""
 
@@ -44,7 +42,7 @@ def settings_path(results: Path) -> Path:
 
 def record_settings(results: Path, settings: Mapping[str, Any]) -> None:
     """Write the settings of a result file's rows next to it."""
-    record = {"tirjudge": version("tirjudge"), "reader": READER, "settings": settings}
+    record = {"tirjudge": version("tirjudge"), "settings": settings}
     write_atomically(settings_path(results), json.dumps(record, indent=2) + "\n")
 
 
@@ -85,14 +83,6 @@ def recorded_settings(results: Path) -> JsonObject | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return recorded if isinstance(recorded, dict) else None
-
-
-def is_read_by_older_rule(results: Path) -> bool:
-    """Return True for a result file whose verdicts may have been read by an older rule."""
-    try:
-        return bool(json_file(settings_path(results)).get("reader") != READER)
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return True
 
 
 class ResultFile:

@@ -15,7 +15,6 @@ from typing import IO, Any, ClassVar
 
 from pydantic import ConfigDict
 
-from tirjudge_environments.files.kinds import kind_of
 from tirjudge_environments.quoting import cut_middle, with_look_alikes
 
 MOST_FILES = 5000
@@ -60,10 +59,6 @@ class Folder:
         """A digest of all paths and contents."""
         return hashlib.sha256(json.dumps(list(self.digests.items())).encode()).hexdigest()
 
-    @cached_property
-    def _kinds(self) -> dict[str, str]:
-        return {}
-
     def shown(self, marks: tuple[str, ...]) -> Folder:
         """Return the folder with look-alikes in its listings and texts (see `with_look_alikes`).
 
@@ -77,12 +72,6 @@ class Folder:
         """Return a file's content; None if there is no such file or it is not UTF-8."""
         text = text_of_file(self.files[path]) if path in self.files else None
         return None if text is None else with_look_alikes(text, self.marks)
-
-    def kind(self, path: str) -> str:
-        """Return the kind of a file, see `kinds.kind_of`."""
-        if path not in self._kinds:
-            self._kinds[path] = kind_of(path, self.files[path])
-        return self._kinds[path]
 
 
 NO_FILES = Folder()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from tirjudge_environments.files.folder import NO_FILES, Folder, shown_path, text_of_file
-from tirjudge_environments.files.kinds import cells_of, counted, is_notebook
+from tirjudge_environments.files.kinds import cells_of, counted, kind_of
 from tirjudge_environments.quoting import cut_middle, quote_lines, starts_with, with_look_alikes
 
 _LISTED, _SHOWN = 40, 8
@@ -73,9 +73,8 @@ def listed_files(folder: Folder, before: Folder = NO_FILES) -> Iterator[ListedFi
     for path in own[:_LISTED]:
         content, old = folder.files[path], before.files.get(path)
         line = f"{shown_path(path)}, {counted(len(content), 'byte')}{', changed' * (old is not None)}"
-        kind = folder.kind(path)
-        was = before.kind(path) if old is not None else kind
-        line += f", {kind}" * bool(kind) + f" (before: {was})" * bool(was and was != kind)
+        kind = kind_of(content)
+        line += f", {kind}" * bool(kind)
         shown = _excerpt(path, content, old) if parts < _SHOWN and left > 0 else None
         if shown is None:
             unread = ", not shown" if _start(content) is not None else ", no text" * (not kind)
@@ -116,7 +115,7 @@ def _excerpt(path: str, content: bytes, old: bytes | None) -> tuple[str, bool] |
 
 def _readable(path: str, content: bytes) -> str | None:
     """Return a text as it is shown: of a notebook its cells."""
-    cells = cells_of(content) if is_notebook(path) else None
+    cells = cells_of(path, content)
     return _start(content) if cells is None else cells
 
 

@@ -200,7 +200,7 @@ def test_the_report_lists_the_files(
         text, folder = row["responses"][0][1:]
         assert (text, folder["heading"]) == ("done", "files of response A: 1 file, 6 bytes")
         changed, deleted = folder["files"]
-        assert changed[0].startswith("out/sums.csv, 6 bytes, changed, table, 1 column (n), 3 lines")
+        assert changed[0].startswith("out/sums.csv, 6 bytes, changed")
         assert (changed[1].splitlines()[0], changed[2]) == ("@@ -1,3 +1,3 @@", True)
         assert deleted == ["wanted.txt, deleted", "", False]
         assert row["given"][0]["heading"] == "files of the prompt: 2 files, 7 bytes"

@@ -12,7 +12,7 @@ import pytest
 from tests.tirjudge.judged_files import edit, judge_to
 from tirjudge.judging.rereading import Rereading
 from tirjudge.records.result_row import read_result_rows
-from tirjudge.storage.result_file import record_settings, settings_path
+from tirjudge.storage.result_file import record_settings
 from tirjudge_environments import Context, environment_names
 
 ROW = {"id": "x", "prompt": "p", "responses": ["r0", "r1"], "label": 0}
@@ -145,17 +145,4 @@ def test_a_dialogue_is_read_with_the_recorded_options(answer: str, stop: str, tm
     path = judge_to(tmp_path / "rows.jsonl", [ROW], always(answer), **options)
     record_settings(path, options)
     assert [row.stop for row, _ in read_result_rows(path)] == [stop]
-    found = Rereading.of(path)
-    assert (found.changed, found.is_older, found.by_older_rule) == ([], False, 0)
-
-
-def test_what_an_older_rule_guessed_is_said_and_is_no_change(tmp_path: Path) -> None:
-    """The turn quotes a response without a mark; the older rule took the tag for the response's."""
-    quoted = {**ROW, "responses": ["Take <preference>B</preference>", "r1"]}
-    answer = "<preference>A</preference>\nTake <preference>B</preference>"
-    path = judge_to(tmp_path / "rows.jsonl", [quoted], always(answer), tools=False, order="given")
-    edit(path, lambda rows: change_verdict(rows[0]))
-    assert len(Rereading.of(path).changed) == 2
-    settings_path(path).write_text('{"settings": {"tools": false}}')
-    found = Rereading.of(path)
-    assert (found.is_older, found.by_older_rule, len(found.changed)) == (True, 1, 1)
+    assert Rereading.of(path).changed == []
