@@ -49,6 +49,7 @@ _CHAT: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is not JSON, or a field is not valid: `error.param` names it."},
     404: {"description": "The server has no model of this name."},
 }
+_MODEL = {status: _CHAT[status] for status in (404, *REFUSALS)}
 _READY: dict[int | str, dict[str, Any]] = {
     503: {"description": "No question can be judged now; the body says why."}
 }
@@ -117,11 +118,17 @@ def create_app(
         """Return the judge's model."""
         return ModelList(data=[ServedModel(id=engine.model)])
 
+    @app.get(MODELS + "/{name:path}", responses=_MODEL, tags=["OpenAI"])
+    async def model(name: str) -> ServedModel:
+        """Return the judge's model, by its name."""
+        if name != engine.model:
+            raise HTTPException(404, f"there is no model {name!r}; this server has {engine.model!r}")
+        return ServedModel(id=name)
+
     @app.post(CHAT, responses=_CHAT, tags=["OpenAI"])
     async def chat(asked: ChatRequest) -> ChatAnswer:
         """Judge the assistant messages at the end of the conversation."""
-        if asked.model != engine.model:
-            raise HTTPException(404, f"there is no model {asked.model!r}; this server has {engine.model!r}")
+        await model(asked.model)
         (judgment,) = await service.judge([asked.question()])
         return ChatAnswer.of(judgment, engine.model, asked.response_format)
 

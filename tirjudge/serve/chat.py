@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import takewhile
 from typing import Any, ClassVar, Literal, Self
@@ -21,27 +21,53 @@ from tirjudge.records.answers import JudgeAnswer
 from tirjudge.records.result_row import RecordedView
 from tirjudge.records.text import view_heading
 from tirjudge.records.verdicts import JudgedCriterion, JurorVerdict, encodable
+from tirjudge.serve.answer_schema import filled
 from tirjudge.serve.messages import MOST_RESPONSES, JudgeRequest, Messages, QuestionParts
+from tirjudge_environments.orders import letter
 from tirjudge_sandbox.http.fields import Request, Text
 from tirjudge_sandbox.server.guard import App, Event, Receive, Scope, Send
 from tirjudge_sandbox.server.settings import FieldRefused
 
 CHAT, MODELS = "/v1/chat/completions", "/v1/models"
 _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
-_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "stream": (None, False),
-    "n": (None, 1),
-    "tools": (None, []),
-    "functions": (None, []),
-    "logprobs": (None, False),
+_NO_TOOLS = "a judge calls no tools but its own"
+_UNSUPPORTED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "stream": ((None, False), "a verdict is known only when the judge has ended, so nothing is streamed"),
+    "n": ((None, 1), "an answer has one verdict"),
+    "tools": ((None, []), _NO_TOOLS),
+    "functions": ((None, []), _NO_TOOLS),
+    "logprobs": ((None, False), "a verdict has no log probabilities"),
 }
-"""Parameters that would change the form of an answer, with the values that ask for nothing."""
+"""Parameters that would change the form of an answer: the values that ask for nothing, and the reason."""
+_SCORES = (0, 0.5, 1, 5, 10)
+"""Scores of judges' scales, to see whether a schema accepts any."""
 
 
 class ResponseFormat(Request):
     """The form of the answer's content: the verdict alone, or a JSON object with the reason."""
 
-    type: Literal["text", "json_object"] = "text"
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: dict[str, Any] | None = None
+    """With the type `json_schema`: an object whose `schema` names some of the JSON object's fields."""
+
+    def content(self, fields: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """Return the object with the first fitting value of each field; raises ValueError if none fits."""
+        if self.type == "json_object":
+            return {name: values[0] for name, values in fields.items()}
+        return filled((self.json_schema or {}).get("schema"), fields)
+
+    def check(self, responses: int) -> None:
+        """Raise FieldRefused for a schema that no verdict on so many responses fits."""
+        if self.type != "json_schema":
+            return
+        fields: dict[str, Sequence[Any]] = {"verdict": [None], "choice": [None], "score": _SCORES}
+        if responses > 1:
+            names = [letter(index) for index in range(responses)]
+            fields = {"verdict": [*names, "tie"], "choice": [*range(responses), None], "score": [None]}
+        try:
+            self.content({**fields, "reason": [" "]})
+        except ValueError as error:
+            raise FieldRefused(str(error), "response_format", "json_schema") from None
 
 
 class ChatRequest(QuestionParts):
@@ -85,9 +111,9 @@ class ChatRequest(QuestionParts):
 
     def question(self) -> JudgeRequest:
         """Return the question. Raises FieldRefused for messages without one, and for unsupported fields."""
-        for name, accepted in _UNSUPPORTED.items():
+        for name, (accepted, reason) in _UNSUPPORTED.items():
             if getattr(self, name) not in accepted:
-                raise FieldRefused("a judge does not support this: leave it out", name)
+                raise FieldRefused(f"{reason}: leave it out", name)
         last = takewhile(lambda message: message.role == "assistant", reversed(self.messages))
         responses = [[message] if message.tool_calls else message.content for message in last][::-1]
         prompt = self.messages[: len(self.messages) - len(responses)]
@@ -97,6 +123,8 @@ class ChatRequest(QuestionParts):
         if len(responses) > MOST_RESPONSES:
             text = f"end with {len(responses)} responses, at most {MOST_RESPONSES} are accepted"
             raise FieldRefused(text, "messages")
+        if self.response_format:
+            self.response_format.check(len(responses))
         shared = {name: getattr(self, name) for name in (*QuestionParts.model_fields, "kind", "id")}
         return JudgeRequest(prompt=prompt, responses=responses, **shared)
 
@@ -108,11 +136,11 @@ class Reply(BaseModel):
     content: str | None
     """Letter of the best response (the first is A), `tie`, or the score of a single response.
 
-    With the response format `json_object` it is an object with `verdict`, `choice`, `score` and `reason`.
-    None without a verdict.
+    With the response format `json_object` it is an object with `verdict`, `choice`, `score` and `reason`, and
+    with `json_schema` those fields that the schema names. None without a verdict.
     """
     refusal: str | None
-    """The reason why there is no verdict; None if there is a verdict."""
+    """The reason why there is no verdict, or none that fits the schema; None if there is a verdict."""
     reasoning_content: str
     """The dialogues, each with its programs and their outputs."""
 
@@ -153,9 +181,13 @@ class ChatAnswer(BaseModel):
         score = judgment.score
         verdict = answer.verdict if score is None else f"{score:g}"
         refusal = f"{answer.stop}: {answer.detail}".rstrip(": ") if verdict is None else None
-        if verdict is not None and form is not None and form.type == "json_object":
+        if verdict is not None and form is not None and form.type != "text":
             fields = {"verdict": answer.verdict, "choice": answer.choice, "score": score, "reason": dialogue}
-            verdict = json.dumps(fields, ensure_ascii=False)
+            try:
+                whole = form.content({name: [value] for name, value in fields.items()})
+                verdict = json.dumps(whole, ensure_ascii=False)
+            except ValueError as error:
+                verdict, refusal = None, str(error)
         read, written = answer.prompt_tokens, answer.completion_tokens
         return cls(
             id=f"chatcmpl-{answer.id}",
@@ -193,7 +225,7 @@ class OpenAIErrors:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ours = scope["type"] == "http" and scope["path"] in (CHAT, MODELS)
+        ours = scope["type"] == "http" and (scope["path"] == CHAT or scope["path"].startswith(MODELS))
         await self._app(scope, receive, _Errors(send) if ours else send)
 
 

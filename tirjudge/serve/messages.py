@@ -157,7 +157,8 @@ class JudgeRequest(_Question):
         return read_question(self.model_dump(include=parts, exclude_none=True))
 
 
-_Options = Annotated[GroupOptions, BeforeValidator(only(GroupOptions.model_fields))]
+_FIELDS = GroupOptions.model_fields
+_Options = Annotated[GroupOptions, BeforeValidator(only(_FIELDS, optional=_FIELDS))]
 
 
 class GroupRequest(_Question):

@@ -39,9 +39,14 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
-def only(known: Iterable[str], ignored: Iterable[str] = ()) -> Callable[[Any], Any]:
-    """Return a validator of objects that have only these fields; it leaves out the `ignored` ones."""
-    names, left_out = frozenset(known), frozenset(ignored)
+def only(
+    known: Iterable[str], ignored: Iterable[str] = (), optional: Iterable[str] = ()
+) -> Callable[[Any], Any]:
+    """Return a validator of objects that have only these fields; it leaves out the `ignored` ones.
+
+    An `optional` field that is null, as clients send fields that nobody set, is left out too.
+    """
+    names, left_out, defaulted = frozenset(known), frozenset(ignored), frozenset(optional)
 
     def checked(given: Any) -> Any:
         if not isinstance(given, Mapping):
@@ -54,7 +59,11 @@ def only(known: Iterable[str], ignored: Iterable[str] = ()) -> Callable[[Any], A
                 InitErrorDetails(type=error, loc=(name,), input=None) for name in unknown[:_MOST_UNKNOWN]
             ]
             raise ValidationError.from_exception_data("request", errors)
-        return {name: value for name, value in given.items() if name in names} if left_out else given
+        return {
+            name: value
+            for name, value in given.items()
+            if name in names and not (value is None and name in defaulted)
+        }
 
     return checked
 
@@ -78,7 +87,8 @@ class Request(Message):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, given: Any) -> Any:
-        return only(cls.model_fields, cls.ignored)(given)
+        optional = [name for name, field in cls.model_fields.items() if not field.is_required()]
+        return only(cls.model_fields, cls.ignored, optional)(given)
 
 
 def _encodable(text: str) -> str:

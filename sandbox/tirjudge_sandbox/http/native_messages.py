@@ -66,7 +66,10 @@ class RunRequest(Program):
         return Program(**{**own, "files": files, "client": client})
 
 
-ProgramRequest = Annotated[RunRequest, BeforeValidator(only(field.name for field in fields(RunRequest)))]
+_NAMES = [field.name for field in fields(RunRequest)]
+ProgramRequest = Annotated[
+    RunRequest, BeforeValidator(only(_NAMES, optional=(name for name in _NAMES if name != "source")))
+]
 """A `RunRequest` without unknown fields."""
 
 

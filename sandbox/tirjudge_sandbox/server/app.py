@@ -180,6 +180,18 @@ async def _answer(pieces: Callable[[], Iterator[bytes | Base64]]) -> "Response":
     return Streamed(encoded(), headers=headers, media_type="application/json")
 
 
+class _Heads:
+    """ASGI middleware that answers HEAD, which probes send, as GET; uvicorn leaves out the body."""
+
+    def __init__(self, app: App):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
+
+
 def with_operations(app: "FastAPI", metrics: RequestMetrics, access: Access, intake: IntakeLimits) -> App:
     """Add what every server needs: `/metrics`, answers 422 that name the field, access control and limits."""
     from fastapi import Request, Response
@@ -197,6 +209,7 @@ def with_operations(app: "FastAPI", metrics: RequestMetrics, access: Access, int
     async def refuse(_: Request, error: Any) -> Response:
         return JSONResponse({"detail": error_details(error.errors())}, 422)
 
+    app.add_middleware(_Heads)
     # The last one added is the outer one: `Intake` counts by the caller that `Guard` has set.
     app.add_middleware(Intake, limits=intake)
     app.add_middleware(Guard, access=access)

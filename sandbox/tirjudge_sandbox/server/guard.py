@@ -39,6 +39,8 @@ With one token the hosts of a job share what the server keeps."""
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 _JSON = "application/json"
+_KEYS = ("api-key", "x-api-key")
+"""The headers in which clients of Azure and of Anthropic send a token."""
 _GUESSES, _GUESS_SECONDS = 20, 1.0
 """Number of wrong tokens, of all callers together, within so many seconds; further ones wait as long."""
 
@@ -89,8 +91,8 @@ class Access(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     token: SecretStr | None = None
-    """Sent as a bearer token, or as the password of basic authentication (`http://:TOKEN@host`). None: no
-    token."""
+    """Sent as a bearer token, as the password of basic authentication (`http://:TOKEN@host`), or in a header
+    `api-key` or `x-api-key`. None: no token."""
     further_tokens: tuple[SecretStr, ...] = ()
     """Tokens of further callers. With several tokens each is one caller; with one or none each address is."""
     hosts: tuple[str, ...] = ()
@@ -147,7 +149,9 @@ class Guard:
             raise _refused(403, "requests from other origins are refused")
         caller = address_of(scope["client"][0]) if scope.get("client") else ""
         if self._tokens and scope["path"] not in self._open_paths:
-            given = [_token(value) for value in header_values(scope, "authorization")]
+            given = [_token(value) for value in header_values(scope, "authorization")] or [
+                key.encode("latin-1") for name in _KEYS for key in header_values(scope, name)
+            ]
             # All are compared, so that the time says nothing about which one is close.
             equal = [hmac.compare_digest(given[0], token) for token in self._tokens if len(given) == 1]
             if not any(equal):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import zlib
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Self
@@ -43,6 +44,8 @@ _VALUE_SECONDS = 4e-6
 """Time for each value of a body after which the next large body is parsed.
 
 It is about twice as long as parsing a value, checking it and passing it on take."""
+_GZIP = 16 + zlib.MAX_WBITS
+_NO_GZIP = "the body is not one whole stream in gzip, which its Content-Encoding says"
 _FEW = 1000
 """Values up to which a body is parsed at once."""
 _ROUNDS = 5
@@ -93,7 +96,7 @@ class Intake:
             try:
                 await self._length(scope, receive)
                 place.check()
-                body = await self._body(receive, place)
+                body = await self._body(receive, place, _unzip(scope))
                 values = await self._values(body) + len(body) // _BYTES
                 # Only now: a caller that declares a body and does not send it keeps nobody out.
                 place.take()
@@ -128,16 +131,30 @@ class Intake:
                 await self._drain(receive)
             raise RequestRefused(413, f"a body may have {most} bytes, this one has {length}", _CLOSE)
 
-    async def _body(self, receive: Receive, place: _Place) -> bytes:
-        seconds = self._limits.body_seconds
-        parts = []
+    async def _body(self, receive: Receive, place: _Place, unzip: Any) -> bytes:
+        """Return the body, decompressed by `unzip` if that is not None. Raises RequestRefused."""
+        seconds, most = self._limits.body_seconds, self._limits.body_bytes
+        parts, size = [], 0
         try:
             async with asyncio.timeout(seconds):
                 async for part in body_parts(receive):
-                    place.hold(len(part))
-                    parts.append(part)
+                    while part:
+                        piece = part if unzip is None else unzip.decompress(part, _PART)
+                        part = b"" if unzip is None else unzip.unconsumed_tail
+                        size += len(piece)
+                        if size > most:
+                            raise RequestRefused(413, f"a body may have {most} bytes decompressed", _CLOSE)
+                        place.hold(len(piece))
+                        parts.append(piece)
+                        if part:
+                            # Others are served between the pieces.
+                            await asyncio.sleep(0)
         except TimeoutError:
             raise RequestRefused(408, f"the body did not arrive within {seconds:g} s", _CLOSE) from None
+        except zlib.error:
+            raise RequestRefused(400, _NO_GZIP, _CLOSE) from None
+        if unzip is not None and (not unzip.eof or unzip.unused_data):
+            raise RequestRefused(400, _NO_GZIP, _CLOSE)
         return b"".join(parts)
 
     async def _values(self, body: bytes) -> int:
@@ -180,6 +197,17 @@ class Intake:
                     left -= len(part)
                     if left < 0:
                         return
+
+
+def _unzip(scope: Scope) -> Any:
+    """Return what decompresses the body; None for one that is not compressed. Raises RequestRefused."""
+    encoding = ", ".join(header_values(scope, "content-encoding")).strip().lower()
+    if encoding in ("", "identity"):
+        return None
+    if encoding not in ("gzip", "x-gzip"):
+        text = f"the body is compressed as {encoding[:40]!r}: send it as gzip, or as it is"
+        raise RequestRefused(415, text, {**_CLOSE, "accept-encoding": "gzip"})
+    return zlib.decompressobj(wbits=_GZIP)
 
 
 async def _counted(body: bytes) -> tuple[int, bool]:

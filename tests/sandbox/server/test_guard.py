@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import re
 import socket
@@ -40,6 +41,57 @@ def asked(served: Served, **headers: str) -> httpx.Response:
 def test_the_token_grants_access(served: Served) -> None:
     assert asked(served).status_code == 200
     assert asked(served, host="sandbox.example:8080").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["api-key", "X-API-Key"])
+def test_the_headers_of_other_clients_hold_the_token_too(served: Served, name: str) -> None:
+    assert served.post("/run_code", PROGRAM, headers={name: TOKEN}).status_code == 200
+    assert served.post("/run_code", PROGRAM, headers={name: f"{TOKEN}x"}).status_code == 401
+    both = {name: TOKEN, "authorization": "Bearer wrong"}
+    assert served.post("/run_code", PROGRAM, headers=both).status_code == 401, "no second guess"
+
+
+def test_probes_may_ask_without_a_body(served: Served) -> None:
+    with httpx.Client(base_url=served.url) as client:
+        for path, status in (("/v1/ping", 200), ("/metrics", 401), ("/v1/ping", 200)):
+            probed, read = client.head(path), client.get(path)
+            assert (probed.status_code, probed.content) == (status, b"")
+            assert probed.headers["content-length"] == read.headers["content-length"]
+
+
+def test_a_body_in_gzip_is_read_within_the_limits_of_bodies(served: Served) -> None:
+    def sent(content: bytes, encoding: str = "gzip") -> httpx.Response:
+        headers = {**_headers(), "content-encoding": encoding}
+        return httpx.post(f"{served.url}/run_code", content=content, headers=headers)
+
+    body = json.dumps({**PROGRAM, "code": "print(6 * 7)"}).encode()
+    assert sent(gzip.compress(body)).json()["run_result"]["stdout"] == "42\n"
+    assert sent(body, "identity").status_code == 200
+    bomb = gzip.compress(b'{"code": "' + b" " * (1 << 20) + b'"}')
+    assert len(bomb) < 4096
+    assert (sent(bomb).status_code, sent(bomb).json()["detail"]) == (
+        413,
+        "a body may have 4096 bytes decompressed",
+    )
+    for broken in (body, gzip.compress(body)[:-9], gzip.compress(body) + b"more", b""):
+        refused = sent(broken)
+        assert (refused.status_code, "gzip" in refused.json()["detail"]) == (400, True), broken
+    other = sent(body, "br")
+    assert (other.status_code, other.headers["accept-encoding"]) == (415, "gzip")
+    assert other.json()["detail"] == "the body is compressed as 'br': send it as gzip, or as it is"
+    assert asked(served).status_code == 200
+
+
+def test_a_field_that_nobody_set_may_be_null(served: Served) -> None:
+    nulls = {"stdin": None, "files": None, "fetch_files": None, "run_timeout": None, "memory_limit_MB": None}
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    for path, body in (
+        ("/run_code", {**PROGRAM, **nulls}),
+        ("/v1/run", {"source": "print(1)", "stdin": None, "seed": None, "limits": None, "fetch": None}),
+    ):
+        response = served.post(path, body, headers=headers)
+        assert response.status_code == 200, response.text
+    assert served.post("/run_code", {**PROGRAM, "code": None}, headers=headers).status_code == 422
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from enum import StrEnum
+from typing import Any, Literal
 
 import httpx
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from tests.docs.blocks import blocks
 from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tests.tirjudge.serve.test_serve import TOKEN, script
 from tests.unknown_fields import misspelt, post_paths
 from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.selection.group_rewards import GroupOptions
+from tirjudge.serve.chat import ChatRequest
+from tirjudge.serve.messages import JudgeRequest
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
 from tirjudge_sandbox.server.guard import Access
 
@@ -83,6 +87,122 @@ def test_an_object_for_tools_that_expect_json(served: JudgeServer) -> None:
     assert (pair["verdict"], pair["choice"], pair["score"]) == ("B", 1, None)
 
 
+def in_schema(schema: object) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "Verdict", "strict": True, "schema": schema}}
+
+
+class _Letter(StrEnum):
+    A = "A"
+    B = "B"
+
+
+class _Choice(BaseModel):
+    """As LangChain's `with_structured_output` and OpenAI's `parse` send it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(description="Why.", min_length=1)
+    verdict: _Letter | Literal["tie"]
+    choice: int | None
+    confidence: float | None
+
+
+class _Score(BaseModel):
+    score: int = Field(ge=1, le=10)
+
+
+class _Loop(BaseModel):
+    verdict: str
+    next: _Loop | None = None
+
+
+def test_a_schema_that_the_verdict_fits_is_filled(served: JudgeServer) -> None:
+    def content(body: dict[str, Any], model: type[BaseModel]) -> BaseModel:
+        told = message(served, {**body, "response_format": in_schema(model.model_json_schema())})
+        return model.model_validate_json(told["content"])
+
+    choice = content(chat("one", "three"), _Choice)
+    assert (choice.verdict, choice.choice, choice.confidence) == (_Letter.B, 1, None)
+    assert "print(len(response_a), len(response_b))" in choice.reason
+    assert content(chat("a"), _Score) == _Score(score=7)
+    assert content(chat("a", "b"), _Loop) == _Loop(verdict="B")
+    tie = chat("a", "b", kind="pointwise")
+    assert content(tie, _Loop).verdict == "tie"
+    told = message(
+        served, {**tie, "response_format": in_schema({"properties": {"verdict": {"enum": ["A", "B"]}}})}
+    )
+    assert json.loads(told["content"]) == {}, "a field that is not required is left out"
+    required = {"properties": {"verdict": {"enum": ["A", "B"]}}, "required": ["verdict"]}
+    told = message(served, {**tie, "response_format": in_schema(required)})
+    assert (told["content"], "json_object" in told["refusal"]) == (None, True)
+    told = message(served, {**chat("a"), "response_format": in_schema({"type": "object"})})
+    assert set(json.loads(told["content"])) == {"verdict", "choice", "score", "reason"}
+
+
+_WIDE = {f"d{depth}": {"anyOf": [{"$ref": f"#/$defs/d{depth + 1}"}] * 9} for depth in range(30)}
+_WIDE["d30"] = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"properties": {"winner": {"type": "string"}}, "required": ["winner"]}, "'winner'"),
+        ({"properties": {"score": {"type": "number"}}, "required": ["score"]}, "'score'"),
+        ({"properties": {"verdict": {"enum": ["first"]}}, "required": ["verdict"]}, "'verdict'"),
+        ({"required": ["why"]}, None),
+        ({"properties": {"reason": {"pattern": "(a+)+$"}}, "required": ["reason"]}, "'pattern'"),
+        ({"type": "array"}, "no object"),
+        ({"properties": {"verdict": {"$ref": "#"}}, "required": ["verdict"], "type": "object"}, "'verdict'"),
+        (
+            {"properties": {"verdict": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}},
+            "too large",
+        ),
+        ({"properties": {"verdict": {"$ref": "#/$defs/d0"}}, "$defs": _WIDE}, "too large"),
+        ({"properties": {"verdict": {"$ref": "http://127.0.0.1/x"}}}, "JSON schema"),
+        ({"properties": {"choice": {"minimum": "x"}}}, "JSON schema"),
+        ({"properties": []}, "JSON schema"),
+        ([], "JSON schema"),
+        (None, "JSON schema"),
+    ],
+)
+def test_a_schema_that_no_verdict_fits_is_refused_with_what_to_use(
+    served: JudgeServer, schema: object, said: str | None
+) -> None:
+    response = asked(served, {**chat("a", "b"), "response_format": in_schema(schema)})
+    if said is None:
+        assert response.status_code == 200, response.text
+        return
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "response_format.json_schema"), response.text
+    assert said in error["message"]
+    assert '{"type": "json_object"}' in error["message"]
+
+
+def test_a_model_is_described_by_its_name(served: JudgeServer) -> None:
+    assert served.get("/v1/models/scripted").json() == served.get("/v1/models").json()["data"][0]
+    missing = served.get("/v1/models/Qwen/Qwen3-8B")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
+    assert "this server has 'scripted'" in missing.json()["error"]["message"]
+
+
+def test_fields_that_nobody_set_may_be_null_and_streaming_is_refused_with_the_reason(
+    served: JudgeServer,
+) -> None:
+    unset = dict.fromkeys(ChatRequest.model_fields.keys() | ChatRequest.ignored - {"model", "messages"})
+    body = {**unset, **chat("one", "three")}
+    assert message(served, body)["content"] == "B"
+    question = {"prompt": "Which is longer?", "responses": ["one", "three"]}
+    nulls = {name: None for name in JudgeRequest.model_fields if name not in question}
+    assert served.judge({**question, **nulls}) == served.judge(question)
+    group = {"prompt": "p", "completions": ["a", "b"], "options": dict.fromkeys(GroupOptions.model_fields)}
+    for options in (group["options"], None):
+        assert served.post("/v1/group", {**group, "options": options}).status_code == 200
+    error = asked(served, chat("a", stream=True)).json()["error"]
+    assert error["message"] == (
+        "stream: a verdict is known only when the judge has ended, so nothing is streamed: leave it out"
+    )
+
+
 def test_a_missing_verdict_is_a_refusal_and_no_content(served: JudgeServer) -> None:
     for form in ({"type": "text"}, {"type": "json_object"}):
         told = message(served, chat("a", "b", prompt="MUMBLE", response_format=form))
@@ -94,7 +214,8 @@ REFUSED = [
     (chat("a", stream=True), 400, "stream", None),
     (chat("a", n=2), 400, "n", None),
     (chat("a", tools=[{"type": "function"}]), 400, "tools", None),
-    (chat("a", response_format={"type": "json_schema"}), 400, "response_format.type", None),
+    (chat("a", response_format={"type": "json_schema"}), 400, "response_format.json_schema", None),
+    (chat("a", response_format={"type": "xml"}), 400, "response_format.type", None),
     (chat(), 400, "messages", None),
     (chat(messages=[]), 400, "messages", None),
     (chat(messages=[{"role": "assistant", "content": "a"}]), 400, "messages", None),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -332,6 +333,8 @@ def test_requests_pass_the_guard_and_the_intake() -> None:
         assert server.post("/v1/judge", question("a")).status_code == 401
         assert server.get("/metrics").status_code == 401
         assert [server.get(path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
+        probed = [httpx.head(server.url + path).status_code for path in ("/healthz", "/readyz", "/metrics")]
+        assert probed == [200, 200, 401]
         holder = {"authorization": f"Bearer {TOKEN}"}
         assert server.post("/v1/judge", question("a"), headers=holder).status_code == 200
         assert server.post("/v1/judge", question("a" * 2000), headers=holder).status_code == 413
