@@ -2,8 +2,7 @@
 
 A result file, a run folder or a corpus goes on only with the settings that it began with. Every field of the
 model that declares them is compared when the run resumes, unless the field is marked: `MOVABLE` fields may
-change, `RISES` and `FALLS` ones in one direction, and `Later` ones were added after runs had been recorded
-without them.
+change, `RISES` ones may rise, and `Later` ones were added after runs had been recorded without them.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from tirjudge_environments.types import Later
 MOVABLE = "movable"
 """Marks a field that may change when a run resumes, as in `timeout: Annotated[float, MOVABLE] = 600`: no
 verdict depends on it."""
-RISES, FALLS = "rises", "falls"
-"""Mark a number that may only become larger, or smaller, when a run resumes: more steps, a lower rate."""
+RISES = "rises"
+"""Marks a number that may only become larger when a run resumes, such as that of steps."""
 _LONGEST_ROW = 1 << 24
 """Bytes of a first line that is looked at."""
 _SHOWN = 5
@@ -100,7 +99,7 @@ def refuse_other_settings(
 ) -> list[str]:
     """Raise OtherSettings unless the wanted settings are the recorded ones, or move as far as they may.
 
-    Returns how the numbers moved that may rise or fall, each as `rl.steps was 10 and is now 20`.
+    Returns how the numbers moved that may rise, each as `rl.steps was 10 and is now 20`.
 
     Both are JSON or TOML values of the fields of `declared_by`. A key that is missing in the recorded
     settings has the value of the field's `Later`; any other missing key equals null.
@@ -125,9 +124,7 @@ def _take_over(kind: Any, before: Any, now: Mapping[str, Any], table: str = "") 
             kinds = (field.annotation, *get_args(field.annotation))
             inner = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
             moved += _take_over(inner, old, new, f"{key}.") if inner is not None else []
-        elif isinstance(old, int | float) and isinstance(new, int | float) and old != new:
-            if (RISES if new > old else FALLS) not in field.metadata:
-                continue
+        elif isinstance(old, int) and isinstance(new, int) and new > old and RISES in field.metadata:
             before[name] = new
             moved.append(f"{key} was {json.dumps(old)} and is now {json.dumps(new)}")
     return moved

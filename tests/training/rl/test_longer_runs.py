@@ -1,4 +1,4 @@
-"""An RL stage that goes on with more steps, or with a lower learning rate."""
+"""An RL stage that goes on with more steps."""
 
 from __future__ import annotations
 
@@ -53,14 +53,3 @@ def test_more_steps_end_as_if_there_had_been_so_many_from_the_start(
         load_file(tmp_path / name / "model" / "model.safetensors") for name in ("longer", "whole")
     )
     assert all(longer[name].equal(whole[name]) for name in whole)
-
-
-def test_a_lower_learning_rate_holds_from_the_next_batch_on(
-    short: Path, tiny_model: Path, tmp_path: Path
-) -> None:
-    rows = go_on(short, tiny_model, tmp_path, changed(steps=3, learning_rate=1e-4, max_grad_norm=0.5))
-    assert [row["learning_rate"] for row in rows] == [1e-3, 1e-3, 1e-4]
-    before, after = (load_file(one / "model" / "model.safetensors") for one in (short, tmp_path))
-    # Adam's largest step is the rate times (1 - 0.9) / sqrt(1 - 0.999) (Kingma and Ba, section 2.1).
-    moved = max((after[name] - before[name]).abs().max().item() for name in before)
-    assert 0 < moved <= 1e-4 * 3.17

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tirjudge.storage.run_settings import FALLS, MOVABLE, RISES
+from tirjudge.storage.run_settings import MOVABLE, RISES
 from tirjudge_environments.types import Later
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.advantages import Filter, Sigma
@@ -54,9 +54,7 @@ class RlConfig(RolloutConfig):
     sequence without padding. A longer row gets a pass of its own. None pads `micro_batch` rows (ours)."""
     length_buckets: int = Field(default=1, gt=0)
     """Parts into which a micro-batch is split by length, each padded to its own longest row (ours)."""
-    learning_rate: Annotated[float, FALLS] = Field(default=1e-6, gt=0, allow_inf_nan=False)
-    """It may fall when a run is resumed, and is then used from the next batch on; verl keeps that of a begun
-    stage."""
+    learning_rate: float = Field(default=1e-6, gt=0, allow_inf_nan=False)
     warmup_steps: int = Field(default=5, ge=0)
     """Optimizer steps with a smaller learning rate, which rises linearly to `learning_rate` in the step after
     them (ours). Adam's first steps are of full size whatever the gradient is, so that without a warm-up they
@@ -65,8 +63,7 @@ class RlConfig(RolloutConfig):
     """Decrease the learning rate linearly over the stage instead of keeping it constant (ours)."""
     final_learning_rate: float = Field(default=0.0, ge=0)
     """The learning rate at the end of the decay; J1-70B's is 3e-7."""
-    max_grad_norm: Annotated[float, FALLS] = Field(default=1.0, gt=0)
-    """It may fall when a run is resumed."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
     loss: Annotated[str, AfterValidator(_known_loss)] = "dapo"
     """A loss by name, see `tirjudge_training.rl.losses`: `dapo`, `per_response`, `sequence`, or a loss that
     another package registers in the entry-point group `tirjudge.losses`."""
@@ -78,9 +75,8 @@ class RlConfig(RolloutConfig):
     """The lower clip of the ratio; the rationale judge uses 2e-4 on both sides."""
     epsilon_high: float = Field(default=0.3, gt=0)
     """The upper clip of the ratio."""
-    beta: Annotated[float, RISES] = Field(default=0.01, ge=0, allow_inf_nan=False)
-    """Weight of the KL divergence from the stage's initial model; 0 loads no reference model. It may rise
-    when a run is resumed."""
+    beta: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    """Weight of the KL divergence from the stage's initial model; 0 loads no reference model."""
     importance_cap: float | None = Field(default=None, gt=0)
     """The cap of a token's importance weight, its trainer probability over its sampler probability (truncated
     importance sampling, for vLLM; 2.0 is common); None weighs all tokens equally (ours)."""

@@ -12,7 +12,7 @@ from tirjudge_environments import Reward, StopReason
 from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
 FAILING = {StopReason.SANDBOX_DOWN: "the sandbox", StopReason.GENERATOR_DOWN: "generation"}
-LOWER = "a lower rl.learning_rate or rl.max_grad_norm may help"
+LOWER = "begin again with a lower rl.learning_rate or rl.max_grad_norm, and another --output"
 FINITE = {"sampler_gap": "the trainer's logprobs are not finite", "loss": LOWER, "grad_norm": LOWER}
 """Metrics that must be finite, and what to look at if one is not."""
 FIRST_SHOWN = "verdicts/first_shown"
@@ -125,8 +125,8 @@ class Health:
             raise _unhealthy(
                 step,
                 f"{errors[-1]:.0%} of the programs end with an error, up from "
-                f"{first['tools/error_rate']:.0%} in the first batch (rl.health.errors): a lower "
-                "rl.learning_rate may help",
+                f"{first['tools/error_rate']:.0%} in the first batch (rl.health.errors): begin "
+                "again with a lower rl.learning_rate and another --output",
             )
 
     def _position(self, step: int) -> None:
@@ -148,8 +148,8 @@ class Health:
             raise _unhealthy(
                 step,
                 f"the KL divergence from the start is {kl[-1]:.2g} nats per token, and more than "
-                f"{self._config.kl:g} in {len(kl)} consecutive batches (rl.health.kl): use a lower "
-                "rl.learning_rate, or a larger rl.beta",
+                f"{self._config.kl:g} in {len(kl)} consecutive batches (rl.health.kl): begin again "
+                "with a lower rl.learning_rate or a larger rl.beta, and another --output",
             )
 
 

@@ -22,16 +22,8 @@ from tirjudge_training.methods import Pipeline, pipeline_of
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.rl.training_loop import CHECKPOINTS
-from tirjudge_training.run.changed_recipe import (
-    adopt_first_round,
-    drop_other_validations,
-    longer,
-    refuse_other_draw,
-    refuse_unused,
-    reopen,
-    say_moved,
-)
 from tirjudge_training.run.context import context, counted, data_of, encoder_of, with_dtype
+from tirjudge_training.run.further_steps import longer, reopen
 from tirjudge_training.run.inputs import claim_inputs
 from tirjudge_training.run.model_size import require_model
 from tirjudge_training.run.preflight import check, require_packages
@@ -124,16 +116,12 @@ def claim(
     begun = (folder.path / CONFIG).exists()
     # Before the new numbers are stored, which could not be taken back.
     going_on = longer(folder.path, pipeline, repeat=repeat)
-    refuse_other_draw(folder.path, pipeline)
-    if not (going_on or repeat):
-        refuse_unused(folder.path, recipe, pipeline)
     moved = claim_folder(folder, recipe)
-    adopt_first_round(folder.path, pipeline)
     named = data.folders if isinstance(data, RowData) else {}
     claim_inputs(folder, recipe, pipeline, named, begun=begun, repeat=repeat, say=say)
     reopen(folder.path, going_on, say)
-    drop_other_validations(folder.path, pipeline, say)
-    say_moved(folder.path, pipeline, moved, say)
+    for line in moved:
+        say(line)
 
 
 def _done(stage: Stage, run: Run, place: str) -> JsonObject:

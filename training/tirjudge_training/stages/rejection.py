@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.records.episodes import episode_record
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_settings import RISES
 from tirjudge_environments import Episode, Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.rl.dynamic_sampling import Keep, ScoredRollouts, cheapest, full
@@ -27,9 +26,9 @@ class RejectionConfig(BaseModel):
     """Number of training tasks; None is all tasks."""
     samples: int = Field(default=4, gt=0)
     """Rollouts per task, the paper's G."""
-    rounds: Annotated[int, RISES] = Field(default=1, gt=0)
+    rounds: int = Field(default=1, gt=0)
     """Rounds of the method `rejection`. Each round samples with the previous round's model and trains that
-    model further (RAFT, arXiv 2304.06767). There may be more when a run is resumed."""
+    model further (RAFT, arXiv 2304.06767)."""
     keep: Keep = "shortest"
     """The kept rollout among rollouts with the full reward: by tokens of the model, or by calls first."""
     reward: float = 1.0
