@@ -335,6 +335,7 @@ def test_equal_contents_of_a_row_are_in_memory_once(tmp_path: Path) -> None:
     assert size_of((*task.files, task.prompt_files)) == (40 << 20) + 10
 
 
+@pytest.mark.slow
 def test_the_largest_rows_run_on_a_server() -> None:
     """By number of files, and by bytes; `disk_bytes` needs no more than a server has."""
     rng = random.Random(0)

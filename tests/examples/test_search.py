@@ -46,6 +46,7 @@ def test_only_the_corpus_knows_the_better_response(made: Path) -> None:
     assert 0.4 < sum(labels) / len(labels) < 0.6, "a constant verdict is right by chance"
 
 
+@pytest.mark.slow
 def test_the_server_finds_the_fact(made: Path) -> None:
     rows = [json.loads(line) for line in (made / "demonstrations.jsonl").read_text().splitlines()[:20]]
 

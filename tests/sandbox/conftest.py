@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.sandbox.targets import PLACEMENTS, READ_ONLY, Host
+from tests.sandbox.targets import MARKS, PLACEMENTS, READ_ONLY, Host
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.containers.docker import DockerSandbox
@@ -21,7 +21,6 @@ from tirjudge_sandbox.local import LocalSandbox
 
 Run = Callable[..., Awaitable[Execution]]
 
-MARKS = {"docker": pytest.mark.docker, "own-uid": pytest.mark.slow}
 BACKENDS = {"local": LocalSandbox, "docker": DockerSandbox}
 
 ANSWER = """
@@ -62,7 +61,7 @@ def docker_image(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest_asyncio.fixture(
     loop_scope="module",
     scope="module",
-    # Attacks, conformance and `containers/` try Docker every time.
+    # Honest programs and `containers/` try Docker every time.
     params=["local", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])],
 )
 async def box(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
@@ -96,7 +95,7 @@ def running_in(box: Sandbox) -> Run:
 
 @pytest.fixture(
     scope="module",
-    # Attacks in `own-uid` are slow tests; `test_placements.py` tries what its user ids stop every time.
+    # `containers/` and `test_placements.py` try every time what the other placements stop.
     params=[pytest.param(name, marks=MARKS.get(name, ())) for name in PLACEMENTS],
 )
 def placement(request: pytest.FixtureRequest) -> str:

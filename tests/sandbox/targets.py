@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
@@ -141,6 +143,10 @@ if os.geteuid() == ROOT:
         "plain": partial(Elsewhere, NOBODY, "plain"),
     }
 PLACEMENTS["docker"] = partial(DockerSandbox, capacity=1, preload=())
+MARKS = {"docker": (pytest.mark.docker, pytest.mark.slow)}
+"""By placement, the marks of its attacks: without slow tests they are tried as an ordinary user."""
+if os.geteuid() == ROOT:
+    MARKS |= {"root": (pytest.mark.slow,), "own-uid": (pytest.mark.slow,)}
 
 HOARDERS = """
 import os, socket, time

@@ -46,6 +46,7 @@ def installed_files(site: Path, package: str) -> set[str]:
         return {line[0] for line in csv.reader(lines)}
 
 
+@pytest.mark.slow
 def test_no_file_is_installed_twice(site: Path) -> None:
     ours, theirs = installed_files(site, "tirjudge"), installed_files(site, "house_judge")
     assert {"environments/checked.py", "sandbox/kept.py"} <= theirs
@@ -60,6 +61,7 @@ def test_its_own_tests_pass_with_the_conformance_suites(site: Path, tmp_path: Pa
     assert f"{1 + len(CHECKS)} passed" in said
 
 
+@pytest.mark.slow
 def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
     site: Path, tmp_path: Path
 ) -> None:

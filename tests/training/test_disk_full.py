@@ -82,6 +82,7 @@ def on_small_disk(tmp_path: Path) -> Run:
     return run
 
 
+@pytest.mark.slow
 def test_a_teachers_dialogues_survive_and_are_not_requested_again(on_small_disk: Run, tmp_path: Path) -> None:
     with serving() as server:
         server.script = native

@@ -98,6 +98,7 @@ def validated(run: Run) -> dict[int, int]:
     return {row["step"]: row["correct"] for row in read_lines(run.path / "rl" / VALIDATION)}
 
 
+@pytest.mark.slow
 def test_every_second_step_and_the_last_are_validated_as_their_checkpoints_are(run: Run) -> None:
     """A measurement of the checkpoint in float32, in an engine of its own, finds the same right answers."""
     tasks = [source(1, 0, position) for position in range(12)]

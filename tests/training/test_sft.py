@@ -102,6 +102,7 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     assert steps[0] == steps[1]
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupted_one(
     start: Path, whole: Path, tmp_path: Path
 ) -> None:

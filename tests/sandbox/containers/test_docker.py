@@ -148,6 +148,7 @@ async def test_installed_packages_are_those_of_the_lock(docker_image):
     assert execution.stdout == f"{pinned}\n"
 
 
+@pytest.mark.slow
 async def test_a_container_killed_mid_run_costs_one_program(box):
     lost = await running(box)
     (container,) = ours()
@@ -182,6 +183,7 @@ def trainer() -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 async def test_a_dead_trainers_containers_are_removed_and_a_living_ones_left_alone():
     with trainer() as dead, trainer() as alive:
         dead.kill()
@@ -221,6 +223,7 @@ def derive(docker_image: str) -> Iterator[Callable[[str], str]]:
         client.call(lambda docker, name=name: docker.images.remove(name))
 
 
+@pytest.mark.slow
 async def test_a_derived_image_is_used_only_when_it_is_named(docker_image, derive):
     derived = derive("ENV DERIVED=1")
     async with DockerSandbox(capacity=1, preload=()):

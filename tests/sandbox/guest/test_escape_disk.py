@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.rows import each_row
 from tests.sandbox.targets import last_line
 from tirjudge_sandbox import Status
 
@@ -35,7 +36,7 @@ DISK = {
 }
 
 
-@pytest.mark.parametrize("name", DISK)
+@each_row("name", DISK)
 async def test_the_disk_limit_holds(attack, name):
     execution = await attack(DISK[name])
     assert execution.status in (Status.ERROR, Status.SIGNAL)
@@ -60,7 +61,7 @@ INODES = {
 }
 
 
-@pytest.mark.parametrize("name", INODES)
+@each_row("name", INODES)
 async def test_the_number_of_files_is_limited(attack, name):
     execution = await attack(f"import os\nfor n in range(100_000): {INODES[name]}")
     assert last_line(execution).startswith(("OSError: [Errno 28]", "PermissionError", "OSError: [Errno 31]"))

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from tests.rows import each_row
 from tests.sandbox.targets import READ_ONLY, TRYING, calling, last_line, outcomes
 from tirjudge_sandbox import Limits, Program, Status
 
@@ -173,7 +174,7 @@ def showing(expression: str) -> Program:
     return Program(source=f"{body}\nprint({last})", stdin="given")
 
 
-@pytest.mark.parametrize("name", LEFT)
+@each_row("name", LEFT)
 async def test_nothing_of_a_program_is_left_to_the_next(attack, target, name):
     change, show = LEFT[name]
     before = await target.run(showing(show), Limits())

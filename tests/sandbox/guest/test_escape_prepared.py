@@ -12,7 +12,7 @@ import pytest_asyncio
 from tests.rows import each_row
 from tests.sandbox.guest.test_escape_isolation import LEFT, showing
 from tests.sandbox.serving import serving
-from tests.sandbox.targets import PLACEMENTS, READ_ONLY, calling, outcomes
+from tests.sandbox.targets import MARKS, PLACEMENTS, READ_ONLY, calling, outcomes
 from tirjudge_sandbox import Limits, Program, Sandbox, Status
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.remote import RemoteSandbox
@@ -66,10 +66,7 @@ HTTP = "http"
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name
-        for name in (*PLACEMENTS, HTTP)
-    ],
+    params=[pytest.param(name, marks=MARKS.get(name, ())) for name in (*PLACEMENTS, HTTP)],
 )
 def place(request: pytest.FixtureRequest) -> str:
     name: str = request.param

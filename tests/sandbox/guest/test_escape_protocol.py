@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests.rows import each_row
 from tests.sandbox.targets import TRYING, last_line, outcomes
 from tirjudge_sandbox import Program, Status
 from tirjudge_sandbox.local import LocalSandbox
@@ -98,7 +99,7 @@ ENDINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ENDINGS)
+@each_row("name", ENDINGS)
 async def test_an_ending_is_as_cpython_gives_it(attack, name):
     stdin = "one\n\u00e9two\n\nthree"
     execution = await attack(ENDINGS[name], stdin=stdin)
@@ -125,7 +126,7 @@ async def test_a_signal_that_the_host_ignores_still_ends_a_program():
     assert (execution.status, execution.signal) == (Status.SIGNAL, signal.SIGQUIT)
 
 
-@pytest.mark.parametrize("number", [*FATAL[:25], FATAL[-1]])
+@each_row("number", [*FATAL[:25], FATAL[-1]])
 async def test_a_signal_to_itself_is_as_the_kernel_gives_it(attack, number):
     execution = await attack(f"import os; os.kill(os.getpid(), {int(number)})")
     assert (execution.status, execution.signal, execution.exit_code) == (Status.SIGNAL, number, None)
@@ -152,7 +153,7 @@ FEIGNED = {
 }
 
 
-@pytest.mark.parametrize("name", FEIGNED)
+@each_row("name", FEIGNED)
 async def test_a_status_cannot_be_feigned(attack, name):
     source, status = FEIGNED[name]
     execution = await attack(source, cpu_seconds=5)

@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 
+from tests.rows import each_row
 from tests.sandbox.targets import MIB, TRYING, calling, last_line, outcomes
 from tirjudge_sandbox import Status
 
@@ -231,7 +232,7 @@ MEMORY = {
 }
 
 
-@pytest.mark.parametrize("name", MEMORY)
+@each_row("name", MEMORY)
 async def test_memory(attack, name):
     packed = zlib.compress(bytes(96 << 20)).decode("latin-1") if "packed" in name else ""
     execution = await attack(MEMORY[name], stdin=packed, memory_bytes=64 * MIB, processes=1)

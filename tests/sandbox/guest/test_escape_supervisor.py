@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.targets import PLACEMENTS, descendants
+from tests.sandbox.targets import MARKS, PLACEMENTS, descendants
 from tirjudge_sandbox import Limits, Program, Sandbox, Status
 
 REPOSITORY = Path(__file__).parents[3]
@@ -20,7 +20,7 @@ LOCAL = [name for name in PLACEMENTS if name != "docker"]
 SLEEP = Program(source="import time; print('began', flush=True); time.sleep(60)")
 QUICK = Program(source="print('on')")
 
-local = pytest.mark.parametrize("place", LOCAL)
+local = pytest.mark.parametrize("place", [pytest.param(name, marks=MARKS.get(name, ())) for name in LOCAL])
 
 
 BEFORE: set[int] = set()
@@ -158,7 +158,11 @@ asyncio.run(main())
 
 @pytest.mark.parametrize(
     ("place", "number"),
-    [*((place, signal.SIGKILL) for place in LOCAL), (LOCAL[0], signal.SIGTERM), (LOCAL[0], signal.SIGINT)],
+    [
+        *(pytest.param(name, signal.SIGKILL, marks=MARKS.get(name, ())) for name in LOCAL),
+        (LOCAL[0], signal.SIGTERM),
+        (LOCAL[0], signal.SIGINT),
+    ],
 )
 async def test_nothing_outlives_a_client(place, number):
     client = await asyncio.create_subprocess_exec(

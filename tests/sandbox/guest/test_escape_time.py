@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.rows import each_row
 from tests.sandbox.targets import last_line
 from tirjudge_sandbox import Status
 
@@ -48,7 +49,7 @@ OUTPUT = {
 }
 
 
-@pytest.mark.parametrize("name", OUTPUT)
+@each_row("name", OUTPUT)
 async def test_output_without_end(attack, name):
     execution = await attack(OUTPUT[name], output_bytes=20_000)
     assert (execution.status, execution.truncated) == (Status.OUTPUT_LIMIT, True)
@@ -140,7 +141,7 @@ SPINNING = {
 }
 
 
-@pytest.mark.parametrize("name", SPINNING)
+@each_row("name", SPINNING)
 async def test_spinning(attack, name):
     execution = await attack(SPINNING[name], cpu_seconds=0.1, wall_seconds=10)
     assert execution.status is Status.CPU_LIMIT
@@ -169,13 +170,13 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("name", WAITING)
+@each_row("name", WAITING)
 async def test_waiting(attack, name):
     execution = await attack(WAITING[name], wall_seconds=0.1)
     assert execution.status is Status.WALL_LIMIT
 
 
-@pytest.mark.parametrize("name", ["SIGSTOP", "SIGTSTP", "SIGTTIN"])
+@each_row("name", ["SIGSTOP", "SIGTSTP", "SIGTTIN"])
 async def test_stopping_itself(attack, name):
     source = f"import os, signal, time; os.kill(os.getpid(), signal.{name}); time.sleep(60)"
     execution = await attack(source, wall_seconds=0.1)

@@ -248,6 +248,7 @@ def test_callers_have_places_of_their_own() -> None:
         assert served.stats().queued >= 5
 
 
+@pytest.mark.slow
 def test_the_command_serves_and_ends_whatever_callers_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def refused(*arguments: str, **environment: str) -> tuple[int, str]:
     return done.exit_code, done.stderr
 
 
+@pytest.mark.slow
 def test_accepted_requests_are_finished_before_the_shutdown() -> None:
     with Server("--capacity", "1") as running, ThreadPoolExecutor() as threads:
         assert running.greeting.startswith(f"tirjudge sandbox: {running.url} runs 1 programs at once in `")
@@ -84,6 +85,7 @@ def test_a_signal_just_after_the_greeting_ends_the_server() -> None:
     assert subprocess.run(command, capture_output=True, timeout=60, check=True).stdout == b"ended\n"
 
 
+@pytest.mark.slow
 def test_killed_workers_cost_failures_and_no_wrong_results() -> None:
     with Server("--capacity", "2") as running, ThreadPoolExecutor(8) as threads:
         source = "import time; time.sleep(0.2); print({} * 2)"

@@ -17,6 +17,7 @@ from tests.tirjudge.judge_command import judge, pairs, results, through, write_r
 from tirjudge.judging import judge_model
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:

@@ -57,6 +57,7 @@ def test_accepted_requests_are_answered_before_the_shutdown(endpoint: EndpointSe
         assert ended.result() == (0, "tirjudge serve: ended\n")
 
 
+@pytest.mark.slow
 def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
     model = subprocess.Popen([sys.executable, "-c", HANGING_MODEL], stdout=subprocess.PIPE, text=True)
     assert model.stdout is not None
@@ -80,6 +81,7 @@ def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
         model.communicate()
 
 
+@pytest.mark.slow
 def test_the_end_comes_in_time_whatever_callers_and_model_do() -> None:
     model = subprocess.Popen([sys.executable, "-c", HANGING_MODEL], stdout=subprocess.PIPE, text=True)
     assert model.stdout is not None
@@ -104,6 +106,7 @@ def test_the_end_comes_in_time_whatever_callers_and_model_do() -> None:
         model.communicate()
 
 
+@pytest.mark.slow
 def test_overload_is_answered_with_retry_after(endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat("<score>7</score>")
     endpoint.delay = 2.0

@@ -96,6 +96,7 @@ def test_a_recreated_folder_is_read_again(tmp_path: Path) -> None:
         assert [row.fields for row in open_rows(str(folder)) if isinstance(row, Row)] == rows
 
 
+@pytest.mark.slow
 def test_the_hub_itself_is_read(tmp_path: Path, server: EndpointServer) -> None:
     """The real libraries read a hub over HTTP, in a process without a cache."""
     rows = [{**EXAMPLES["judgebench"], "pair_id": f"p{n}"} for n in range(3)]

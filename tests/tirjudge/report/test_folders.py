@@ -30,6 +30,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return judge_to(path, [row], asking("print('A 1 of 1')", lambda output: "A"), order="given")
 
 
+@pytest.mark.slow
 def test_folders_are_closed_and_show_changes(judged: Path, chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, written(tmp_path, judged)) as page:
         page.evaluate("location.hash = 'row=r'")
@@ -74,6 +75,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "page.html").as_uri()
 
 
+@pytest.mark.slow
 def test_names_and_contents_of_files_stay_text(address: str, chromium: Any) -> None:
     with opened(chromium, address) as page:
         page.locator("#list a.id").first.click()

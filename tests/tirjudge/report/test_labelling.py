@@ -84,6 +84,7 @@ def run(*words: object) -> Any:
     return done
 
 
+@pytest.mark.slow
 def test_ten_labels_become_a_file_that_score_judge_and_train_read(
     chromium: Any, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +137,7 @@ def test_ten_labels_become_a_file_that_score_judge_and_train_read(
     assert "1 tie left out" in run("train", "--data", labels, "--plan").output
 
 
+@pytest.mark.slow
 def test_sources_order_and_verdicts_are_hidden_until_labelling_ends(
     chromium: Any, pairs: Path, tmp_path: Path
 ) -> None:
@@ -258,6 +260,7 @@ def test_a_hostile_file_is_labelled_and_saved_as_data(chromium: Any, tmp_path: P
     assert "accuracy 66.67 % [20.77, 93.85], protocol verdict, n = 3" in scored.stdout
 
 
+@pytest.mark.slow
 def test_a_page_without_texts_says_that_it_cannot_be_labelled(
     chromium: Any, pairs: Path, tmp_path: Path
 ) -> None:
@@ -271,6 +274,7 @@ def test_a_page_without_texts_says_that_it_cannot_be_labelled(
             assert "so its rows cannot be labelled" in page.locator("#cannot-label").inner_text()
 
 
+@pytest.mark.slow
 def test_a_single_response_gets_a_grade_and_a_transcript_keeps_its_messages(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -295,6 +299,7 @@ def test_a_single_response_gets_a_grade_and_a_transcript_keeps_its_messages(
     assert row == alone | {"responses": ["fine"], "label": "10", "reference": "r"}
 
 
+@pytest.mark.slow
 def test_columns_sort_and_choices_filter_and_the_shown_rows_are_saved(
     chromium: Any, pairs: Path, tmp_path: Path
 ) -> None:
@@ -339,6 +344,7 @@ def test_columns_sort_and_choices_filter_and_the_shown_rows_are_saved(
         assert page.evaluate("document.documentElement.scrollWidth") == 400
 
 
+@pytest.mark.slow
 def test_a_tie_of_two_of_four_is_no_right_verdict_and_worth_a_half_in_the_accuracy(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -367,6 +373,7 @@ def test_a_tie_of_two_of_four_is_no_right_verdict_and_worth_a_half_in_the_accura
         assert f"accuracy {50 * float(right):.2f} %" in run("score", path, "--labels", labels).stdout
 
 
+@pytest.mark.slow
 def test_labels_of_responses_with_files_are_saved_with_the_responses_alone(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -389,6 +396,7 @@ def test_labels_of_responses_with_files_are_saved_with_the_responses_alone(
         assert row["responses"] == responses
 
 
+@pytest.mark.slow
 def test_the_order_of_each_row_is_drawn_and_stays_the_same(
     chromium: Any, pairs: Path, tmp_path: Path
 ) -> None:
@@ -402,6 +410,7 @@ def test_the_order_of_each_row_is_drawn_and_stays_the_same(
     assert set(found) == {"01", "10"}
 
 
+@pytest.mark.slow
 def test_texts_have_most_of_a_telephone_while_rows_are_labelled(
     chromium: Any, pairs: Path, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ def url(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return written(tmp_path_factory.mktemp("page"), judged)
 
 
+@pytest.mark.slow
 def test_rows_are_filtered_searched_and_paged(chromium: Any, url: str) -> None:
     with opened(chromium, url) as page:
         # 40 right, 40 wrong, and 40 ties that are worth a half: 50 %.
@@ -124,6 +125,7 @@ def test_rows_are_filtered_searched_and_paged(chromium: Any, url: str) -> None:
         assert all("onerror" in one for one in ids(page))
 
 
+@pytest.mark.slow
 def test_rows_come_first_in_the_order_of_the_file_with_prompt_winner_and_reason(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -152,6 +154,7 @@ def test_rows_come_first_in_the_order_of_the_file_with_prompt_winner_and_reason(
         assert serious(page) == []
 
 
+@pytest.mark.slow
 def test_histograms_have_several_values_and_labels_that_overlap_nothing(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -192,6 +195,7 @@ def test_hostile_text_stays_text(chromium: Any, url: str, judged: Path) -> None:
     assert id in [json.loads(line)["id"] for line in judged.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_keys_move_open_and_close(chromium: Any, url: str) -> None:
     with opened(chromium, url) as page:
         for key in ("j", "j", "k", "j", "j"):
@@ -212,6 +216,7 @@ def test_keys_move_open_and_close(chromium: Any, url: str) -> None:
         assert page.locator("#help").is_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
 def test_pages_are_accessible_and_fit(chromium: Any, few: str, width: int, scheme: str) -> None:
     view = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
@@ -224,6 +229,7 @@ def test_pages_are_accessible_and_fit(chromium: Any, few: str, width: int, schem
         assert serious(page) == []
 
 
+@pytest.mark.slow
 def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
@@ -269,6 +275,7 @@ def test_runs_without_programs_have_no_column_of_reasons(chromium: Any, tmp_path
         ]
 
 
+@pytest.mark.slow
 def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: Path) -> None:
     run = training_run(tmp_path / "run")
     with opened(chromium, written(tmp_path, run)) as page:
@@ -304,6 +311,7 @@ def test_hostile_names_of_a_training_run_stay_names(chromium: Any, tmp_path: Pat
         assert "constructor, __proto__, <img" in page.locator("#curves .note").inner_text()
 
 
+@pytest.mark.slow
 def test_a_training_page_begins_with_the_gain_and_draws_runs_over_each_other(
     chromium: Any, tmp_path: Path
 ) -> None:
@@ -365,6 +373,7 @@ WON = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("counts", "sentence", "interval"), WON)
 def test_who_won_comes_first_then_how_far_to_trust_it_then_the_rows(
     chromium: Any, tmp_path: Path, counts: tuple[int, int, int], sentence: str, interval: str

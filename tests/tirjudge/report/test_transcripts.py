@@ -26,6 +26,7 @@ def transcripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return judge_to(path, rows, asking(COMPARE, lambda output: "A"), order="given")
 
 
+@pytest.mark.slow
 def test_a_transcript_is_drawn_part_by_part(transcripts: Path, chromium: Any, tmp_path: Path) -> None:
     url = written(tmp_path, transcripts)
     with opened(chromium, url) as page:

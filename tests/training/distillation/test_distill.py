@@ -138,6 +138,7 @@ def test_of_several_dialogues_the_shortest_is_kept(server: EndpointServer, tmp_p
     assert [text.partition("<")[0] for text in learned(rows(tmp_path, four, [task])[0])] == [""]
 
 
+@pytest.mark.slow
 def test_no_finished_dialogue_is_requested_again_after_a_kill(server: EndpointServer, tmp_path: Path) -> None:
     tasks = word_count_tasks(24, hard=4)
     script = """

@@ -204,6 +204,7 @@ def test_moments_leave_the_gpu_while_a_batch_is_sampled(monkeypatch: pytest.Monk
         pass
 
 
+@pytest.mark.slow
 def test_moments_in_host_memory_change_nothing_else(tiny_model: Path, tmp_path: Path) -> None:
     plain = CONFIG.model_copy(update={"optimizer_steps": 1, "steps": 3})
     rows = {

@@ -268,6 +268,7 @@ def test_rows_and_machines_that_are_too_few_are_refused_with_a_number(tmp_path: 
     assert "data.train: 8 rows are fewer than a batch of 64: lower rl.groups" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_other_stages_continue_from_a_stage_of_verls(tmp_path: Path) -> None:
     """`tirjudge train` selects verl's best step, samples from it, learns, and leaves the next RL to verl."""
     recipe, folder = str(write_recipe(tmp_path)), tmp_path / "run"

@@ -110,6 +110,7 @@ def test_an_unhealthy_run_stops(
     train_with(fault, tiny_model, tmp_path, line)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_resumes_when_the_cause_is_gone(tiny_model: Path, tmp_path: Path) -> None:
     healthy, sick = tmp_path / "healthy", tmp_path / "sick"
     train_and_save(tiny_model, healthy, CONFIG)

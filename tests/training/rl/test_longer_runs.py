@@ -44,6 +44,7 @@ def go_on(short: Path, start: Path, folder: Path, config: RlConfig) -> list[dict
     return list(read_lines(folder / "metrics.jsonl"))
 
 
+@pytest.mark.slow
 def test_more_steps_end_as_if_there_had_been_so_many_from_the_start(
     short: Path, tiny_model: Path, tmp_path: Path
 ) -> None:

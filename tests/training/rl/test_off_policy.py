@@ -199,6 +199,7 @@ def test_loss_and_gradient_equal_those_of_a_plain_computation(whole: Path, tiny_
     assert capped, "no weight reached the cap"
 
 
+@pytest.mark.slow
 def test_a_killed_run_trains_on_the_batches_of_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -269,6 +270,7 @@ def test_what_a_row_says_is_no_reward_of_an_earlier_version(said: dict[str, Any]
     assert decoded(earlier)[0].batch == batch
 
 
+@pytest.mark.slow
 def test_two_processes_sample_ahead_as_one_does(whole: Path, tiny_model: Path, tmp_path: Path) -> None:
     in_two_processes(launched, tiny_model, tmp_path, folder=tmp_path)
     for found, expected in zip(metrics(tmp_path), metrics(whole), strict=True):

@@ -161,6 +161,7 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     assert all(resumed[name].equal(expected[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def judge() -> Iterator[Judge]:
             yield served
 
 
+@pytest.mark.slow
 def test_a_policy_learns_what_the_served_judge_rewards(judge: Judge, tmp_path: Path) -> None:
     grpo = trainer(JudgeReward(judge.url), PROMPTS, tmp_path)
     before = [parameter.clone() for parameter in grpo.model.parameters()]

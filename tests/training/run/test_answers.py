@@ -43,6 +43,7 @@ def run(folder: Path, model: Path, *settings: str) -> Result:
     return train(*words, "--output", str(folder / "run"))
 
 
+@pytest.mark.slow
 def test_the_right_letter_is_learned_in_the_order_shown(roomy_model: Path, tmp_path: Path) -> None:
     done = run(tmp_path, roomy_model, "sft.learning_rate=1e-2", "sft.epochs=4")
     assert done.exit_code == 0, done.stderr

@@ -372,6 +372,7 @@ def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:
     assert len(seen) == 4
 
 
+@pytest.mark.slow
 def test_the_command_refuses_other_rows_in_one_line(roomy_model: Path, tmp_path: Path) -> None:
     data = tmp_path / "rows.jsonl"
     data.write_text(rows(*"ABABAB"))

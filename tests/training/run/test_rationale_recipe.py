@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
@@ -77,6 +78,7 @@ def train(folder: Path, server: EndpointServer, model: Path) -> Any:
     return CliRunner().invoke(app, ["train", "--recipe", str(recipe), "--output", str(folder / "run")])
 
 
+@pytest.mark.slow
 def test_a_run_stops_without_its_metajudge_and_resumes_when_it_is_back(tmp_path: Path) -> None:
     model = base(tmp_path)
     with serving() as server:

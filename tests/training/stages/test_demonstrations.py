@@ -175,6 +175,7 @@ def test_without_tools_the_counts_are_stated_or_left_out(roomy_model: Path, tmp_
     assert "keeps 0 of 2." in pair
 
 
+@pytest.mark.slow
 def test_demonstrations_alone_train_the_model_of_a_run(roomy_model: Path, tmp_path: Path) -> None:
     shown, run = tmp_path / "demonstrations.jsonl", tmp_path / "run"
     shown.write_text("".join(json.dumps(one) + "\n" for one in ROWS))
