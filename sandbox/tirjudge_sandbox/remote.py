@@ -210,18 +210,7 @@ class Dialect:
 
 
 _NATIVE = Dialect(path="/v1/run", request=native.to_request, execution=native.to_execution)
-_COPYING = replace(_NATIVE, request=partial(native.to_request, copies=True))
-"""Servers of earlier versions know no copies of files."""
 _FUSION = Dialect(path="/run_code", request=fusion.to_request, execution=fusion.to_execution)
-
-
-@dataclass(frozen=True)
-class _Server:
-    """The properties that a server reports."""
-
-    capacity: int
-    isolation: Isolation
-    copies: bool
 
 
 def _body(dialect: Dialect, program: Program, limits: Limits) -> bytes:
@@ -307,9 +296,8 @@ class Endpoint:
             # SandboxFusion has no such route.
             dialect, self.capacity, isolation = _FUSION, _FUSION_CAPACITY, fusion.UNKNOWN
         else:
-            info = self._parse_info(response)
-            dialect = _COPYING if info.copies else _NATIVE
-            self.capacity, isolation = info.capacity, info.isolation
+            dialect = _NATIVE
+            self.capacity, isolation = self._parse_info(response)
         if isolation.missing and not self._allow_weak:
             raise EndpointRefused(
                 f"{self.name} does not give {', '.join(isolation.missing)} ({'; '.join(isolation.notes)}): "
@@ -394,7 +382,8 @@ class Endpoint:
         self.failure = f"{self.name}: {why}"
         return EndpointFailed(self.failure)
 
-    def _parse_info(self, response: httpx.Response) -> _Server:
+    def _parse_info(self, response: httpx.Response) -> tuple[int, Isolation]:
+        """Return the capacity and the isolation that a server reports."""
         if response.status_code != 200:
             raise EndpointRefused(f"{self.name} refuses: {_detail(response)}")
         try:
@@ -403,7 +392,7 @@ class Endpoint:
             raise EndpointRefused(f"{self.name} is not a sandbox server") from None
         if info.server != native.NAME or info.isolation is None:
             raise EndpointRefused(f"{self.name} does not report how it isolates programs")
-        return _Server(info.capacity, info.isolation, info.copies)
+        return info.capacity, info.isolation
 
     def _accepted(self, response: httpx.Response) -> None:
         if response.status_code == 200:

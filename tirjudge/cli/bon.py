@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tirjudge.cli.options import RUNNER, RowsOptions, RunOptions, continued, takes_options
+from tirjudge.cli.options import RUNNER, RowsOptions, RunOptions, takes_options
 from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
@@ -127,7 +127,7 @@ def bon(
     run = BonRun(
         rows=rows,
         output=target,
-        options=continued(options, target),
+        options=options,
         methods={name: open_method(name, group_size=group_size, seed=options.seed) for name in names},
         check=check,
         columns=columns,

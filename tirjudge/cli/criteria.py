@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tirjudge.cli.options import RUNNER, RowsOptions, RunOptions, continued, takes_options
+from tirjudge.cli.options import RUNNER, RowsOptions, RunOptions, takes_options
 from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
@@ -72,7 +72,7 @@ def criteria(
     """
     plan = options.plan(reading.columns, reading.meaning)
     target = output_file(output, file, "criteria")
-    options = continued(options, target).model_copy(update={"order": options.order or "both"})
+    options = options.model_copy(update={"order": options.order or "both"})
     options.check(plan.kind)
     rows = reading.open(file)
     refuse_input(target, rows)

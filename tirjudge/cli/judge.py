@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from pydantic import SecretStr
 
-from tirjudge.cli.options import RowsOptions, RunOptions, continued, takes_options
+from tirjudge.cli.options import RowsOptions, RunOptions, takes_options
 from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
@@ -114,7 +114,7 @@ class BatchRun:
         accuracy is not below `min_accuracy`.
         """
         refuse_input(self.output, self.rows)
-        self.options = options = continued(self.options, self.output)
+        options = self.options
         prices, self._weights = options.prices(), local_weights(options)
         with ExitStack() as stack:
             results: ResultFile | ResultStream
@@ -515,7 +515,6 @@ def judge(
     plan = options.plan(reading.columns, reading.meaning)
     options.check(plan.kind)
     target = output_file(output, file, "verdicts", streamed=True)
-    options = continued(options, target)
     source = reading.open(file, input_format)
     rows = InspectedRows(
         source, plan.columns, plan.labels, empty_loses=options.empty_loses, thinking=options.judges_thinking

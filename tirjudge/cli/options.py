@@ -177,25 +177,6 @@ class RunOptions(JudgeOptions):
         JudgeEngine(self).check_options(kind)
 
 
-def continued(options: RunOptions, output: Path) -> RunOptions:
-    """Return the options with which a run into `output` goes on.
-
-    A file that was begun before undecided comparisons could be ties keeps its guesses, unless the options say
-    what to do, and before empty answers lost it goes on judging them: half of its rows would follow another
-    rule. Its prompts go on without the names of the variables if they began without them.
-    """
-    from tirjudge.storage.result_file import recorded_settings
-
-    recorded = None if options.overwrite else recorded_settings(output)
-    if recorded is None:
-        return options
-    old = {"judge_empty": True, "judge_thinking": True, "name_variables": False}
-    before: dict[str, Any] = {name: value for name, value in old.items() if name not in recorded}
-    if "undecided" not in recorded and options.undecided is None:
-        before["undecided"] = "guess"
-    return options.model_copy(update=before)
-
-
 def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

@@ -226,7 +226,7 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     bindings: Annotated[bool, Option("Judging", "--bindings/--no-bindings")] = True
     """Define the prompt and the responses as variables of the programs."""
     name_variables: Annotated[
-        bool, Option("Judging", "--name-variables/--no-name-variables"), Later(False)
+        bool, Option("Judging", "--name-variables/--no-name-variables"), Later(True)
     ] = True
     """Name the programs' variables to a model without a note of its training, also if it replaced one."""
     exact: Annotated[bool, Option("Judging", "--exact/--no-exact")] = False
@@ -251,10 +251,10 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
         Later("guess"),
     ] = None
     """Verdict on a pair or list that no program decided: the judge's guess, or a tie."""
-    judge_empty: Annotated[bool, Option("Judging", "--judge-empty/--no-judge-empty"), Later(True)] = False
+    judge_empty: Annotated[bool, Option("Judging", "--judge-empty/--no-judge-empty"), Later(False)] = False
     """Judge an empty answer of a pair or list as any other; a prompt may ask for silence. Else it loses."""
     judge_thinking: Annotated[
-        bool, Option("Judging", "--judge-thinking/--no-judge-thinking"), Later(True)
+        bool, Option("Judging", "--judge-thinking/--no-judge-thinking"), Later(False)
     ] = False
     """Judge the thinking at the start of a response (`<think>...</think>`) as a part of it."""
     satisfied_from: Annotated[

@@ -88,8 +88,6 @@ class Info(Message):
     isolation: Isolation | None
     most: Limits
     """The largest limits that a program may request."""
-    copies: bool = False
-    """True if a request may name equal files in `copies`."""
 
 
 def execution_to_json(execution: Execution) -> Iterator[bytes | Base64]:
@@ -102,19 +100,17 @@ def execution_to_json(execution: Execution) -> Iterator[bytes | Base64]:
     yield b"}"
 
 
-def to_request(program: Program, limits: Limits, *, copies: bool = False) -> dict[str, Any]:
+def to_request(program: Program, limits: Limits) -> dict[str, Any]:
     """Return the JSON of a request, without validation: the server validates, and reports what it refuses.
 
-    With `copies`, equal files are sent once.
+    Equal files are sent once.
     """
     fields = {name: getattr(program, name) for name in Program.__slots__}
-    files, same = dict(program.files), dict[str, str]()
-    if copies:
-        first: dict[bytes, str] = {}
-        for path, content in program.files.items():
-            if content and first.setdefault(content, path) != path:
-                same[path] = first[content]
-                del files[path]
+    files, same, first = dict(program.files), dict[str, str](), dict[bytes, str]()
+    for path, content in program.files.items():
+        if content and first.setdefault(content, path) != path:
+            same[path] = first[content]
+            del files[path]
     return {
         **fields,
         "bindings": dict(program.bindings),

@@ -124,12 +124,7 @@ def create_app(
     async def info() -> Info:
         """Return version, capacity, isolation and largest limits of this server."""
         return Info(
-            server=NAME,
-            version=version,
-            capacity=box.capacity,
-            isolation=isolation,
-            most=settings.most,
-            copies=True,
+            server=NAME, version=version, capacity=box.capacity, isolation=isolation, most=settings.most
         )
 
     @app.get("/v1/ping", tags=["SandboxFusion"])

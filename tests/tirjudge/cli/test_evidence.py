@@ -19,7 +19,6 @@ from tirjudge.models.resolve import EMBEDDED, ModelNote, read_note
 from tirjudge.records.inspect_log import inspect_record
 from tirjudge.records.result_row import read_result_rows
 from tirjudge.report.row_table import FLAGS, row_flags
-from tirjudge.storage.result_file import settings_path
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
 
@@ -239,20 +238,6 @@ def test_the_embedded_judge_ties_what_it_could_not_decide_and_an_adapted_one_doe
     _write_note(tmp_path, str(EMBEDDED), {"prompts": "smol"})
     adapted = read_note(str(tmp_path))
     assert (adapted.shown_chars, adapted.undecided) == (note.shown_chars, "guess")
-
-
-def test_an_older_run_resumes_with_its_guesses(tmp_path: Path, judging: EndpointServer) -> None:
-    """A file that was begun before there was evidence: its settings have neither option."""
-    judged(tmp_path, judging, "--limit", "2", "--no-evidence")
-    sidecar = settings_path(tmp_path / "rows.verdicts.jsonl")
-    recorded = json.loads(sidecar.read_text())
-    del recorded["settings"]["undecided"]
-    sidecar.write_text(json.dumps(recorded))
-    judged(tmp_path, judging)
-    assert [rows_of(tmp_path)[id]["verdict"] for id in "abcd"] == ["A", "B", "A", "A"]
-    # Another rule for the rest of the rows is refused.
-    said = judged(tmp_path, judging, "--undecided", "tie", code=2)
-    assert 'undecided was "guess" and is now "tie"' in said
 
 
 def test_rows_without_evidence_are_left_open_or_given_to_the_next_model(

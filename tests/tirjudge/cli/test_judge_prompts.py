@@ -90,26 +90,6 @@ def test_a_benchmark_asks_as_before(tmp_path: Path, endpoint: EndpointServer) ->
     assert refused.returncode == 2
 
 
-@pytest.mark.parametrize("command", ["judge", "criteria"])
-def test_an_earlier_run_goes_on_with_its_prompts(
-    tmp_path: Path, endpoint: EndpointServer, command: str
-) -> None:
-    endpoint.script = lambda body: chat("- It is right.\n<preference>A</preference>")
-    words = (command, "rows.jsonl", "--limit", "1", *through(endpoint))
-    write_rows(tmp_path / "rows.jsonl", pairs(2))
-    assert invoke(*words, "--no-name-variables", folder=tmp_path).returncode == 0
-    (settings,) = tmp_path.glob("*.settings.json")
-    recorded = json.loads(settings.read_text())
-    assert recorded["settings"].pop("name_variables") is False
-    settings.write_text(json.dumps(recorded))
-    run = invoke(command, "rows.jsonl", *through(endpoint), folder=tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert "variables:" not in str(endpoint.bodies)
-    other = invoke(command, "rows.jsonl", "--overwrite", *through(endpoint), folder=tmp_path)
-    assert other.returncode == 0, other.stderr
-    assert "variables:" in str(endpoint.bodies)
-
-
 STRICT = """\
 system = "You are strict."
 

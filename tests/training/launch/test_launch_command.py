@@ -232,29 +232,6 @@ def test_machines_that_are_not_there_are_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_lower_rate_than_that_of_a_begun_stage_is_refused(tmp_path: Path) -> None:
-    """verl's checkpoint has the base rate of the schedule, which replaces that of the configuration."""
-    lower = ("--set", "rl.learning_rate=5e-7")
-    assert dry(tmp_path, "tir-judge-zero-8b").exit_code == 0
-    checkpoints = tmp_path / "run" / "rl-0" / "verl" / "checkpoints"
-    checkpoints.mkdir()
-    (checkpoints / "latest_checkpointed_iteration.txt").write_text("10")
-    refused = dry(tmp_path, "tir-judge-zero-8b", *lower)
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1), refused.stderr
-    assert "rl.learning_rate: rl-0 of " in refused.stderr
-    assert "goes on with 1e-06: set that again, or choose another --output" in refused.stderr
-    stored = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
-    assert stored["rl"]["learning_rate"] == configuration_rate(tmp_path) == 1e-6
-    assert dry(tmp_path, "tir-judge-zero-8b", "--set", "rl.learning_rate=1e-06").exit_code == 0
-    shutil.rmtree(checkpoints)
-    assert dry(tmp_path, "tir-judge-zero-8b", *lower).exit_code == 0
-    assert configuration_rate(tmp_path) == 5e-7
-
-
-def configuration_rate(tmp_path: Path) -> Any:
-    return configuration(tmp_path)["actor_rollout_ref"]["actor"]["optim"]["lr"]
-
-
 def test_rows_and_machines_that_are_too_few_are_refused_with_a_number(tmp_path: Path) -> None:
     # The miniature has 918,912 parameters, of 16 bytes each in training and 2 in the reference: 16.5 MB. A
     # node has 8 GPUs of 1 MB.

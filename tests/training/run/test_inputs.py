@@ -333,30 +333,6 @@ def test_a_run_without_digests_goes_on_with_a_note(begun: Begun) -> None:
     assert begun.claim() == [], "from now on a change is noticed"
 
 
-def test_a_run_without_digests_of_the_folders_that_rows_name_goes_on_with_a_note(tmp_path: Path) -> None:
-    """As of a run that began before they were recorded."""
-    begun = Begun(tmp_path)
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "x.txt").write_text(name)
-    made = [json.loads(line) | {"files": ["a", "b"]} for line in rows(*"ABAB", prompt="t").splitlines()]
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(one) + "\n" for one in made))
-    begun.claim()
-    begun.finish(*STAGES)
-    record = begun.run / "inputs.json"
-    recorded = json.loads(record.read_text())
-    for name in "ab":
-        del recorded["data.train"][name]
-    record.write_text(json.dumps(recorded))
-    (note,) = begun.claim()
-    assert note.startswith("data.train: the folders that rows name were not recorded")
-    assert begun.done == list(STAGES)
-    assert begun.claim() == []
-    (tmp_path / "a" / "x.txt").write_text("y")
-    with pytest.raises(OtherSettings, match=r"^data\.train: a is not"):
-        begun.claim()
-
-
 def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:
     """Both ends count, and a change that a piece does not cover is not seen: weights change everywhere."""
     path, size = tmp_path / "model.safetensors", PIECE * (PIECES + 8)

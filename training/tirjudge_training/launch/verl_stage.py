@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -17,7 +16,6 @@ from typing import Any
 from tirjudge.ray_cluster.connection import connect, nodes
 from tirjudge.storage.durable_files import RunFolder, write_atomically
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.run_settings import OtherSettings
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
 from tirjudge_training.launch import verl_data, verl_snapshots
@@ -165,10 +163,9 @@ class Prepared:
 def prepare(recipe: Recipe, stage: Reinforcement, run: Run, machines: Machines) -> Prepared:
     """Return verl's configuration and rows of a stage.
 
-    Raises BadRecipe for a setting that verl lacks and for too few rows, OtherSettings for another learning
-    rate than that of a begun stage, and TooSmall if the model does not fit.
+    Raises BadRecipe for a setting that verl lacks and for too few rows, and TooSmall if the model does not
+    fit.
     """
-    check_rate(stage, run)
     folder = (run.path / stage.name / FOLDER).absolute()
     start = run.model(stage.start)
     start = str(Path(start).absolute()) if Path(start).is_dir() else start
@@ -192,19 +189,6 @@ def prepare(recipe: Recipe, stage: Reinforcement, run: Run, machines: Machines) 
     if rows.count < batch:
         raise BadRecipe(f"data.train: {rows.count} rows are fewer than a batch of {batch}: lower rl.groups")
     return Prepared(folder, stage, config, verl_data.agent_loops(recipe, stage, run.data), tasks)
-
-
-def check_rate(stage: Reinforcement, run: Run) -> None:
-    """Raise OtherSettings for another learning rate than a begun stage's, which verl restores."""
-    path = run.path / stage.name
-    if not _steps(path / FOLDER) or not (path / RECIPE).exists():
-        return
-    begun = tomllib.loads((path / RECIPE).read_text(encoding="utf-8"))["config"]["learning_rate"]
-    if begun != stage.config.learning_rate:
-        raise OtherSettings(
-            f"rl.learning_rate: {stage.name} of {run.path} has a checkpoint of verl's, which goes on with "
-            f"{begun:g}: set that again, or choose another --output"
-        )
 
 
 def train(stage: Reinforcement, run: Run, command: Sequence[str], *, backend: Backend) -> None:

@@ -176,24 +176,10 @@ def encoded(generation: GenerationBatch) -> str:
 
 
 def decoded(text: str) -> tuple[GenerationBatch, Any]:
-    """Return what `encoded` wrote, also in an earlier version, and the place after the batch."""
+    """Return what `encoded` wrote, and the place after the batch."""
     found = json.loads(text)
-    sampled = found["batch"]
-    # By place: the parameters of a tool, or what a row says, may have objects with the same keys.
-    for group in sampled["kept"]:
-        group["scores"] = [_score(one) for one in group["scores"]]
-    for rollouts in (*sampled["first"], *sampled["replacements"]):
-        rollouts["scores"] = [[_score(one) for one in scores] for scores in rollouts["scores"]]
-    batch = TypeAdapter(SampledBatch).validate_python(sampled)
+    batch = TypeAdapter(SampledBatch).validate_python(found["batch"])
     return GenerationBatch(batch=batch, **{name: found[name] for name in PLAIN}), found["place"]
-
-
-def _score(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored score; a reward gets the fields that earlier versions had only among its parts."""
-    if "total" not in found or "teaches" in found:
-        return found
-    correct = found["parts"].get("correct", 0.0)
-    return {**found, "right": bool(found["parts"].get("right", correct)), "teaches": bool(correct)}
 
 
 def _read(checkpoint: Path | None) -> str | None:

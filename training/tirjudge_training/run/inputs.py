@@ -69,20 +69,14 @@ def claim_inputs(
 
     `folders` has the digests of the folders and archives that rows name, see `RowData.folders`.
     What depends on a changed file begins again if that loses neither a finished stage nor a checkpoint, or if
-    `repeat` asks for it; otherwise raises OtherSettings. A run that was `begun` without a record, or without
-    digests of folders, goes on with a note.
+    `repeat` asks for it; otherwise raises OtherSettings. A run that was `begun` and lost its record goes
+    on with a note.
     """
     path, present = folder.path / INPUTS, inputs_of(recipe)
     remedy = "put the former file back; without it a change of rows or weights would not be noticed"
     recorded = recorded_table(path, remedy) if path.exists() else None
     for key, named in folders.items():
         present[key] = present.get(key, {}) | dict(sorted(named.items()))
-        if recorded is not None and not named.keys() & recorded.get(key, {}).keys():
-            recorded[key] = recorded.get(key, {}) | named
-            say(
-                f"{key}: the folders that rows name were not recorded when the run began, so that a change "
-                "since then would not be noticed, and rows may have been split otherwise"
-            )
     if recorded is not None:
         changed = _changed(recorded, present)
         stages = [

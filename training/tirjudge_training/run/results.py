@@ -42,7 +42,6 @@ def say_gain(pipeline: Pipeline, folder: Path, say: Say) -> None:
         {
             (row["format"], row["id"]): row["correct"]
             for row in read_lines(folder / f"{HELDOUT}{name}" / ANSWERS)
-            if "id" in row  # older runs recorded none, and places may belong to other tasks
         }
         for name in (first, last)
     )
