@@ -23,8 +23,8 @@ from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import UNREAD, examples, no_sandbox, option, say
 from tirjudge.judge import Judge
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions
-from tirjudge.mcp.run_python import ReturnMode
-from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app
+from tirjudge.mcp.run_python import MOST_CHARACTERS, ReturnMode
+from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app, serve_stdio
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve_app
@@ -49,6 +49,15 @@ def mcp(
         option("Sandbox", "Wall and CPU time of an agent's code.", min=0.1, max=86_400, metavar="SECONDS"),
     ] = 20.0,
     return_mode: Annotated[ReturnMode, option("Output", "Format of the outcome of an agent's code.")] = "xml",
+    max_characters: Annotated[
+        int,
+        option(
+            "Output",
+            "Size of an answer; longer outputs are cut in the middle. Agents read about 25,000 tokens.",
+            min=1000,
+            metavar="N",
+        ),
+    ] = MOST_CHARACTERS,
     *,
     options: JudgeOptions,
 ) -> None:
@@ -61,7 +70,7 @@ def mcp(
     listening = open_listening(host, port, access, TOKEN) if transport == "http" else None
     limits = Limits(wall_seconds=code_timeout, cpu_seconds=code_timeout)
     try:
-        asyncio.run(_serving(options, limits, return_mode, listening, access))
+        asyncio.run(_serving(options, limits, return_mode, max_characters, listening, access))
     except SandboxUnavailable as error:
         no_sandbox("mcp", error)
 
@@ -70,6 +79,7 @@ async def _serving(
     options: JudgeOptions,
     limits: Limits,
     return_mode: ReturnMode,
+    most: int,
     listening: socket.socket | None,
     access: Access,
 ) -> None:
@@ -77,9 +87,9 @@ async def _serving(
     async with AsyncExitStack() as stack:
         box = await stack.enter_async_context(open_sandbox(options.backend, **_sandbox_options(options)))
         stack.push_async_callback(asyncio.to_thread, judge.close)
-        server = create_server(box, judge, version=__version__, limits=limits, mode=return_mode)
+        server = create_server(box, judge, version=__version__, limits=limits, mode=return_mode, most=most)
         if listening is None:
-            await _until_unread(server.run_stdio_async())
+            await _until_unread(serve_stdio(server))
             return
         stack.enter_context(listening)
         url = url_of(listening)

@@ -17,6 +17,7 @@ import linecache
 import sys
 import traceback
 import types
+import warnings
 from typing import Any
 
 _FILE = "main.py"
@@ -26,16 +27,31 @@ def run(code: str, variables: dict[str, Any], mark: str, text_as_it_is: bool) ->
     """Run the code and end as it ends. With `text_as_it_is` a text value is printed without quotes."""
     linecache.cache[_FILE] = (len(code), None, f"{code}\n".splitlines(keepends=True), _FILE)
     names = {**variables, "__name__": "__main__", "__builtins__": builtins}
+    streams = sys.stdout, sys.stderr
+    _hide_places({frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe())})
     try:
         value = _value(_parts(code), names)
+        if value is not None:
+            text = value if text_as_it_is and isinstance(value, str) else _json(value)
+            _print(streams[0], mark, text)
     except SystemExit:
         raise
     except BaseException as error:
-        _print(sys.stderr, mark, "".join(traceback.format_exception(error.with_traceback(_own(error)))))
+        trace = traceback.format_exception(error.with_traceback(_own(error)))
+        _print(streams[1], mark, "".join(trace))
         sys.exit(1)
-    if value is not None:
-        text = value if text_as_it_is and isinstance(value, str) else _json(value)
-        _print(sys.stdout, mark, text)
+
+
+def _hide_places(files: set[str]) -> None:
+    """Leave out where a warning arose if that is in one of these files, which the agent did not write."""
+    shown = warnings.formatwarning
+
+    def formatted(message: Any, category: Any, filename: str, *more: Any, **named: Any) -> str:
+        if filename in files:
+            return f"{category.__name__}: {message}\n"
+        return shown(message, category, filename, *more, **named)
+
+    warnings.formatwarning = formatted
 
 
 def _parts(code: str) -> list[types.CodeType]:
@@ -75,7 +91,8 @@ def _own(error: BaseException) -> types.TracebackType | None:
 
 
 def _print(stream: Any, mark: str, text: str) -> None:
-    stream.write(f"{mark}{text}")
+    # Half a character is written as its escape, which JSON has as well.
+    stream.write("".join((mark, text)).encode("utf-8", "backslashreplace").decode())
     stream.flush()
 
 
@@ -86,7 +103,9 @@ def _json(value: Any) -> str:
         finite = json.loads(text, parse_constant=lambda name: repr(float(name)))
         return json.dumps(finite, indent=2, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
-        return json.dumps(repr(value), ensure_ascii=False)
+        pass
+    # An error of `repr` is not shown as one during the handling of that above.
+    return json.dumps(repr(value), ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

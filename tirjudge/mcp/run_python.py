@@ -7,15 +7,18 @@ import math
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tirjudge.mcp import last_value
 from tirjudge_environments.programs.outputs import error_line
+from tirjudge_environments.quoting import cut_middle
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 ReturnMode = Literal["xml", "json"]
+MOST_CHARACTERS = 75_000
+"""Characters of an answer: about 25,000 tokens, which agents read at most."""
 _LONGEST_REASON = 1000
 _SOURCE = Path(last_value.__file__).read_text(encoding="utf-8")
 
@@ -38,9 +41,26 @@ class Answer:
     def status(self) -> str:
         return "success" if self.error is None else "run-error"
 
-    def shown(self, mode: ReturnMode) -> str:
-        """Return the text that the agent reads."""
-        return self._json() if mode == "json" else self._xml()
+    def shown(self, mode: ReturnMode, most: int = MOST_CHARACTERS) -> str:
+        """Return the text that the agent reads; parts of a longer one than `most` are cut in the middle."""
+        shown, room = "", most
+        while room and len(shown := self._cut(room, mode)) > most:
+            room = room * most // len(shown)
+        return shown
+
+    def _cut(self, room: int, mode: ReturnMode) -> str:
+        """Return the text with at most about so many characters of content."""
+        output, last = "\n".join(self.output), self.value or self.error or ""
+        if len(output) + len(last) <= room:
+            return self._json() if mode == "json" else self._xml()
+        output = cut_middle(output, max(room // 2, room - len(last)))
+        last = cut_middle(last, max(room // 2, room - len(output)))
+        if self.error is None and mode == "json" and last != (self.value or ""):
+            # What is left is a text.
+            last = json.dumps(last)
+        value, error = (last, None) if self.error is None else (None, last)
+        cut = replace(self, output=tuple(_lines(output)), value=value, error=error)
+        return cut._json() if mode == "json" else cut._xml()
 
     def _json(self) -> str:
         fields: dict[str, Any] = {"status": self.status, "output": self.output}

@@ -1,16 +1,20 @@
 """The MCP server with two tools, over standard input and output or over HTTP."""
 
 # No `from __future__ import annotations`: the SDK reads the tools' annotations, whose names are local here.
+import asyncio
+import json
+from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
-from tirjudge.mcp.run_python import ReturnMode, SandboxFailed, run_python_code
+from tirjudge.mcp.run_python import MOST_CHARACTERS, ReturnMode, SandboxFailed, run_python_code
 from tirjudge.records.answers import JudgeAnswer
 from tirjudge.serve.messages import CriterionRequest
+from tirjudge_environments.quoting import cut_middle
 from tirjudge_sandbox import Limits, PackageMissing, Sandbox, SandboxUnavailable
 from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
@@ -39,11 +43,18 @@ the response whose index (from 0) `letters` gives.
 
 
 def create_server(
-    box: Sandbox, opened: Judge, *, version: str, limits: Limits, mode: ReturnMode = "xml"
+    box: Sandbox,
+    opened: Judge,
+    *,
+    version: str,
+    limits: Limits,
+    mode: ReturnMode = "xml",
+    most: int = MOST_CHARACTERS,
 ) -> Any:
     """Return the SDK's `MCPServer` around an open sandbox, whose `limits` apply to each program, and a judge.
 
-    The judge opens at the first question. Raises PackageMissing without the extra `mcp`.
+    `most`: characters of an answer. The judge opens at the first question. Raises PackageMissing without the
+    extra `mcp`.
     """
     try:
         import uvicorn  # noqa: F401
@@ -58,44 +69,103 @@ def create_server(
     async def run(
         python_code: Annotated[str, Field(description="Python code to run")],
         global_variables: Annotated[
-            dict[str, Any],
-            Field(
-                default_factory=dict,
-                description="Map of global variables in context when the code is executed",
-            ),
-        ],
+            dict[str, Any] | None,
+            Field(description="Map of global variables in context when the code is executed"),
+        ] = None,
     ) -> str:
+        variables = global_variables or {}
         try:
-            answer = await run_python_code(
-                box, python_code, global_variables, mode, limits, client=CALLER.get()
-            )
+            answer = await run_python_code(box, python_code, variables, mode, limits, client=CALLER.get())
         except SandboxFailed as error:
             raise ToolError(str(error)) from None
-        return answer.shown(mode)
+        return answer.shown(mode, most)
 
     @server.tool("judge", "Judge responses", _JUDGE)
     async def judge(
         prompt: Annotated[Said, Field(description="The prompt that the responses answer, or a conversation")],
         responses: Annotated[list[Said], Field(min_length=1, description="The responses to judge")],
-        pointwise: Annotated[bool, Field(description="Score each response alone")] = False,
+        pointwise: Annotated[bool | None, Field(description="Score each response alone")] = None,
         criteria: Annotated[
             list[str | CriterionRequest] | None,
             Field(description="What to judge by, each on its own; without any, the whole prompt"),
         ] = None,
-        reference: Annotated[str, Field(description="A reference answer to compare with")] = "",
+        reference: Annotated[str | None, Field(description="A reference answer to compare with")] = None,
     ) -> JudgeAnswer:
         given = [one if isinstance(one, str) else one.model_dump() for one in criteria or ()]
         try:
             judgment = await opened.arank(
-                prompt, responses, pointwise=pointwise, criteria=given or None, reference=reference
+                prompt,
+                responses,
+                pointwise=bool(pointwise),
+                criteria=given or None,
+                reference=reference or "",
             )
         except (CostReached, GeneratorFailed, SandboxUnavailable, TypeError, ValueError) as error:
             raise ToolError(str(error)) from None
         if judgment.stop.unscored:
             raise ToolError(judgment.detail or judgment.stop.value)
-        return judgment.answer()
+        return _shortened(judgment.answer(), most)
 
     return server
+
+
+def _shortened(answer: JudgeAnswer, most: int) -> JudgeAnswer:
+    """Return the answer with shorter programs and reasoning, or without them, if it is too long."""
+    for longest in (1000, 200):
+        if len(answer.model_dump_json(indent=2)) > most:
+            cut = partial(_with_short, longest=longest)
+            programs = [cut(one, ("source", "output")) for one in answer.programs]
+            views = [cut(one, ("reasoning", "detail")) for one in answer.views]
+            answer = answer.model_copy(update={"programs": programs, "views": views})
+    if len(answer.model_dump_json(indent=2)) <= most:
+        return answer
+    told = f"{answer.detail}; programs and views have no room in {most} characters".removeprefix("; ")
+    return answer.model_copy(update={"programs": [], "views": [], "detail": told})
+
+
+def _with_short(one: Any, names: tuple[str, ...], longest: int) -> Any:
+    return one.model_copy(update={name: cut_middle(getattr(one, name), longest) for name in names})
+
+
+async def serve_stdio(server: Any) -> None:
+    """Serve over standard input and output; a line that is no message is answered too, under its id."""
+    from anyio import create_memory_object_stream
+    from mcp.server.stdio import stdio_server
+    from mcp.shared.message import SessionMessage
+    from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+
+    async with stdio_server() as (read, write), asyncio.TaskGroup() as tasks:
+        passing, passed = create_memory_object_stream[Any]()
+
+        async def pass_on() -> None:
+            async with passing:
+                async for item in read:
+                    if isinstance(item, ValidationError):
+                        found = item.errors()[0]
+                        reason = found["msg"].encode("ascii", "backslashreplace").decode()
+                        data = ErrorData(
+                            code=PARSE_ERROR if found["type"] == "json_invalid" else INVALID_REQUEST,
+                            message=f"not a message of JSON-RPC: {reason}",
+                        )
+                        error = JSONRPCError(jsonrpc="2.0", id=_id_of(item), error=data)
+                        await write.send(SessionMessage(error))
+                    else:
+                        await passing.send(item)
+
+        tasks.create_task(pass_on())
+        served = server._lowlevel_server
+        await served.run(passed, write, served.create_initialization_options())
+
+
+def _id_of(unread: ValidationError) -> str | int | None:
+    """Return the id of a request that could not be read; None if there is none."""
+    try:
+        given = unread.errors()[0]["input"]
+        found = (json.loads(given) if isinstance(given, str) else given)["id"]
+        json.dumps(found, ensure_ascii=False).encode()
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return None
+    return found if isinstance(found, str | int) else None
 
 
 def http_app(server: Any, access: Access, intake: IntakeLimits) -> App:

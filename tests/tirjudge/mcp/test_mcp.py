@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -94,6 +96,66 @@ async def test_tools_over_standard_input_and_output() -> None:
         assert "in the letters of the row" in view["verdict"]["description"]
         for arguments, answer in ANSWERS:
             assert await text_of(client, **arguments) == answer
+
+
+def test_a_line_that_is_no_message_is_answered_under_its_id() -> None:
+    command = [TIRJUDGE, "mcp", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
+    call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "run_python_code"}}
+    half = json.dumps({"id": 7, **call, "params": {"arguments": {"python_code": "'\ud83d'"}}})
+    lines = [
+        half,
+        '{"jsonrpc": "2.0", "id": 8',
+        '{"id": "\\ud83d", "x": "\\ud83d"}',
+        "[" * 9999,
+        '{"id": 9}',
+        "{}",
+    ]
+    start = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "n", "version": "0"}}
+    lines.append(json.dumps({"jsonrpc": "2.0", "id": 10, "method": "initialize", "params": start}))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin
+        assert server.stdout
+        server.stdin.write("".join(f"{line}\n" for line in lines))
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for _ in lines]
+        server.stdin.close()
+        assert server.wait(30) == 0
+    assert [answer["id"] for answer in answers] == [7, None, None, None, 9, None, 10]
+    codes = [answer["error"]["code"] for answer in answers[:-1]]
+    assert codes == [-32700, -32700, -32700, -32700, -32600, -32600]
+    assert "serverInfo" in answers[-1]["result"]
+
+
+async def test_an_optional_argument_may_be_null_and_an_answer_has_a_size(url: str) -> None:
+    with serving() as endpoint:
+        options = ("--model", "m", "--base-url", endpoint.url, "--max-characters", "2000")
+        with http_server(*options) as short:
+            async with Client(short) as client, Client(url) as usual:
+                nulls = {"global_variables": None}
+                assert "<return_value>\n1\n" in await text_of(usual, python_code="1", **nulls)
+                long = {"python_code": "'x' * 900_000"}
+                assert 70_000 < len(await text_of(usual, **long)) <= 75_000
+                assert len(await text_of(client, **long)) <= 2000
+                program = f"```python\nprint(len(response_a))  # {'x' * 3000}\n```\n"
+                endpoint.script = lambda body: chat(
+                    "<score>4</score>" if "x" * 3000 in str(body["messages"][1:]) else program
+                )
+                asked = {
+                    "prompt": "p",
+                    "responses": ["a"],
+                    "pointwise": None,
+                    "criteria": None,
+                    "reference": None,
+                }
+                answer = await client.call_tool("judge", asked)
+                assert answer.structured_content["scores"] == [4.0]
+                assert len(answer.content[0].text) <= 2000
+                several = await client.call_tool(
+                    "judge", {**asked, "responses": ["a"] * 9, "pointwise": True}
+                )
+                assert several.structured_content["scores"] == [4.0] * 9
+                assert several.structured_content["views"] == []
+                assert "have no room in 2000 characters" in several.structured_content["detail"]
 
 
 async def test_tools_over_http(url: str) -> None:

@@ -92,6 +92,68 @@ async def test_a_traceback_shows_only_the_callers_code(box):
     assert "    raise ValueError('no')" in answer.error
 
 
+WRAPPED = [
+    "class Odd:\n    def __repr__(self):\n        raise ValueError('no form')\nOdd()",
+    "class Odd:\n    def tolist(self):\n        raise KeyError('no form')\nOdd()",
+    "class Odd(str):\n    def __format__(self, form):\n        raise KeyError('no form')\nOdd()",
+    "class Odd:\n    __class__ = property(lambda self: 1 / 0)\nOdd()",
+    "async def work():\n    return 1\nwork()",
+    "async def work():\n    return 1\nmade = work()\nNone",
+    "async def work():\n    return 1\nawait work()\nwork()\n[work()]",
+    "import io, sys\nsys.stdout = io.StringIO()\n'\\ud83d'",
+    "'\\ud83d'",
+    "raise ValueError('\\ud83d')",
+    "10 ** 5000",
+    "import sys\nsys.stdout.close()\n1",
+]
+
+
+@pytest.mark.parametrize("mode", ["json", "xml"])
+@pytest.mark.parametrize("code", WRAPPED)
+async def test_the_program_around_the_agents_code_is_never_shown(box, code, mode):
+    shown = (await answered(box, code, mode)).shown(mode)
+    assert not re.search(r"<program>|python_code|text_as_it_is|sandbox|_json|_plain|tracemalloc", shown), (
+        shown
+    )
+    if "def work" in code:
+        assert "RuntimeWarning: coroutine 'work' was never awaited" in shown
+    if "no form" in code and "str" not in code:
+        assert "run-error" in shown
+        assert "main.py" in shown
+    if "ud83d" in code and "raise" not in code:
+        assert "success" in shown
+
+
+async def test_a_warning_of_the_agents_code_keeps_its_place(box):
+    answer = await answered(box, "import warnings\nwarnings.warn('old')")
+    assert answer.output == ("main.py:2: UserWarning: old", "  warnings.warn('old')")
+
+
+@pytest.mark.parametrize("mode", ["json", "xml"])
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        ("print('first' + 'x' * 9000 + 'last')", ("first", "last")),
+        ("'first' + 'x' * 9000 + 'last'", ("first", "last")),
+        ("['first'] + ['\"'] * 9000 + ['last']", ("first", "last")),
+        ("print('\\n' * 9000 + 'last')\n'value'", ("last", "value")),
+        ("print('out' + 'x' * 9000)\nraise ValueError('first' + 'x' * 9000 + 'last')", ("out", "last")),
+    ],
+)
+async def test_a_long_answer_is_cut_in_the_middle(box, code, ends, mode):
+    answer = await answered(box, code, mode)
+    assert len(answer.shown(mode)) > 5000
+    cut = answer.shown(mode, 2000)
+    assert 500 < len(cut) <= 2000
+    assert re.search(r"\.\.\. [0-9]+ characters left out \.\.\.", cut)
+    assert all(end in cut for end in ends)
+    if mode == "json":
+        assert set(json.loads(cut)) == {"status", "output", "error" if "raise" in code else "return_value"}
+    else:
+        assert cut.startswith("<status>")
+        assert cut.endswith(">")
+
+
 async def test_both_streams_are_output_and_the_value_is_not(box):
     answer = await answered(box, "import sys\nprint('out')\nprint('err', file=sys.stderr)\n'value'")
     assert (answer.output, answer.value) == (("out", "err"), '"value"')
