@@ -58,7 +58,6 @@ CONSTRAINT = {"prompt": "p", "instruction_id_list": ["punctuation:no_comma"], "k
 EXTENSIONS = "tests/test_extending_docs.py"
 ADDS = "def add(a, b):\n    return a + b\n"
 RUNS = {
-    "README.md#1": Runs("A\n42\n"),
     "attacks.md#1": Runs("True\n", names={"response_a": ADDS}, program=True),
     "checkers.md#1": Runs(files={"checkers.toml": "examples/checkers.toml"}),
     "checkers.md#2": Runs(),
@@ -88,6 +87,7 @@ RUNS = {
 }
 """Page and number of the block on it, to what it needs and prints."""
 ELSEWHERE = {
+    "README.md#1": "tests/docs/test_readme.py",
     "extending.md": EXTENSIONS,
     "embedding.md#2": "tests/tirjudge/adapters/test_inspect_ai.py",
     "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",

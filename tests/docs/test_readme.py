@@ -29,8 +29,8 @@ def shown() -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_the_readme_has_at_most_900_words() -> None:
-    assert len(PAGE.read_text(encoding="utf-8").split()) <= 900
+def test_the_readme_has_at_most_800_words() -> None:
+    assert len(PAGE.read_text(encoding="utf-8").split()) <= 800
 
 
 @pytest.mark.slow
@@ -51,6 +51,18 @@ def test_the_commands_print_the_lines_that_the_readme_shows(
         printed = [line.rstrip() for line in done.stdout.splitlines()]
         assert [line for line in lines if line not in printed] == []
         assert [line for line in printed if line in lines][: len(lines)] == lines, "in this order"
+
+
+@pytest.mark.slow
+@needs_smollm2
+def test_the_python_block_prints_what_its_comments_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_converted(tmp_path / "cache", monkeypatch)
+    (code,) = [block.code for block in blocks((PAGE,)) if block.language == "python"]
+    exec(compile(code, "README.md", "exec"), {})
+    said = [line.rpartition("  # ")[2] for line in code.splitlines() if "print(" in line]
+    assert capsys.readouterr().out.split() == said == ["B", "42"]
 
 
 @pytest.mark.slow
