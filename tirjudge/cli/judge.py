@@ -46,7 +46,7 @@ from tirjudge.judging.batch import (
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_note, local_weights, most_tokens, undecided_verdicts
 from tirjudge.judging.options import endpoint_key
-from tirjudge.judging.relabelling import relabelled
+from tirjudge.judging.rereading import relabelled
 from tirjudge.judging.tally import Tally
 from tirjudge.ray_cluster.dispatch import ClusterRowJudge
 from tirjudge.ray_cluster.worker import Assignment
@@ -319,7 +319,7 @@ class BatchRun:
             try:
                 # A run whose rows all have their results needs no model.
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if judge is None and (needed.is_set() or sink.relabelled):
+                if judge is None and needed.is_set():
                     judge = await stack.enter_async_context(self._here(display, spending))
                 if judge is not None:
                     display.say(introduction(judge, self.options, spending, where=where))
@@ -335,10 +335,10 @@ class BatchRun:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
+            self._relabel(results, sink.relabelled, display)
             if judge is None:
                 last = next(iter(results.rows()), {})
                 return completed, str(last.get("model") or self.options.model), str(last.get("note", ""))
-            self._relabel(results, sink.relabelled, judge, display)
             self._cached = judge.cached
             return completed, judge.model, judge.note
 
@@ -359,9 +359,9 @@ class BatchRun:
         return judged
 
     def _relabel(
-        self, results: ResultFile | ResultStream, works: Mapping[str, Work], judge: RowJudge, display: Display
+        self, results: ResultFile | ResultStream, works: Mapping[str, Work], display: Display
     ) -> None:
-        """Compute the accuracy and the rewards of rows again that were judged with another label."""
+        """Compute again what follows from the labels of rows that were judged with another label."""
         if not works or not isinstance(results, ResultFile):
             return
 
@@ -370,13 +370,13 @@ class BatchRun:
             if work is None:
                 return row
             recorded = read_result_row(row, f"row {row['id']}")
-            changed = relabelled(recorded, work.task, judge.rewards)
+            changed = relabelled(recorded, work.task)
             return changed.model_copy(update={"digest": work.digest}).to_json()
 
         results.rewrite(change)
         self._relabelled = len(works)
         rows = "1 row has" if len(works) == 1 else f"{len(works)} rows have"
-        again = "correct and reward are computed again, and nothing is judged again"
+        again = "correct is computed again, rewards are left out, and nothing is judged again"
         display.say(f"{rows} another label than before: {again}")
 
     @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,7 +16,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Kind, kind_of, read_question, truncated
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.storage.result_file import ResultFile, ResultStream, digest, label_facts, label_key
-from tirjudge_environments import JudgeTask, Score
+from tirjudge_environments import JudgeTask
 from tirjudge_environments.files.placing import size_of
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError
 from tirjudge_environments.tasks.columns import column_named
@@ -317,10 +317,6 @@ class RowJudge(Protocol):
         """Return the row of the result file; raises Unjudged."""
         ...
 
-    def rewards(self, result: Judgment) -> Sequence[Score]:
-        """Return the reward of each trajectory of a judgment; none where it has none."""
-        ...
-
 
 class EngineRowJudge:
     """Judges rows with an open engine of this process."""
@@ -333,9 +329,6 @@ class EngineRowJudge:
     @property
     def cached(self) -> int:
         return self._engine.cached
-
-    def rewards(self, result: Judgment) -> Sequence[Score]:
-        return self._engine.rewards(result)
 
     async def judgment(self, work: Work) -> Judgment:
         """Return the judgment of a row, with or without a verdict; raises Unjudged."""

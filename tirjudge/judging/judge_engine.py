@@ -24,7 +24,7 @@ from tirjudge.models.resolve import ModelNote
 from tirjudge.records.verdicts import EMPTY
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.callers import CallersSandbox, FairGenerator, Turns
-from tirjudge_environments import Environment, Episode, JudgeTask, Score, ToolEnvironment
+from tirjudge_environments import JudgeTask, Score, ToolEnvironment
 from tirjudge_environments.base import LateText
 from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.orders import Order
@@ -204,28 +204,14 @@ class JudgeEngine:
         Empty without a label, for a jury, beside an empty answer, with criteria (verdicts on criteria are not
         about the label), and for a format whose reward needs another model's answers. Verdicts from
         `ask_for_verdict` do not count.
-        Dialogues of a result file lack their prompts, so the prompts are built again.
         """
         if result.criteria or result.jury or any(one.view.name == EMPTY for one in result.trajectories):
             return ()
         environment = self.rollout(result.kind).environment
-        episodes = (self._with_prompts(environment, one) for one in (result.episode, *result.further))
-        group = tuple(map(strict, episodes))
+        group = tuple(map(strict, (result.episode, *result.further)))
         if result.episode.task.label is None or environment.questions(group):
             return ()
         return tuple(score for scores in environment.score(group, {}) for score in scores)
-
-    def _with_prompts(self, environment: Environment, episode: Episode) -> Episode:
-        encoder = self._jury.jurors[0].model.generator.encoder
-        trajectories = []
-        for one in episode.trajectories:
-            if not one.prompt.messages:
-                prompt = shown_prompt(environment, episode.task, one.view)
-                if encoder is not None:
-                    prompt = replace(prompt, prefill=encoder.opening(prompt))
-                one = replace(one, prompt=prompt)
-            trajectories.append(one)
-        return replace(episode, trajectories=tuple(trajectories))
 
     async def check(self) -> None:
         """Ask each model for one token and the sandbox for an empty program.

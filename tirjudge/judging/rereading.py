@@ -21,6 +21,7 @@ from tirjudge.judging.combining import by_criteria, by_views, common_threshold, 
 from tirjudge.judging.empty_answers import rule_view, with_content
 from tirjudge.judging.judgment import Judgment, verdict_name
 from tirjudge.judging.questions import environment_name
+from tirjudge.judging.votes import highest
 from tirjudge.records.result_row import (
     RecordedMessage,
     RecordedPassage,
@@ -29,8 +30,8 @@ from tirjudge.records.result_row import (
     is_truncated,
     read_result_rows,
 )
-from tirjudge.records.verdicts import EMPTY, JudgedConfidence, RecordedVerdict
-from tirjudge.storage.result_file import recorded_settings
+from tirjudge.records.verdicts import EMPTY, JudgedConfidence, JurorVerdict, RecordedVerdict, verdict_credit
+from tirjudge.storage.result_file import LABELS, label_facts, recorded_settings
 from tirjudge_environments import (
     Call,
     Completion,
@@ -50,7 +51,7 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.boundary import shown_prompt
-from tirjudge_environments.orders import letter
+from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.registry import environment_names, environment_options, open_environment
 from tirjudge_environments.types import THINK
 from tirjudge_sandbox import Execution, Status
@@ -305,6 +306,33 @@ def combined_judgment(row: ResultRow) -> Judgment | None:
     """
     found, _ = _combined(row)
     return found.tied_without_evidence() if found is not None and row.guess else found
+
+
+def relabelled(row: ResultRow, task: JudgeTask) -> ResultRow:
+    """Return a row with the label of `task`, which is otherwise its own task, and what follows from it.
+
+    Rewards are left out: they depend on the label, and on the whole dialogue.
+    """
+    given = {name: value for name, value in row.to_json().items() if name not in LABELS}
+    fresh = ResultRow.model_validate({**given, **label_facts(task)})
+    judgment = None if row.stop == StopReason.ABSTAINED else combined_judgment(fresh)
+    views = [RecordedView(**one.model_dump(exclude_unset=True, exclude={"reward"})) for one in row.views]
+    update: dict[str, Any] = {"correct": None if judgment is None else judgment.credit, "views": views}
+    if row.jury:
+        update["jury"] = [_relabelled_juror(one, fresh) for one in row.jury]
+    return fresh.model_copy(update=update)
+
+
+def _relabelled_juror(verdict: JurorVerdict, row: ResultRow) -> JurorVerdict:
+    if row.label is None or verdict.stop == StopReason.ABSTAINED or row.candidates < 2:
+        return verdict.model_copy(update={"correct": None})
+    named = letters(row.candidates)
+    best: Sequence[int] = [named.index(verdict.verdict)] if verdict.verdict in named else ()
+    if verdict.verdict == "tie":
+        given = {index: score for index, score in enumerate(verdict.scores or ()) if score is not None}
+        top = highest(given, 2)
+        best = top if len(top) > 1 else range(row.candidates)
+    return verdict.model_copy(update={"correct": verdict_credit(best, row.label)})
 
 
 def _of_dialogues(row: ResultRow, *, tie_guesses: bool) -> Judgment | None:

@@ -12,10 +12,8 @@ from tirjudge.console_text import first_line
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import TooManyFailures, Unjudged, Work
-from tirjudge.judging.judgment import Judgment
 from tirjudge.ray_cluster.connection import Node, connect, nodes
 from tirjudge.ray_cluster.worker import Answer, Assignment, ClusterWorker, Ready, Refusal
-from tirjudge_environments import Score
 
 _DOWN_IN_ROW = 3
 """Consecutive rows for which a worker's model or sandbox was down, after which others get its rows."""
@@ -101,20 +99,6 @@ class ClusterRowJudge:
     _seats: dict[tuple[str, int], _Seat] = field(default_factory=dict)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _watching: asyncio.Task[None] | None = None
-
-    def rewards(self, result: Judgment) -> Sequence[Score]:
-        """Return the rewards of a judgment, which a worker computes: the formats are open there alone.
-
-        Raises ValueError if no worker is left.
-        """
-        while workers := self._live:
-            try:
-                found: Sequence[Score] = self._ray.get(workers[0].actor.rewards.remote(result))
-            except self._ray.exceptions.RayActorError as error:
-                self._lose(workers[0], first_line(error))
-            else:
-                return found
-        raise ValueError("no worker of the cluster is left to compute rewards: run the same command again")
 
     async def __aenter__(self) -> Self:
         self._ray = connect(self.address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -17,9 +17,8 @@ from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import EngineRowJudge, Unjudged, Work
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights
-from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.options import JudgeOptions, endpoint_key
-from tirjudge_environments import Score, Usage
+from tirjudge_environments import Usage
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.prepared import prepared_digest
 
@@ -130,10 +129,6 @@ class ClusterWorker:
         except Unjudged as error:
             return Answer(None, str(error), error.down, *self._used())
         return Answer(row, "", "", *self._used())
-
-    async def rewards(self, result: Judgment) -> Sequence[Score]:
-        """Return the reward of each trajectory of a judgment that is recorded already."""
-        return self._rows.rewards(result)
 
     async def close(self) -> None:
         """End the sandbox and the model."""

@@ -19,8 +19,8 @@ ROWS: list[dict[str, Any]] = [
     {"id": "other", "prompt": "r", "responses": ["xy", "x"]},
 ]
 LABELS = {"without": (None, None, None), "first": ("B", "B", "tie"), "second": ("A", "A>>B", "A")}
-FOLLOWS = {"seconds", "wall_seconds", "cpu_seconds", "where"}
-"""Fields that differ between two runs."""
+FOLLOWS = {"seconds", "wall_seconds", "cpu_seconds", "where", "reward"}
+"""Fields that differ between two runs: times and places, and rewards, which a new label leaves out."""
 
 
 def labelled(name: str) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def judged(folder: Path, endpoint: EndpointServer, name: str, *options: str) -> 
 def test_a_run_with_other_labels_is_that_of_the_fresh_run(
     tmp_path: Path, endpoint: EndpointServer, before: str, options: tuple[str, ...]
 ) -> None:
-    """Accuracy, rewards and all fields are those of a run that had these labels from the start."""
+    """Accuracy and all fields but rewards are those of a run that had these labels from the start."""
     answers = {
         "j1-pav": "<think>So.</think><answer> [[A]] </answer>",
         # The format itself opens the thinking.
@@ -67,6 +67,7 @@ def test_a_run_with_other_labels_is_that_of_the_fresh_run(
     again, rows = judged(tmp_path / "old", endpoint, "second", *options)
     assert len(endpoint.asked) == asked, "nothing is judged again"
     assert "3 rows have another label than before" in again.stderr
+    assert not any("reward" in view for row in rows for view in row["views"])
     fresh, expected = judged(tmp_path / "new", endpoint, "second", *options)
     assert without_times(rows) == without_times(expected)
     assert [line for line in again.stdout.splitlines() if line.startswith(("accuracy", "ties"))] == [
@@ -93,19 +94,3 @@ def test_another_translation_of_labels_goes_on_too(tmp_path: Path, endpoint: End
     assert "accuracy  0.0% [0.0%, 79.3%], n = 1" in run.stdout
     shown = CliRunner().invoke(app, ["reproduce", str(tmp_path / "rows.verdicts.jsonl"), "--json"])
     assert json.loads(shown.stdout)["verdicts_changed"] == 0
-
-
-def test_a_file_of_an_older_version_goes_on(tmp_path: Path, endpoint: EndpointServer) -> None:
-    """Older versions recorded labels among the settings."""
-    endpoint.script = counting
-    write_rows(tmp_path / "rows.jsonl", [row | {"label": 1} for row in ROWS])
-    command = ("rows.jsonl", *through(endpoint))
-    assert judge(tmp_path, *command, "--labels", "1=B").returncode == 0
-    settings = tmp_path / "rows.verdicts.jsonl.settings.json"
-    recorded = json.loads(settings.read_text())
-    recorded["settings"] |= {"labels": {"1": "A"}, "columns": {"label": "old"}}
-    settings.write_text(json.dumps(recorded))
-    asked = len(endpoint.asked)
-    run = judge(tmp_path, *command, "--labels", "1=A")
-    assert (run.returncode, len(endpoint.asked)) == (0, asked), run.stderr
-    assert "3 rows have another label than before" in run.stderr

@@ -276,25 +276,6 @@ def test_rows_leave_a_node_whose_endpoint_goes_down_and_others_fail_alone(
     assert len(by_id(tmp_path / "shards.verdicts.jsonl")) == 60
 
 
-def test_a_run_with_other_labels_has_the_rewards_of_one_machine(
-    nodes: Nodes, tmp_path: Path, server: EndpointServer
-) -> None:
-    """Nothing is judged again, and the formats that give rewards are open on the nodes alone."""
-    nodes.grow(1)
-    server.script = counting
-    file, options = tmp_path / "rows.jsonl", ("--model", "m", "--base-url", server.url, *FAST)
-    for labels in ((0, 0, 1), (1, 0, 0)):
-        write_rows(file, [row | {"label": label} for row, label in zip(pairs(3), labels, strict=True)])
-        run = tirjudge("judge", "rows.jsonl", *options, *nodes.on_ray(), folder=tmp_path)
-        assert run.returncode == 0, run.stderr
-    assert "2 rows have another label than before" in run.stderr
-    again = tirjudge("judge", "rows.jsonl", *options, "--output", "one.jsonl", folder=tmp_path)
-    assert again.returncode == 0, again.stderr
-    found, expected = (by_id(tmp_path / name) for name in ("rows.verdicts.jsonl", "one.jsonl"))
-    for id, row in expected.items():
-        assert [view["reward"] for view in found[id]["views"]] == [view["reward"] for view in row["views"]]
-
-
 def down_after(endpoint: EndpointServer, requests: int, down: threading.Event) -> None:
     """Let an endpoint answer a few requests of rows, and then fail; `down` is set at the third failure."""
     answer, left = endpoint.script, [requests]
