@@ -137,6 +137,10 @@ def test_the_shipped_recipes_are_valid_and_listed() -> None:
     assert [line.split(":")[0] for line in first] == ["adapt", "smol"]
     assert further.startswith(f"{len(shipped()) - 2} further recipes ")
     assert further.endswith(": --list --all")
+    for alone in ("--all", "--json"):
+        refused = train(alone)
+        assert refused.exit_code == 2
+        assert refused.stderr.endswith(f": tirjudge train --list {alone}\n")
     listed = train("--list", "--all").stdout.splitlines()
     assert sorted(line.split(":")[0] for line in listed) == sorted(shipped())
     assert listed[:2] == first

@@ -119,6 +119,9 @@ def train(
     if list_recipes:
         _list_recipes(as_json=as_json, every=show_all)
         return
+    for name, wanted in (("--all", show_all), ("--json", as_json)):
+        if wanted:
+            stop("train", f"{name} belongs to a list: tirjudge train --list {name}", USAGE)
     if launch_config:
         print(resources.files("tirjudge_training") / LAUNCH / f"{launch_config}.yaml")
         return
