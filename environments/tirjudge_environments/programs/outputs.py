@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from signal import Signals
 
 from tirjudge_environments.quoting import cut_middle, opens_or_closes_a_fence, quote_lines
@@ -103,7 +103,7 @@ def quote_fences(text: str) -> str:
 def replacement_note(source: str, variables: Iterable[str]) -> str:
     """Return the note that a judge reads if its program gives a variable another value; empty if it does not.
 
-    A value that is computed from any of the variables, also by way of other names, is no other value.
+    Only a value without names counts, such as a copied text; an empty list is there to be filled.
     """
     try:
         with warnings.catch_warnings():
@@ -111,46 +111,15 @@ def replacement_note(source: str, variables: Iterable[str]) -> str:
             tree = ast.parse(source if len(source) <= _MOST_CHARACTERS else "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
-    assigned = list(_assigned(tree))
-    readers: dict[str, list[set[str]]] = {}
-    for names, read in assigned:
-        for one in read:
-            readers.setdefault(one, []).append(names)
-    # The arguments of a function may come from the variables.
-    reached = [*variables, *(one.arg for one in ast.walk(tree) if isinstance(one, ast.arg))]
-    seen = set(reached)
-    for one in reached:
-        for names in readers.pop(one, ()):
-            reached += names - seen
-            seen |= names
-    replaced = [one for one in variables if any(one in names and not read & seen for names, read in assigned)]
-    named = ", ".join(f"`{one}`" for one in replaced)
-    note = f"\nNote: {named} had the given text already. This program replaced it, so that its output says "
-    return f"{note}nothing about the given text. Use the variables as they are." if replaced else ""
-
-
-def _assigned(tree: ast.AST) -> Iterator[tuple[set[str], set[str]]]:
-    """Yield, for each assignment, loop and definition, the names that it sets and the names that it reads."""
+    assigned: set[str] = set()
     for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield {node.name}, _names(node, ast.Load)
-            # An empty list is there to be filled.
-            case ast.Assign(targets=targets, value=value) if not isinstance(value, ast.List) or value.elts:
-                for target in targets:
-                    parts = [(target, value)]
-                    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                        parts = [*zip(target.elts, value.elts, strict=False)]
-                    yield from ((_names(one, ast.Store), _names(given, ast.Load)) for one, given in parts)
-            case (
-                ast.AnnAssign(target=target, value=value)
-                | ast.NamedExpr(target=target, value=value)
-                | ast.For(target=target, iter=value)
-                | ast.comprehension(target=target, iter=value)
-                | ast.withitem(optional_vars=target, context_expr=value)
-            ) if target and value:
-                yield _names(target, ast.Store), _names(value, ast.Load)
-
-
-def _names(tree: ast.AST, use: type[ast.expr_context]) -> set[str]:
-    return {one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, use)}
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = [part for side in (*targets, node.value) for part in ast.walk(side)]
+            names = [part for part in parts if isinstance(part, ast.Name)]
+            is_empty = isinstance(node.value, ast.List) and not node.value.elts
+            if not is_empty and all(isinstance(one.ctx, ast.Store) for one in names):
+                assigned.update(one.id for one in names)
+    replaced = ", ".join(f"`{one}`" for one in variables if one in assigned)
+    note = f"\nNote: {replaced} had the given text already. This program replaced it, so that its output "
+    return f"{note}says nothing about the given text. Use the variables as they are." if replaced else ""

@@ -68,12 +68,8 @@ REPLACED = {
     "response_a, response_b = 'hello', 'bye'": "response_a, response_b",
     "response_a = response_b = 'hello'": "response_a, response_b",
     "responses = ['hello', 'bye']\nprint(responses)": "responses",
-    "text = 'hello'\nresponse_a = text.lower()": "response_a",
     "def main():\n    response_b = 'bye'\n    print(len(response_b))\nmain()": "response_b",
     "if (prompt := 'Say hi.'):\n    print(prompt)": "prompt",
-    "for response_a in ['hello', 'bye']:\n    print(response_a)": "response_a",
-    "with open('x') as response_a:\n    pass": "response_a",
-    "def load():\n    return 'hello'\nresponse_a = load()": "response_a",
     "response_a = '\\d'": "response_a",
 }
 USED = [
@@ -89,6 +85,7 @@ USED = [
     "def check(text):\n    response_a = text.strip()\n    return response_a\nprint(check(response_a))",
     "texts = {'a': response_a}\nresponse_a = texts['a']",
     "response_a += ' and more'",
+    "counts = dict()\ncounts[response_a] = 1",
     "print(f'{response_a == 1}')",
     "this is no program",
     "x = " + "(" * 5000,
