@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 Test = Callable[..., Any]
+
+
+def every(step: int, rows: Iterable[Any]) -> list[Any]:
+    """Return rows for `pytest.mark.parametrize`: the first of each `step` rows is no slow test."""
+    return [
+        row if not number % step else pytest.param(row, marks=pytest.mark.slow)
+        for number, row in enumerate(rows)
+    ]
 
 
 @contextmanager

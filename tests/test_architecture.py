@@ -12,6 +12,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -93,6 +94,16 @@ def source_files() -> list[Path]:
     return sorted(path for folder in PACKAGES.values() for path in folder.rglob("*.py"))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def docstrings(path: Path) -> list[str]:
+    return [*layout.docstrings(path)]
+
+
 def module_name(path: Path) -> str:
     for package, folder in PACKAGES.items():
         if path.is_relative_to(folder):
@@ -111,7 +122,7 @@ def imported_at_the_top(tree: ast.Module) -> Iterator[str]:
 
 
 def extends_a_framework(path: Path) -> bool:
-    top = {name.split(".")[0] for name in imported_at_the_top(ast.parse(path.read_text()))}
+    top = {name.split(".")[0] for name in imported_at_the_top(parsed(path))}
     return path.parent.name == "adapters" and bool(top & FRAMEWORKS)
 
 
@@ -122,7 +133,7 @@ def offenders(broken: Callable[[Path], object]) -> list[str]:
 
 def test_a_module_begins_with_a_docstring_whose_first_line_is_a_sentence() -> None:
     def broken(path: Path) -> bool:
-        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        docstring = ast.get_docstring(parsed(path))
         return not docstring or not docstring.splitlines()[0].endswith(".")
 
     assert offenders(broken) == []
@@ -134,12 +145,12 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 def test_docstrings_name_their_subject() -> None:
     """None begins with "Of", "What", "How" or the like, which only make sense next to the code."""
-    assert offenders(lambda path: any(map(layout.RIDDLES.match, layout.docstrings(path)))) == []
+    assert offenders(lambda path: any(map(layout.RIDDLES.match, docstrings(path)))) == []
 
 
 def test_docstrings_repeat_the_noun() -> None:
     """At most 1 % use a chain of pronouns, such as "one that" or "those that", in place of a noun."""
-    texts = [text for path in source_files() for text in layout.docstrings(path)]
+    texts = [text for path in source_files() for text in docstrings(path)]
     assert sum(bool(layout.PRONOUN_CHAINS.search(text)) for text in texts) <= len(texts) / 100
 
 
@@ -157,7 +168,7 @@ def test_a_package_root_has_at_most_fourteen_modules() -> None:
 
 def test_heavy_libraries_are_imported_where_they_are_used() -> None:
     def broken(path: Path) -> set[str]:
-        top = {name.split(".")[0] for name in imported_at_the_top(ast.parse(path.read_text()))}
+        top = {name.split(".")[0] for name in imported_at_the_top(parsed(path))}
         return top & set(HEAVY)
 
     assert offenders(broken) == []
@@ -175,7 +186,7 @@ def test_the_folders_of_the_packages_are_no_packages_themselves() -> None:
 
 def test_contracts_have_at_most_six_methods() -> None:
     for path in source_files():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef) and any(
                 isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases
             ):
@@ -197,7 +208,7 @@ def test_trl_stays_in_four_files() -> None:
     users = {
         path
         for path in source_files()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "trl")
         or (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "trl" for alias in node.names))
     }

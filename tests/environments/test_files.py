@@ -522,7 +522,7 @@ def test_a_link_that_takes_a_place_while_it_is_read_is_not_followed(exchanged: s
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        found, ends = set(), time.monotonic() + 3
+        found, ends = set(), time.monotonic() + 1
         while time.monotonic() < ends:
             try:
                 found |= set(read_folder("runs/work", tmp_path).files.values())

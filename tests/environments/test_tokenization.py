@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from tirjudge_environments import ChatEncoder, Message, Prompt
+from tirjudge_environments import ChatEncoder, Message, Prompt, tokenization
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -120,7 +120,7 @@ def test_a_template_cannot_change_a_content(content: str) -> None:
         (None, "no chat template"),
         (
             "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-            "cannot be rendered: it takes more than 5 s",
+            "cannot be rendered: it takes more than 1 s",
         ),
         ("{{ 9 ** (9 ** 9) }}", "cannot be rendered: it takes more than"),
         ("{{ 'x' * (messages | length + 4000000000) }}", "cannot be rendered: it takes more than 1 GiB"),
@@ -134,7 +134,10 @@ def test_a_template_cannot_change_a_content(content: str) -> None:
         ("{{ messages[-1].content }}", "every content once"),
     ],
 )
-def test_an_unusable_template_is_refused(template: str | None, message: str) -> None:
+def test_an_unusable_template_is_refused(
+    template: str | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenization, "_CPU_SECONDS", 1)
     tokenizer = train()
     tokenizer.chat_template = template
     with pytest.raises(ValueError, match=message):

@@ -13,7 +13,6 @@ import textwrap
 import pytest
 from typer.testing import CliRunner
 
-from tests.command import tirjudge
 from tests.sandbox.serving import serving
 from tests.sandbox.targets import descendants
 from tirjudge.cli import app
@@ -241,11 +240,11 @@ def test_the_advice_works_as_typed(tmp_path):
     large.write_text("x = bytes(200 << 20)")
     command = ("sandbox", "run", str(program), "--prepare", str(large), "--backend-option")
     for more in ("prepare_memory_bytes=1e8", "prepare_memory_bytes=4e8", "prepare_seconds=0.001"):
-        done = tirjudge(*command, more)
+        done = CliRunner().invoke(app, [*command, more])
         if more == "prepare_memory_bytes=4e8":
-            assert (done.returncode, done.stdout) == (0, f"{200 << 20}\n"), done
+            assert (done.exit_code, done.stdout) == (0, f"{200 << 20}\n"), done.stderr
         else:
-            assert done.returncode == 125
+            assert done.exit_code == 125
             assert f"raise {more.partition('=')[0]}" in done.stderr
     for bad, line in (
         ("prepare=x.py", "--backend-option prepare: this command sets prepare itself"),
@@ -253,8 +252,8 @@ def test_the_advice_works_as_typed(tmp_path):
         ("nothing=1", "unexpected keyword argument 'nothing'"),
         ("nothing", "write KEY=VALUE"),
     ):
-        done = tirjudge(*command, bad)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done
+        done = CliRunner().invoke(app, [*command, bad])
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.stderr
         assert line in done.stderr
 
 
@@ -264,6 +263,7 @@ def test_a_remote_sandbox_says_who_prepares():
 
 
 # Docker's SDK leaves its socket open when nobody answers.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_the_doctor_says_how_often_it_runs(tmp_path, monkeypatch):
     with serving() as served:

@@ -36,5 +36,5 @@ def endpoint() -> Iterator[EndpointServer]:
 
 @pytest.fixture
 def few_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let admission edit and attack two answers of each kind, which is a sixth of the work."""
-    monkeypatch.setattr(admission, "_ANSWERS", 2)
+    """Let admission edit and attack one answer of each kind, which is a twelfth of the work."""
+    monkeypatch.setattr(admission, "_ANSWERS", 1)

@@ -1,15 +1,17 @@
 """Run `tirjudge judge` and other commands, with input rows and a result file."""
 
+import fcntl
 import json
+import os
 import re
 import subprocess
-from contextlib import chdir
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
 
-from tests.command import tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
 
@@ -24,18 +26,29 @@ def judge(folder: Path, *arguments: str, stdin: str = "", key: str = "") -> subp
 def invoke(
     *words: str, folder: Path, stdin: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in `folder`, in this process unless it reads standard input.
-
-    A process of its own would only import everything again.
-    """
+    """Run a command in `folder`, in this process: a process of its own would only import everything again."""
     environment["NO_COLOR"] = "1"
-    if stdin:
-        return tirjudge(*words, folder=folder, stdin=stdin, **environment)
-    with chdir(folder):
+    with chdir(folder), reading(stdin):
         run = CliRunner().invoke(app, words, env=environment)
     if run.exception is not None and not isinstance(run.exception, SystemExit):
         raise run.exception
     return subprocess.CompletedProcess(words, run.exit_code, run.stdout, run.stderr)
+
+
+@contextmanager
+def reading(text: str) -> Iterator[None]:
+    """Let this process read the text from a pipe as its standard input."""
+    before, (read, write) = os.dup(0), os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 1 << 20)
+    os.write(write, text.encode())
+    os.close(write)
+    os.dup2(read, 0)
+    os.close(read)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
 
 
 def through(endpoint: EndpointServer) -> tuple[str, ...]:

@@ -122,6 +122,7 @@ def test_a_guess_passes_only_if_the_caller_allows_it(judge: EndpointServer, prog
     assert_judged("Count.", "a b c", rule=RULE, **options(judge, tools=False))
 
 
+@pytest.mark.slow
 def test_the_embedded_judge_passes_no_answer_that_it_only_guesses() -> None:
     for answer in ("392", "no idea"):
         with pytest.raises(

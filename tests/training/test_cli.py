@@ -74,6 +74,7 @@ def test_a_model_is_trained_and_measured(tmp_path: Path) -> None:
     assert measured["tir-listwise"]["accuracy"]["n"] == 2
 
 
+@pytest.mark.slow
 def test_libraries_add_no_line_to_the_log() -> None:
     """A warning and a notice, as TRL, PEFT and torch write them, unless Python is asked for warnings."""
     program = (

@@ -107,6 +107,7 @@ async def check_sdk_server(address: str) -> None:
         assert (await by_name(tools, "hang").call({})).status is Status.WALL_LIMIT
 
 
+@pytest.mark.slow
 async def test_a_server_of_the_sdk_over_pipes() -> None:
     await check_sdk_server(SDK_COMMAND)
 

@@ -15,7 +15,7 @@ from tirjudge_sandbox.remote import RemoteSandbox
 from tirjudge_sandbox.server.guard import Access, App, Receive, RequestRefused, Scope, Send
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.settings import ServerSettings
-from tirjudge_sandbox.testing import CHECKS
+from tirjudge_sandbox.testing import CHECKS, time_limits_end_a_program
 
 FUSION_CANNOT = {
     "output_is_cut_and_marked": "it takes no limit of output: ours ends a program at its own, theirs goes on"
@@ -76,7 +76,15 @@ async def fusion(served: Served, front: Front) -> AsyncIterator[RemoteSandbox]:
         yield box
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check",
+    [
+        # Local sandboxes pass it each time.
+        pytest.param(check, marks=pytest.mark.slow) if check is time_limits_end_a_program else check
+        for check in CHECKS
+    ],
+    ids=lambda check: check.__name__,
+)
 async def test_this_projects_server_passes_the_conformance_checks(box: RemoteSandbox, check) -> None:
     await check(box)
 

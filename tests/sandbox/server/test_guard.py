@@ -222,7 +222,7 @@ def test_a_request_above_the_limit_is_told_to_retry(served: Served) -> None:
 def test_a_caller_with_its_answer_may_send_the_next_request_at_once(served: Served) -> None:
     """A number of callers equal to the server's limit, each with one request at a time, is never refused."""
     with ThreadPoolExecutor(3) as callers:
-        for statuses in callers.map(lambda _: list(_one_after_another(served, 50)), range(3)):
+        for statuses in callers.map(lambda _: list(_one_after_another(served, 20)), range(3)):
             assert set(statuses) == {200}
 
 

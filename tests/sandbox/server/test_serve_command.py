@@ -145,12 +145,6 @@ def test_the_operator_prepares_and_a_caller_cannot(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("bad")
     code, said = refused("--prepare", str(tmp_path / "bad.py"))
     assert (code, "bad.py: line 1: NameError: name 'bad' is not defined" in said) == (125, True)
-    (tmp_path / "large.py").write_text("x = bytes(200 << 20)")
-    large = ("--prepare", str(tmp_path / "large.py"), "--backend-option")
-    code, said = refused(*large, "prepare_memory_bytes=1e8")
-    assert (code, "raise prepare_memory_bytes" in said) == (125, True)
-    with Server(*large, "prepare_memory_bytes=4e8") as running:
-        assert running.run("print(len(x))")["run_result"]["stdout"] == f"{200 << 20}\n"
 
 
 def test_wrong_usage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ def test_all_processes_together_hold_at_most_twice_the_limit(before: set[Path]) 
     assert asyncio.run(held()) <= 2 * LIMITS.memory_bytes + 16 * MIB
 
 
+@pytest.mark.slow
 def test_directory_entries_count(before: set[Path]) -> None:
     """The kernel remembers each missing name that is looked up; the group makes it forget the oldest."""
 

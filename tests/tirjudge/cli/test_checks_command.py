@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.command import tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
 
@@ -34,14 +34,16 @@ def rows(count: int, texts: tuple[str, ...] = TEXTS) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_decided_nothing_proposes_checks_which_decide(
-    tmp_path: Path, endpoint: EndpointServer
+    tmp_path: Path, endpoint: EndpointServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.script = writes_checks
     write_rows(tmp_path / "rows.jsonl", rows(3))
-    run = tirjudge("judge", "rows.jsonl", *through(endpoint), folder=tmp_path)
+    words = ["judge", "rows.jsonl", *through(endpoint)]
+    monkeypatch.setattr(sys, "argv", ["tirjudge", *words])
+    run = invoke(*words, folder=tmp_path)
     assert run.returncode == 0, run.stderr
     [proposal] = [line.strip() for line in run.stdout.splitlines() if "--format checks" in line]
-    again = tirjudge(*shlex.split(proposal)[1:], folder=tmp_path)
+    again = invoke(*shlex.split(proposal)[1:], folder=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "decided by a program 3 of 3 rows" in again.stdout
     assert "--format checks" not in again.stdout

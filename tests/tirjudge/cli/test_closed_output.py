@@ -40,6 +40,7 @@ def test_a_closed_pipe_is_not_reported(
     assert (done.returncode, done.stderr) == (UNREAD, "")
 
 
+@pytest.mark.slow
 def test_an_agent_that_disconnects_ends_the_server_quietly(pipe: int) -> None:
     hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "0"}}
     said = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})

@@ -12,6 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from examples.miniature import TRAINED
+from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import FAST, results, write_rows
 from tirjudge import compile_checkers
@@ -57,7 +58,7 @@ def programs(body: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize("against", ["labels", "verdicts"])
+@pytest.mark.parametrize("against", every(2, ["labels", "verdicts"]))
 def test_programs_of_a_result_file_become_a_checker_that_replaces_the_model(
     server: EndpointServer, tmp_path: Path, against: str
 ) -> None:
@@ -93,6 +94,7 @@ def test_programs_of_a_result_file_become_a_checker_that_replaces_the_model(
     assert len(server.bodies) == asked
 
 
+@pytest.mark.slow
 def test_an_edited_checker_decides_after_it_was_measured_again(
     server: EndpointServer, tmp_path: Path
 ) -> None:
@@ -155,30 +157,6 @@ def test_a_local_model_is_asked_for_checkers(tmp_path: Path) -> None:
     run = invoke("compile", rows, "-o", tmp_path / "c.toml", "--model", TRAINED, "--max-tokens", 8, "--json")
     assert run.exit_code == 1, run.stderr
     assert json.loads(run.stdout)["unwritten"] == 1
-
-
-def test_rules_that_a_model_lists_are_taken_from_the_prompt_word_for_word(
-    server: EndpointServer, tmp_path: Path
-) -> None:
-    server.script = author
-    rows = pairs(30, criteria=False)
-    for number, row in enumerate(rows):
-        row["prompt"] += f" It has at least {NUMBERS[number % 5]} words."
-    file = tmp_path / "checkers.toml"
-    run = invoke(
-        "compile",
-        write_rows(tmp_path / "r.jsonl", rows),
-        "-o",
-        file,
-        "--base-url",
-        server.url,
-        "--model",
-        "w",
-    )
-    assert run.exit_code == 0, run.output
-    assert len(CheckerFile.read(file).admitted) == 1
-    listed = {row["id"]: row["criteria"] for row in results(tmp_path / "checkers.rows.jsonl")}
-    assert listed == {row["id"]: [f"It has at least {NUMBERS[n % 5]} words."] for n, row in enumerate(rows)}
 
 
 def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judged(
@@ -383,7 +361,9 @@ def test_rules_that_no_file_may_have_are_refused_before_the_model_is_asked(
     assert server.bodies == []
 
 
-def test_listed_rules_of_an_earlier_run_are_not_replaced(server: EndpointServer, tmp_path: Path) -> None:
+def test_rules_that_a_model_lists_are_taken_from_the_prompt_and_replace_no_earlier_ones(
+    server: EndpointServer, tmp_path: Path
+) -> None:
     server.script = author
     rows = pairs(30, criteria=False)
     for number, row in enumerate(rows):
@@ -395,8 +375,12 @@ def test_listed_rules_of_an_earlier_run_are_not_replaced(server: EndpointServer,
     assert (run.exit_code, len(run.stderr.splitlines())) == (2, 1)
     assert "checkers.rows.jsonl exists: choose another --output, or give --overwrite" in run.stderr
     assert (listed.read_text(), server.bodies) == ("mine\n", [])
-    assert invoke("compile", given, *words, "--overwrite").exit_code == 0
-    assert len(results(listed)) == 30
+    run = invoke("compile", given, *words, "--overwrite")
+    assert run.exit_code == 0, run.output
+    assert len(CheckerFile.read(tmp_path / "checkers.toml").admitted) == 1
+    assert {row["id"]: row["criteria"] for row in results(listed)} == {
+        row["id"]: [f"It has at least {NUMBERS[n % 5]} words."] for n, row in enumerate(rows)
+    }
 
 
 def test_in_python() -> None:

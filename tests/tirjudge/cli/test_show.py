@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.rows import every
 from tests.served_command import TIRJUDGE
 from tests.tirjudge.judged_files import asking, judge_to
 from tirjudge.cli import app
@@ -183,17 +184,17 @@ def test_a_benchmark_whose_first_row_is_not_finished_has_no_rows(tmp_path: Path)
     assert "none of the 0 rows" in run.stderr
 
 
-def test_a_file_without_an_end_of_line_is_refused_before_it_fills_memory() -> None:
-    for command in (["show", "/dev/zero"], ["judge", "/dev/zero", "--model", "x"]):
-        run = subprocess.run(
-            [TIRJUDGE, *command],
-            capture_output=True,
-            text=True,
-            timeout=100,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)),
-        )
-        assert (run.returncode, run.stdout) == (2, ""), run.stderr
-        assert "/dev/zero:1: a line may have 256 MiB" in run.stderr
+@pytest.mark.parametrize("command", every(2, [["show", "/dev/zero"], ["judge", "/dev/zero", "--model", "x"]]))
+def test_a_file_without_an_end_of_line_is_refused_before_it_fills_memory(command: list[str]) -> None:
+    run = subprocess.run(
+        [TIRJUDGE, *command],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)),
+    )
+    assert (run.returncode, run.stdout) == (2, ""), run.stderr
+    assert "/dev/zero:1: a line may have 256 MiB" in run.stderr
 
 
 def test_of_a_giant_response_the_beginning_is_shown(tmp_path: Path) -> None:

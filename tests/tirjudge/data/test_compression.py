@@ -133,7 +133,7 @@ def test_other_archives_are_named(content: bytes, said: str, name: str, tmp_path
 def test_a_small_file_with_a_huge_content_is_refused_before_it_is_read(start: str, tmp_path: Path) -> None:
     """300 MiB of one letter in 300 KiB: one line for each reader, and no row of it in memory."""
     file = tmp_path / {"{": "rows.jsonl.gz", "[": "rows.json.gz", "p": "rows.csv.gz"}[start[0]]
-    with gzip.open(file, "wb") as stream:
+    with gzip.open(file, "wb", compresslevel=1) as stream:
         stream.write(start.encode())
         for _ in range(300):
             stream.write(b"a" * (1 << 20))

@@ -16,6 +16,7 @@ from statsmodels.stats.inter_rater import cohens_kappa
 
 from benchmarks import coverage
 from benchmarks.coverage.rows import equal_cases
+from tests.rows import every
 from tests.tirjudge.cli.test_eval import command, write
 from tests.tirjudge.judged_pairs import pair, sampled
 from tirjudge.evaluation.base import JudgedRow
@@ -222,7 +223,9 @@ def cases() -> list[coverage.Case]:
     return [*equal_cases()]
 
 
-@pytest.mark.parametrize("only", ["50 prompts of 10", "n = 30", "of 10 rows", "two skewed, n = 200"])
+@pytest.mark.parametrize(
+    "only", every(4, ["50 prompts of 10", "n = 30", "of 10 rows", "two skewed, n = 200"])
+)
 def test_intervals_cover_and_tests_keep_their_level(only: str, cases: list[coverage.Case]) -> None:
     """A short version of `python -m benchmarks.coverage`."""
     found = [coverage.measured(case, 300, seed=1) for case in cases if only in case.name]

@@ -84,6 +84,7 @@ def test_of_several_templates_with_names_the_default_is_taken(tmp_path: Path) ->
     assert_same(tmp_path)
 
 
+@pytest.mark.slow
 @needs_smollm2
 def test_the_base_of_the_embedded_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = use_converted(tmp_path / "cache", monkeypatch)

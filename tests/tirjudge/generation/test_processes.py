@@ -72,6 +72,7 @@ async def both_turns(generator: ProcessesGenerator | TransformersGenerator, numb
     return [first, await generator.generate(context(number, *first.token_ids, 7), sampling(number))]
 
 
+@pytest.mark.slow
 def test_several_processes_sample_what_one_process_samples(
     model: str, two: ProcessesGenerator, loop: asyncio.Runner
 ) -> None:
@@ -89,6 +90,7 @@ def test_several_processes_sample_what_one_process_samples(
         assert [turn.logprobs for turn in ours] == [pytest.approx(turn.logprobs, abs=1e-5) for turn in theirs]
 
 
+@pytest.mark.slow
 def test_a_worker_is_told_which_dialogues_have_begun(
     two: ProcessesGenerator, loop: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_worker_is_told_which_dialogues_have_begun(
     assert [len(given.segments) for given in told] == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_context_that_is_too_long_is_refused_as_in_one_process(
     two: ProcessesGenerator, loop: asyncio.Runner
 ) -> None:
@@ -110,6 +113,7 @@ def test_a_context_that_is_too_long_is_refused_as_in_one_process(
         loop.run(two.generate(context(0, *[7] * 197), sampling(0)))
 
 
+@pytest.mark.slow
 def test_a_cancelled_row_frees_its_place(two: ProcessesGenerator, loop: asyncio.Runner) -> None:
     async def cancelled() -> Completion:
         rows = [asyncio.create_task(two.generate(context(n), sampling(n))) for n in range(4)]
@@ -177,6 +181,7 @@ def test_a_larger_model_gets_a_process_for_each_core_and_copy_in_memory(
     assert processes._unasked(model, "cuda") == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_fails_its_rows_in_one_line(
     two: ProcessesGenerator, loop: asyncio.Runner
 ) -> None:

@@ -192,6 +192,7 @@ def test_the_sandbox_servers_guard_protects_it(
         assert client.send(request).status_code == status
 
 
+@pytest.mark.slow
 async def test_callers_take_turns(tmp_path: Path) -> None:
     """One caller's waiting code does not delay another's, whose token is another."""
     tokens = ["first-caller-0123456789", "other-caller-0123456789"]
@@ -239,6 +240,7 @@ async def test_a_judge_with_a_token_gives_verdicts() -> None:
             await judge(client, endpoint)
 
 
+@pytest.mark.slow
 async def test_the_judges_programs_run_in_the_chosen_sandbox() -> None:
     with serving() as endpoint, sandbox_serving() as remote:
         chosen = ("--backend", "remote", "--model", "m", "--base-url", endpoint.url)

@@ -23,7 +23,7 @@ async def box() -> AsyncIterator[Sandbox]:
 
 
 async def answered(box: Sandbox, code: str, mode: str = "json", **variables: object) -> Answer:
-    return await run_python_code(box, code, variables, mode, Limits(wall_seconds=5))
+    return await run_python_code(box, code, variables, mode, Limits(wall_seconds=2))
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return outcome
 
 
+@pytest.mark.slow
 def test_a_fast_process_takes_the_work_of_a_slow_one(found: dict[str, Any]) -> None:
     assert found["results"][0] == list(range(PIECES)), "each piece is done once"
     assert found["idle"][0] < FIXED / 2, "one of two processes waits for at most one long piece"

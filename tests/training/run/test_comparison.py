@@ -60,14 +60,13 @@ def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
 
 def test_an_assignment_without_effect_is_refused() -> None:
     """It is one line with the assignment that has one; it stays allowed if another arm takes the value."""
-    words = ("--recipe", FURTHER, "--plan", "--set", "data.heldout=")
-    refused = train(*words, "--arm", "form", "--set", "model.base=judge")
+    refused = train("--recipe", FURTHER, "--plan", "--arm", "form", "--set", "model.base=judge")
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "the arm form sets model.base itself; write --set arms.form.model.base=judge" in refused.stderr
-    for fits in (["--arm", "form", "--arm", "rl", "--set", "model.base=smol"], ["--arm", "form"]):
-        assert train(*words, *fits).exit_code == 0
-    other = train(*words, "--arm", "form", "--set", "arms.form.model.base=tirjudge-smol")
-    assert other.exit_code == 0, other.stderr
+    both = load_arms(Recipe, FURTHER, ["model.base=smol"], ["form", "rl"])
+    assert {name: arm.model.base for name, arm in both.items()} == {"form": "smol", "rl": "smol"}
+    (other,) = load_arms(Recipe, FURTHER, ["arms.form.model.base=tirjudge-smol"], ["form"]).values()
+    assert other.model.base == "tirjudge-smol"
 
 
 def test_arms_that_start_elsewhere_keep_their_own_model_and_rows() -> None:

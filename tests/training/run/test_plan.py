@@ -153,6 +153,7 @@ def test_a_plan_of_an_unknown_model_is_refused() -> None:
         model_size.shape("owner/unknown", planned=True)
 
 
+@pytest.mark.slow
 def test_a_model_that_is_nowhere_is_looked_for_once(tmp_path: Path) -> None:
     asked = []
 

@@ -101,9 +101,14 @@ def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
     assert asyncio.run(opening(enable_thinking=True)) == "<think>\n"
 
 
-def test_the_embedded_judge_has_the_note_of_its_recipe() -> None:
+@pytest.fixture(scope="module")
+def smol() -> tuple[Recipe, RowData]:
     recipe = load(Recipe, "smol")
-    note = context(recipe, RowData(recipe.data, recipe.environments), Path(), print).note
+    return recipe, RowData(recipe.data, recipe.environments)
+
+
+def test_the_embedded_judge_has_the_note_of_its_recipe(smol: tuple[Recipe, RowData]) -> None:
+    note = context(*smol, Path(), print).note
     assert note["formats"].keys() == {"tir-pairwise", "tir-listwise", "tir-pointwise"}
     embedded = read_note(embedded_model()).model_dump(mode="json")
     assert {key: embedded[key] for key in note} == note
@@ -118,11 +123,9 @@ def test_a_note_leaves_out_the_options_of_the_reward(tmp_path: Path) -> None:
     assert note["formats"] == {"judgelrm-pair": {}}
 
 
-def test_a_note_names_the_tools_of_the_training() -> None:
-    recipe = load(Recipe, "smol")
+def test_a_note_names_the_tools_of_the_training(smol: tuple[Recipe, RowData]) -> None:
+    recipe, data = smol
     tools = recipe.rl.model_copy(update={"tools": ToolSettings(servers=("tests",))})
-    note = context(recipe, RowData(recipe.data, recipe.environments), Path(), print).note
-    assert "tools" not in note
-    recipe = recipe.model_copy(update={"rl": tools})
-    note = context(recipe, RowData(recipe.data, recipe.environments), Path(), print).note
+    assert "tools" not in context(recipe, data, Path(), print).note
+    note = context(recipe.model_copy(update={"rl": tools}), data, Path(), print).note
     assert ModelNote.model_validate(note).tools == ("tests",)
