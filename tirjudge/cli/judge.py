@@ -30,6 +30,7 @@ from tirjudge.cli.output import (
     stop,
 )
 from tirjudge.cli.run_display import Display, Summary, introduction
+from tirjudge.cli.score_options import JunitOption
 from tirjudge.console_text import markdown_table, printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource
@@ -483,6 +484,7 @@ def judge(
             metavar="NAME=SHARE",
         ),
     ] = "",
+    junit: JunitOption = None,
     retry_malformed: Annotated[
         bool, option("Output", "Judge only rows without a verdict again.", "--retry-malformed")
     ] = False,
@@ -520,6 +522,8 @@ def judge(
         source, plan.columns, plan.labels, empty_loses=options.empty_loses, thinking=options.judges_thinking
     )
     refuse_input(target, rows)
+    if junit and target == STANDARD_OUTPUT:
+        raise ValueError("--junit reads the result file: leave out --output -")
     for note in rows.inspect():
         say(note)
     run = BatchRun(
@@ -537,6 +541,11 @@ def judge(
     judged = run.run()
     for note in rows.left():
         say(note)
+    if junit:
+        from tirjudge.evaluation.junit import write_junit
+        from tirjudge.evaluation.stored_outputs.reading import open_results
+
+        write_junit(junit, open_results(target))
     raise typer.Exit(0 if judged else SOME_FAILED)
 
 

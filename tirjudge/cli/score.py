@@ -11,7 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.cli.options import takes_options, with_groups
 from tirjudge.cli.output import SOME_FAILED, examples, one_line_errors, option
-from tirjudge.cli.score_options import MetaJudgeOption, MetaJudgeUrlOption, ScoreOutput, StoredOptions
+from tirjudge.cli.score_options import (
+    JunitOption,
+    MetaJudgeOption,
+    MetaJudgeUrlOption,
+    ScoreOutput,
+    StoredOptions,
+)
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import Option
@@ -109,6 +115,7 @@ def score(
             metavar="FILE",
         ),
     ] = None,
+    junit: JunitOption = None,
     meta_judge: MetaJudgeOption = "",
     meta_judge_url: MetaJudgeUrlOption = "",
     *,
@@ -129,6 +136,7 @@ def score(
         stored_files,
         with_matchings,
     )
+    from tirjudge.evaluation.junit import write_junit
     from tirjudge.evaluation.protocols import all_protocols
 
     output.check()
@@ -151,9 +159,11 @@ def score(
             run, meta_judge, meta_judge_url, timeout=options.timeout, retries=options.retries
         )
         fits = print_scored("score", run, output, seed=options.seed)
+        if junit:
+            write_junit(junit, run)
         raise typer.Exit(0 if fits else SOME_FAILED)
-    if output.protocol:
-        raise ValueError("--calibrate measures a run under no protocol: leave out --protocol")
+    if output.protocol or junit:
+        raise ValueError("--calibrate measures a run under no protocol: leave out --protocol and --junit")
     measured = calibrated(
         run,
         labels=calibrate,
@@ -184,6 +194,14 @@ def compare(
         ),
     ] = None,
     seed: Annotated[int, option("Output", "Seed of the bootstrap.", min=0, metavar="N")] = 0,
+    fail_if_worse: Annotated[
+        bool,
+        option(
+            "Output",
+            "Exit with code 1 if a run is significantly worse than the first, for CI.",
+            "--fail-if-worse",
+        ),
+    ] = False,
     *,
     output: ScoreOutput,
     stored: StoredOptions,
@@ -192,7 +210,8 @@ def compare(
 
     With --full also the agreement of the judges and the difference that so many rows could show. Prints one
     line to quote for each protocol. Exit codes: 0 done, 1 one of several requested protocols cannot score the
-    rows, 2 usage, or no protocol can score the rows.
+    rows, or with --fail-if-worse a run is worse: interval and test exclude that it is not; 2 usage, or no
+    protocol can score the rows.
     """
     from tirjudge.cli.score_output import print_compared, stored_files, with_matchings
 
@@ -215,5 +234,5 @@ def compare(
             if own:
                 run.name = f"{run.name} {own[0]}" if len(set(files)) > 1 else own[0]
             runs.append(run)
-        fits = print_compared(runs, output, seed=seed)
+        fits = print_compared(runs, output, seed=seed, fail_if_worse=fail_if_worse)
     raise typer.Exit(0 if fits else SOME_FAILED)

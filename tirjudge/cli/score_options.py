@@ -12,6 +12,9 @@ from tirjudge.cli.paper_tables import TableFormat
 TableOption = Annotated[
     TableFormat | None, option("Output", "Only a table: markdown, latex or csv.", "--as", metavar="FORMAT")
 ]
+JunitOption = Annotated[
+    Path | None, option("Output", "Write each row as a test case of JUnit XML too, for CI.", metavar="FILE")
+]
 MetaJudgeOption = Annotated[
     str,
     option(

@@ -445,8 +445,41 @@ def decided_lines(run: Replay, evidence: EvidenceTally) -> Iterator[str]:
     yield from (printable(f"decided   {line}") for line in (won.wins() if won else ()))
 
 
-def print_compared(runs: Sequence[Replay], output: ScoreOutput, *, seed: int) -> bool:
-    """Compare the first run with every other one under each protocol, otherwise like `print_scored`."""
+def print_compared(
+    runs: Sequence[Replay], output: ScoreOutput, *, seed: int, fail_if_worse: bool = False
+) -> bool:
+    """Compare the first run with every other one under each protocol, otherwise like `print_scored`.
+
+    With `fail_if_worse`, returns False as well if another run is significantly worse than the first. Raises
+    ValueError if nothing that is better when it is higher can be compared.
+    """
+    fits, results = _print_compared(runs, output, seed=seed)
+    if not fail_if_worse:
+        return fits
+    # Costs and errors are no better when they are higher, and one source wins what another loses.
+    of_sources = (WIN_RATE_OF, f"{LENGTH_CONTROLLED} of ")
+    gated = [
+        (one, pair)
+        for one, pair in results
+        if one.card.name not in ("cost", "errors") and not _compared_first(one).startswith(of_sources)
+    ]
+    if len({pair for _, pair in gated}) < len(runs) - 1:
+        raise ValueError(
+            "--fail-if-worse compares accuracies, agreements and scores: give labels or --protocol"
+        )
+    if not output.protocol:
+        # The first figure of each run is that which is quoted.
+        gated = list({pair: (one, pair) for one, pair in reversed(gated)}.values())
+    lost = [(one, pair) for one, pair in gated if one.is_loss(_compared_first(one))]
+    for one, pair in lost:
+        say(f"tirjudge compare: {printable(pair[1])} is worse: {comparison_headline(one, pair)}")
+    return fits and not lost
+
+
+def _print_compared(
+    runs: Sequence[Replay], output: ScoreOutput, *, seed: int
+) -> tuple[bool, list[tuple[Comparison, tuple[str, str]]]]:
+    """Print the comparisons; return them with the names of their runs, and whether all named ones fit."""
     named, full, table = output.protocol or (), output.full, output.table
     agreement = judges_agreement(runs) if full and table != "csv" else None
     found, faults = [], []
@@ -460,25 +493,25 @@ def print_compared(runs: Sequence[Replay], output: ScoreOutput, *, seed: int) ->
             _say_unfit("compare", unfit, named=bool(named), found=[one.card for one in compared])
         found.append(compared)
         faults += unfit
-    names = [run.name for run in runs]
+    fits, names = not (named and faults), [run.name for run in runs]
     pairs = [(names[0], other) for other in names[1:]]
     results = [(one, pair) for some, pair in zip(with_holm(found), pairs, strict=True) for one in some]
     if table:
         if table == "latex" and not full and print_judges(runs, named, seed=seed):
-            return not (named and faults)
+            return fits, results
         rows = comparison_rows(results, lambda one: list(one.differences) if full else [_compared_first(one)])
         print_table(rows, table)
         if agreement is not None:
             print()
             print_table(agreement_rows(agreement, names), table)
-        return not (named and faults)
+        return fits, results
     if output.as_json:
         together = {} if agreement is None else {"agreement": agreement_record(agreement, names)}
         known = {run.name: tally.record() for run in runs if (tally := evidence_of(run)).known}
         together |= {"evidence": known} if known else {}
         records = [comparison_record(one) | {"runs": pair} | together for one, pair in results]
         print(json.dumps(records or [together], indent=2))
-        return not (named and faults)
+        return fits, results
     if not results:
         say(f"tirjudge compare: only the agreement of the judges can be measured: {'; '.join(faults)}")
     for one, pair in results:
@@ -491,7 +524,7 @@ def print_compared(runs: Sequence[Replay], output: ScoreOutput, *, seed: int) ->
         print_comparison(one, pair)
     if agreement is not None:
         print_agreement(agreement, names)
-    return not (named and faults)
+    return fits, results
 
 
 def agreement_record(agreement: JudgesAgreement, names: Sequence[str]) -> JsonObject:

@@ -293,6 +293,11 @@ class Comparison:
             return False
         return (found.low > 0 or found.high < 0) != (self.p_value < LEVEL)
 
+    def is_loss(self, figure: str) -> bool:
+        """Return True if the second run is lower by the interval, and by the test if there is one."""
+        found, p_value = self.differences[figure], self.p_value if self.p_holm is None else self.p_holm
+        return found.high < 0 and (p_value is None or p_value < LEVEL)
+
     @property
     def left_out(self) -> int:
         """Number of units that only one of the runs contains."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from tirjudge.evaluation.protocols.win_rate import (
     WIN_RATE,
     WIN_RATE_OF,
     WINNER_LENGTH,
+    in_domain,
 )
 from tirjudge.evaluation.scoring import Estimate, ProtocolScore, cluster_count, score
 from tirjudge.judging.tally import EvidenceTally
@@ -31,6 +32,7 @@ from tirjudge.statistics.clusters import in_clusters
 from tirjudge.statistics.printed import bounds_record, estimated
 
 _HALF = 0.5
+_MOST_DOMAINS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,8 @@ class WhoWon:
     loser_length: float
     clusters: int | None
     """Number of clusters of rows; None if rows are independent."""
+    domains: Mapping[str, Mapping[str, Estimate]]
+    """For each domain the win rate of each of its sources; empty if all rows have the same."""
 
     @classmethod
     def of(cls, scored: ProtocolScore) -> WhoWon | None:
@@ -99,6 +103,13 @@ class WhoWon:
             winner_length=_mean(measure(WINNER_LENGTH)[decided]),
             loser_length=_mean(measure(LOSER_LENGTH)[decided]),
             clusters=cluster_count(scored.units),
+            domains={
+                domain or "no domain": {
+                    name: found[figure] for name in order if (figure := in_domain(name, domain)) in found
+                }
+                for domain in scored.units.sections
+                if len(scored.units.sections) > 1
+            },
         )
 
     def record(self) -> dict[str, Any]:
@@ -123,6 +134,10 @@ class WhoWon:
             "winner_characters": None if math.isnan(self.winner_length) else self.winner_length,
             "loser_characters": None if math.isnan(self.loser_length) else self.loser_length,
             "clusters": self.clusters,
+            "domains": {
+                domain: {name: _record(one) for name, one in rates.items()}
+                for domain, rates in self.domains.items()
+            },
         }
 
     @property
@@ -178,6 +193,12 @@ class WhoWon:
                 yield heading, f"none: {strength.no_interval}"
                 break
             yield heading, f"{number}. {name} {strength.printed()} (Bradley-Terry: wins against the others)"
+        heading = "domains"
+        for domain, rates in list(self.domains.items())[:_MOST_DOMAINS]:
+            yield heading, f"{domain}: {', '.join(f'{name} {one.printed()}' for name, one in rates.items())}"
+            heading = ""
+        if (more := len(self.domains) - _MOST_DOMAINS) > 0:
+            yield "", f"{more} further domains, which --json prints"
         yield from self._causes()
         clusters = in_clusters(self.clusters)
         yield "protocol", f"win-rate: a tie of k is worth 1/k{clusters and f', rows{clusters}'}"

@@ -140,15 +140,29 @@ class ArenaHard:
         return replace(units, values=np.hstack([won, units.values]), names=tuple(order))
 
     def figures(self, units: Units) -> Figures:
-        games, found, sections = units.values[:, -1], {}, {}
-        for name, credits in zip(units.names, units.values.T, strict=False):
-            known = ~np.isnan(credits)
-            found[f"{WIN_RATE_OF}{name}"] = Mean(credits[known], games[known], np.flatnonzero(known))
-            for section, own in units.sections.items() if len(units.sections) > 1 else ():
-                if len(places := own[known[own]]):
-                    figure = f"{name}, {section or 'no domain'}"
-                    sections[figure] = Mean(credits[places], games[places], places)
-        return dict(sorted(found.items(), key=lambda pair: -pair[1].value)) | sections
+        rates, sections = _rates(units, units.values[:, -1])
+        return rates | sections
+
+
+def _rates(units: Units, games: Values | None = None) -> tuple[dict[str, Mean], dict[str, Mean]]:
+    """Return the win rate of each source, the best first, and those in each domain; a row is one game."""
+    found, sections = {}, {}
+
+    def rate(credits: Values, places: NDArray[np.intp]) -> Mean:
+        return Mean(credits[places], None if games is None else games[places], places)
+
+    for name, credits in zip(units.names, units.values.T, strict=False):
+        known = ~np.isnan(credits)
+        found[f"{WIN_RATE_OF}{name}"] = rate(credits, np.flatnonzero(known))
+        for section, own in units.sections.items() if len(units.sections) > 1 else ():
+            if len(places := own[known[own]]):
+                sections[in_domain(name, section)] = rate(credits, places)
+    return dict(sorted(found.items(), key=lambda pair: -pair[1].value)), sections
+
+
+def in_domain(source: str, section: str) -> str:
+    """Return the name of the figure for a source in a domain."""
+    return f"{source}, {section or 'no domain'}"
 
 
 ARENA_HARD = ArenaHard()
@@ -262,11 +276,8 @@ def _source_figures(units: Units) -> Figures:
     count = len(units.names)
     won, votes, own = units.values[:, :count], units.measure(VOTES), units.measure(OWN)
     longest, winner, others = map(units.measure, (LONGEST, WINNER_LENGTH, LOSER_LENGTH))
-    rates = {}
-    for name, credits in zip(units.names, won.T, strict=True):
-        places = np.flatnonzero(~np.isnan(credits))
-        rates[f"{WIN_RATE_OF}{name}"] = Mean(credits[places], places=places)
-    found: dict[str, Mean | Fitted] = dict(sorted(rates.items(), key=lambda pair: -pair[1].value))
+    rates, sections = _rates(units)
+    found: dict[str, Mean | Fitted] = {**rates}
     if count > 2:
         found |= dict(sorted(bradley_terry(units.names, won).items(), key=lambda pair: -pair[1].value))
     if votes.any():
@@ -277,7 +288,7 @@ def _source_figures(units: Units) -> Figures:
         found[LONGER] = Mean(longest[known], places=known)
     if others[known := np.flatnonzero(~np.isnan(winner))].any():
         found[LENGTH_RATIO] = Mean(winner[known], others[known], known, is_share=False)
-    return found
+    return found | sections
 
 
 def bradley_terry(names: tuple[str, ...], won: Values) -> dict[str, Fitted]:
