@@ -77,25 +77,6 @@ def test_programs_are_told_apart_by_how_they_ended(tmp_path: Path) -> None:
     assert figures(run, "cost")["seconds"] > 0
 
 
-def test_episodes_of_a_training_run_tell_errors_and_cost(tmp_path: Path) -> None:
-    def episode(sample: int, *statuses: str, stop: str = "verdict") -> dict[str, Any]:
-        stderr = "  File x\nSyntaxError: '(' was never closed"
-        verdict = {"choice": 0, "tie": False, "scores": {}} if stop == "verdict" else None
-        programs = [{"source": "", "status": status, "stderr": stderr} for status in statuses]
-        view = {"view": "AB", "order": [0, 1], "sample": sample, "stop": stop, "verdict": verdict}
-        spent = {"prompt_tokens": 10, "completion_tokens": 20, "seconds": 0.5}
-        trajectory = view | spent | {"programs": programs}
-        return {"id": "t", "domain": "", "label": 0, "sample": sample, "trajectories": [trajectory]}
-
-    episodes = [episode(0, "error", "ok"), episode(1, "cpu_limit", "sandbox_failed", stop="malformed")]
-    run = write(tmp_path / "episodes.jsonl", episodes)
-    errors = figures(run, "errors")
-    assert errors["syntax errors"] == errors["stopped at a limit"] == pytest.approx(1 / 3)
-    assert errors["format errors"] == 1 / 2
-    assert figures(run, "cost")["completion tokens"] == 40
-    assert figures(run, "tir")["accuracy"] == 1 / 2
-
-
 def test_two_runs_are_compared_row_by_row(tmp_path: Path) -> None:
     rows = [pair(str(number), "A") for number in range(12)]
 

@@ -125,7 +125,7 @@ REFUSED = {
     "eval judgebench --data claude=x.jsonl SERVED": "the part is gpt",
     "eval ppe-correctness --data x.jsonl SERVED": "write PART=FILE, PART being one of MMLU-Pro, MATH",
     "eval followbench-eval SERVED": "give --data test=FILE",
-    "score rows.jsonl": "its first row fits no format of stored outputs (alpaca_eval, episodes, judgebench,",
+    "score rows.jsonl": "its first row fits no format of stored outputs (alpaca_eval, judgebench,",
     "score empty.jsonl": "is empty",
     "score out.jsonl --format nope": "no format of stored outputs 'nope'; there are alpaca_eval,",
     "score out.jsonl --protocol nope": "no protocol 'nope'; there are arena-hard, both-orders,",

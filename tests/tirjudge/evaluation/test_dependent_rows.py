@@ -22,9 +22,8 @@ from tests.tirjudge.judged_pairs import pair, sampled
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.judges import judges_agreement
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.scoring import cluster_count, compare, score
+from tirjudge.evaluation.scoring import compare, score
 from tirjudge.evaluation.significance import clustered_mcnemar
-from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.statistics.clusters import quantile
 from tirjudge.statistics.estimators import Credits
 from tirjudge.statistics.proportions import wilson_interval
@@ -107,18 +106,6 @@ def test_a_comparison_takes_the_clusters_of_the_run_that_has_prompts(which: int)
     agreement = judges_agreement(runs)
     assert agreement is not None
     assert agreement.clusters == 40
-
-
-def test_samples_of_a_task_in_a_training_run_are_one_cluster(tmp_path: Path) -> None:
-    spent = {"prompt_tokens": 1, "completion_tokens": 1, "seconds": 0.5, "programs": []}
-    rows = []
-    for n in range(240):
-        verdict = {"choice": int(n // 8 % 3 == 0), "tie": False, "scores": {}}
-        view = {"order": [0, 1], "sample": n % 8, "stop": "verdict", "verdict": verdict, **spent}
-        task = {"id": f"task {n // 8}", "domain": "", "label": 0, "sample": n % 8}
-        rows.append({**task, "trajectories": [view]})
-    units = open_protocol("tir").units(open_replay(write(tmp_path / "episodes.jsonl", rows)))
-    assert (len(units.ids), cluster_count(units)) == (240, 30)
 
 
 def test_a_column_names_what_rows_have_in_common(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ VIEW = {
     "detail": "",
     "verdict": {"choice": 0, "tie": False, "scores": {"0": 3.0, "1": 1.0}},
     "segments": [{"kind": "program", "text": "(", "status": "error", "stderr": "SyntaxError: x"}],
-    "programs": [{"status": "error", "stderr": "SyntaxError: x"}],
     "prompt_tokens": 1,
     "completion_tokens": 1,
     "seconds": 0.1,
@@ -45,7 +44,6 @@ CHAT = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "R"}]
 PEOPLE = {"annotator1": 1, "annotator2": 1, "annotator3": 2}
 ROWS: dict[str, dict[str, Any]] = {
     "tirjudge": OURS,
-    "episodes": {"id": "a", "label": 0, "domain": "d", "sample": 0, "trajectories": [VIEW]},
     "judgebench": {
         "pair_id": "a",
         "source": "mmlu-pro-law",
@@ -150,15 +148,14 @@ def test_a_row_with_one_hostile_part_is_scored_or_refused_in_one_line(tmp_path: 
     assert refused
 
 
-@pytest.mark.parametrize("name", ["tirjudge", "episodes"])
-def test_a_refused_row_names_the_nested_column_that_is_wrong(tmp_path: Path, name: str) -> None:
+def test_a_refused_row_names_the_nested_column_that_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     refused = 0
-    for column, row in mutations(ROWS[name]):
+    for column, row in mutations(OURS):
         if not column:
             continue
         path.write_text(json.dumps(row) + "\n")
-        reason = read_or_refused(path, name)[1]
+        reason = read_or_refused(path, "tirjudge")[1]
         if reason:
             refused += 1
             assert reason.startswith(

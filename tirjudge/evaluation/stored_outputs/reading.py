@@ -45,7 +45,6 @@ STORED_OUTPUTS = Plugins(
     "tirjudge.evaluation",
     {
         "alpaca_eval": "stored_outputs.alpaca_eval:ALPACA_EVAL",
-        "episodes": "stored_outputs.tirjudge_results:EPISODES",
         "judgebench": "benchmarks.judgebench:JUDGEBENCH_OUTPUTS",
         "judgelrm": "benchmarks.pandalm:JUDGELRM_OUTPUTS",
         "metajudge": "benchmarks.rationale_rm:METAJUDGE_OUTPUTS",

@@ -1,4 +1,4 @@
-"""Our own files as judged rows: result files of judge and eval, and episodes of a training run."""
+"""Our own result files as judged rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need, pr
 from tirjudge.evaluation.stored_outputs.files import NoLabel
 from tirjudge.judging.votes import aggregate, highest, of_samples
 from tirjudge.records.result_row import RecordedView, ResultRow
-from tirjudge.records.verdicts import EMPTY, JudgedCriterion, Recorded, RecordedVerdict
+from tirjudge.records.verdicts import EMPTY, JudgedCriterion, RecordedVerdict
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.registry import score_scale
 from tirjudge_environments.tasks import RowError, read_label
@@ -343,56 +343,3 @@ def _programs(views: Iterable[Record]) -> Iterator[Record]:
                 if "status" not in passage:
                     raise Unreadable(f"no column 'views.{number}.segments.{place}.status'")
                 yield passage
-
-
-class _Program(Recorded):
-    status: str
-    stderr: str
-
-
-class _Trajectory(_View):
-    segments: Any = None
-    programs: list[_Program]
-
-
-class _Episode(Recorded):
-    label: Index | None
-    domain: str
-    trajectories: Annotated[list[_Trajectory], Field(min_length=1)]
-
-
-class Episodes:
-    """Each line, one sample of one task at one step, is a row."""
-
-    name = "episodes"
-    about = "run folders of `tirjudge train`: episodes.jsonl"
-    benchmark = ""
-    protocols = ("errors", "cost", "tir")
-    shape = TypeAdapter(_Episode)
-
-    def recognises(self, row: Record) -> bool:
-        return "trajectories" in row and "sample" in row
-
-    def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
-        views = row["trajectories"]
-        programs = [program for view in views for program in view["programs"]]
-        yield JudgedRow(
-            id=default_id,
-            # A line is one sample, whatever its number in the group is.
-            votes=recorded_votes([{**view, "sample": 0} for view in views]),
-            candidates=candidates_shown(views),
-            label=row["label"],
-            domain=row["domain"],
-            # The samples of a task, in the same step and in later ones, have its prompt in common.
-            cluster=str(row.get("id") or ""),
-            programs=program_ends(programs),
-            cost=Cost(
-                prompt_tokens=sum(view.get("prompt_tokens", 0) for view in views),
-                completion_tokens=sum(view.get("completion_tokens", 0) for view in views),
-                seconds=sum(view.get("seconds", 0) for view in views),
-                calls=len(programs),
-            ),
-        )
-
-
-EPISODES = Episodes()
