@@ -278,6 +278,7 @@ async def test_the_sandbox_runs_a_program_after_its_prelude() -> None:
     assert (execution.status, execution.stdout) == ("ok", "120\n")
 
 
+@pytest.mark.slow
 def test_the_reward_term_reaches_the_metrics_of_training(tmp_path: Path) -> None:
     rows = [{"prompt": f"{n}?", "responses": ["a", "b"], "label": 0} for n in range(4)]
     data = write_lines(tmp_path / "rows.jsonl", *rows)
@@ -310,6 +311,7 @@ def test_the_loss_is_computed_by_the_trainer(tmp_path: Path) -> None:
     assert ours != pytest.approx(dapo)
 
 
+@pytest.mark.slow
 def test_the_method_is_planned(tmp_path: Path) -> None:
     printed = tirjudge(
         *("train", "--set", "method=twice", "--set", "method_options.steps=2"),

@@ -129,7 +129,10 @@ def test_every_command_of_the_readme_is_run() -> None:
     assert all((ROOT / test).exists() for test in ELSEWHERE.values())
 
 
-@pytest.mark.parametrize("command", RUNS)
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(one, marks=pytest.mark.slow) if one == "tirjudge train" else one for one in RUNS],
+)
 def test_a_command_runs(command: str, folder: Path, endpoint: EndpointServer) -> None:
     wanted = RUNS[command]
     for name, file in wanted.files.items():

@@ -26,6 +26,9 @@ from tirjudge_sandbox.local import LocalSandbox
 ADDRESS = re.compile(r"https?://[\d.]+:\d+(,http://[\d.:]+)?|http://localhost:\d+")
 
 
+SLOW = {"sandbox.md#4": pytest.mark.slow, "sandbox-server.md#2": pytest.mark.slow}
+
+
 def answer(body: dict[str, Any]) -> dict[str, Any]:
     """Score a single response, and prefer 11 to 12."""
     asked = str(body["messages"])
@@ -140,7 +143,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         judge.close()
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=SLOW.get(one, ())) for one in RUNS])
 def test_a_block_runs(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     block, wanted = BLOCKS[name], RUNS[name]
     for file, place in wanted.files.items():

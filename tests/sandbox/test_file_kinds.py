@@ -51,8 +51,12 @@ TEXTS = {
 @pytest.mark.parametrize(
     "placement",
     [
-        *("userns", "plain"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("root", "own-uid") if name in PLACEMENTS),
+        "userns",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("plain", "root", "own-uid")
+            if name in PLACEMENTS
+        ),
         pytest.param("docker", marks=[pytest.mark.slow, pytest.mark.docker]),
     ],
     indirect=True,

@@ -94,7 +94,11 @@ def test_libraries_add_no_line_to_the_log() -> None:
         (("--set", "rl.micro_batch=7"), "micro_batch"),
         (("--set", "rl.token_budget=4096"), "length_buckets"),
         (("--set", "model.liger=true"), "model.liger"),
-        (("--set", "model.attn_implementation=flash_attention_2"), "model.attn_implementation"),
+        pytest.param(
+            ("--set", "model.attn_implementation=flash_attention_2"),
+            "model.attn_implementation",
+            marks=pytest.mark.slow,
+        ),
         (("--recipe", "smol", "--model", "./nowhere"), "'./nowhere'"),
         (("--control",), "--control: no effect without --iterative"),
         (("--teacher", "m"), "--teacher: no effect without --distill"),

@@ -121,6 +121,7 @@ def adapters(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
     return written
 
 
+@pytest.mark.slow
 def test_an_unmerged_adapter_is_all_that_a_stage_writes(adapters: list[Path], roomy_model: Path) -> None:
     for folder in adapters:
         names = {file.name for file in folder.iterdir()}
@@ -160,6 +161,7 @@ def test_a_later_stage_goes_on_with_the_adapter(adapters: list[Path], roomy_mode
             assert not further.any(), name
 
 
+@pytest.mark.slow
 def test_whole_weights_that_begin_as_a_merged_adapter_are_their_own_reference(
     adapters: list[Path], tmp_path: Path
 ) -> None:
@@ -273,6 +275,7 @@ def test_an_adapter_with_dropout_goes_on_without(roomy_model: Path, tmp_path: Pa
     assert (model(IDS).logits - expected).abs().max() < 1e-4
 
 
+@pytest.mark.slow
 def test_an_adapter_of_another_rank_is_refused_before_the_run(adapters: list[Path], tmp_path: Path) -> None:
     words = ["train", "--recipe", "smol", "--model", str(adapters[0]), "--output", str(tmp_path / "run")]
     ran = CliRunner().invoke(app, [*words, "--set", "data.demonstrations="])

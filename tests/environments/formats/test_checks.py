@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.rows import every
 from tirjudge_environments import (
     Budget,
     Completion,
@@ -111,15 +112,18 @@ async def test_counts_are_about_the_checks_that_are_known_for_all(
 
 @pytest.mark.parametrize(
     "broken",
-    [
-        "def check(response):\n    return [nope]",
-        "def check(response):\n    return",
-        "def check(response: return",
-        "def test(response):\n    return [True]",
-        "def check(response):\n    raise SystemExit",
-        "def check(response):\n    return [True] * len(response)",
-        "def check(response):\n    return [True] if response == 'hello' else [1 / 0]",
-    ],
+    every(
+        3,
+        [
+            "def check(response):\n    return [nope]",
+            "def check(response):\n    return",
+            "def check(response: return",
+            "def test(response):\n    return [True]",
+            "def check(response):\n    raise SystemExit",
+            "def check(response):\n    return [True] * len(response)",
+            "def check(response):\n    return [True] if response == 'hello' else [1 / 0]",
+        ],
+    ),
 )
 async def test_a_function_that_fails_is_repaired_once(make_task: Make, sandbox: Sandbox, broken: str) -> None:
     """The responses are shown only after the repair, which costs nothing of the reward."""

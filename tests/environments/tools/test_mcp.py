@@ -21,6 +21,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.environments.tools.mcp_server import CORPUS, FORGED
+from tests.rows import every
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool, ToolSettings, ToolUnavailable
@@ -54,7 +55,7 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.fixture(params=["sessions", "stateless"])
+@pytest.fixture(params=every(2, ["sessions", "stateless"]))
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -116,6 +117,7 @@ async def test_a_server_of_the_sdk_over_http(url: str) -> None:
     await check_sdk_server(url)
 
 
+@pytest.mark.slow
 async def test_a_hanging_call_ends_at_its_limit_and_costs_no_other_call() -> None:
     async with open_tools(settings(wall_seconds=2.0), fixed_sandbox()) as tools:
         hang, search = by_name(tools, "hang"), by_name(tools, "search")

@@ -37,6 +37,7 @@ def test_each_marker_of_the_dialogue_is_one_ordinary_token(built: tuple[Any, Any
     assert encoder.text(text)[0] not in built[1].added_tokens_decoder
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model_folder(built: tuple[Any, Any], tmp_path: Path) -> None:
     model, tokenizer = built
     torch.rand(3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from examples.miniature.constraints import CHECKABLE, HELD_OUT, TRAIN, Family
 from tirjudge_environments import TirListwise, TirPairwise, TirPointwise
 from tirjudge_environments.types import Completion, Finish, JudgeTask, Message, RunCode
@@ -27,6 +29,7 @@ def judged(family: Family, shown: str, count: int, seed: int) -> tuple[Program, 
     return Program(source=reading.source, bindings=reading.bindings), verdicts
 
 
+@pytest.mark.slow
 async def test_programs_print_the_verifiers_answers() -> None:
     async with open_sandbox(preload=()) as sandbox:
         for family in CHECKABLE:

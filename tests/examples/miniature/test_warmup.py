@@ -28,6 +28,7 @@ async def taught(tokenizer, config: CorpusConfig, count: int) -> list[Trajectory
         return await dialogues(tokenizer, sandbox, config.model_copy(update={"dialogues": count}), 0)
 
 
+@pytest.mark.slow
 async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> None:
     """Each of its programs is decisive, so the reward of every pair and list is 1."""
     for trajectory in await taught(tokenizer, CorpusConfig(text_only=0, habits=PERFECT), 120):

@@ -112,6 +112,7 @@ async def test_each_container_has_a_uid_of_its_own(box):
     assert len(uids) == 2
 
 
+@pytest.mark.slow
 async def test_a_uid_that_is_taken_is_not_taken_again(monkeypatch):
     drawn = iter([50_000, 50_000, 50_001])
     monkeypatch.setattr(secrets, "choice", lambda _: next(drawn))
@@ -137,6 +138,7 @@ async def test_no_program_can_have_the_worker_killed_for_memory():
         assert sandbox.stats().lost == 0
 
 
+@pytest.mark.slow
 async def test_installed_packages_are_those_of_the_lock(docker_image):
     lock = Path(image.__file__).with_name("requirements.lock").read_text()
     pinned = dict(line.split()[0].split("==") for line in lock.splitlines() if "==" in line)

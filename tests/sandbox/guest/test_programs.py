@@ -220,6 +220,7 @@ async def test_the_largest_possible_inputs_arrive(run):
         await run(depth, bindings={"nested": [nested]})
 
 
+@pytest.mark.slow
 async def test_files_may_be_larger_than_the_memory_of_a_program(run):
     table = b"1,2\n" * (24 << 18)  # 24 MiB
     files = {"a/t.csv": table, "b/t.csv": table, "c/t.csv": b"0" + table}

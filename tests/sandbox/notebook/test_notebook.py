@@ -281,6 +281,7 @@ PREPARED = Program(
 )
 
 
+@pytest.mark.slow
 async def test_every_notebook_and_every_restarted_kernel_goes_on_after_the_prepared_program():
     async with open_sandbox("jupyter", capacity=1, preload=(), prepare=PREPARED) as box:
         async with box.notebook() as first:

@@ -121,6 +121,7 @@ async def test_limits_above_the_servers_are_a_callers_error(box: RemoteSandbox) 
         await box.run(Program(source="", files={"../x": b""}))
 
 
+@pytest.mark.slow
 async def test_equal_files_are_sent_once(box: RemoteSandbox) -> None:
     """Three times 60 MiB in base64 would be more than the server takes."""
     table = b"1,2\n" * (60 << 18)

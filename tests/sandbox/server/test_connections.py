@@ -16,6 +16,7 @@ import pytest
 
 from tests import served_command
 from tests.loopback import loopback
+from tests.rows import every
 from tests.sandbox.serving import serving, until
 from tests.served_command import ServedCommand
 from tirjudge_sandbox.server.connections import ConnectionLimits, address_of
@@ -89,7 +90,7 @@ def settings(requests: int = 256, access: Access | None = None, **limits: float)
     )
 
 
-@pytest.mark.parametrize("limits", [{"connections": 20}, {"address_connections": 20}])
+@pytest.mark.parametrize("limits", every(2, [{"connections": 20}, {"address_connections": 20}]))
 def test_idle_connections_keep_nobody_out(limits: dict[str, int]) -> None:
     """They are closed for newer ones, whereas a caller that waits for the server keeps its connection."""
     slow = {"code": "import time; time.sleep(1.5); print(2)", "language": "python"}
@@ -130,6 +131,7 @@ def test_bodies_that_are_declared_and_not_sent_take_no_place() -> None:
         assert served.post("/run_code", PROGRAM).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_place_is_held_until_the_answer_is_written() -> None:
     with serving(settings(requests=1, write_seconds=0.5)) as served, closing() as opened:
         reading = opened(served.port, posted(BIG, "/v1/run"))
@@ -213,6 +215,7 @@ def test_a_large_answer_arrives_whole() -> None:
     assert answer["files"] == fusion["files"] == {"f": content}
 
 
+@pytest.mark.slow
 def test_large_answers_that_nobody_reads_leave_nothing_behind() -> None:
     """Without the collection of garbage, which may come late."""
     source = f"open('f', 'wb').write(bytes({20 * MIB}))"

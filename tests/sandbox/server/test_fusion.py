@@ -80,6 +80,7 @@ async def test_the_official_asynchronous_client(served: Served) -> None:
     assert (answer.status, answer.run_result.stdout) == ("Success", "1\n")
 
 
+@pytest.mark.slow
 def test_the_memory_limit_of_a_request_applies(served: Served) -> None:
     source = "x = bytearray(300 << 20); print(len(x))"
     assert served.run(source)["status"] == "Success"

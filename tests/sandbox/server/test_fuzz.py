@@ -74,6 +74,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.slow
 @fuzzing
 @given(body=REQUESTS, whole=st.booleans(), path=st.sampled_from(["/run_code", "/run_jupyter", "/v1/run"]))
 def test_fields_of_any_kind_are_answered(

@@ -132,6 +132,7 @@ def test_without_namespaces_all_four_properties_hold_by_other_means(user, placem
     assert dict(zip(cases, ran, strict=True)) == cases
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.parametrize(
     ("started", "placement"),

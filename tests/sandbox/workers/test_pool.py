@@ -222,6 +222,7 @@ def test_without_watches_runs_fail_and_the_sandbox_does_not():
     assert started() == set()
 
 
+@pytest.mark.slow
 async def test_without_descriptors_runs_fail_and_lose_none():
     """Each number of free descriptors fails another step."""
     program = Program(source="print(1)", fetch=("x",))

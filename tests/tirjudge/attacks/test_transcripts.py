@@ -109,6 +109,7 @@ async def test_a_request_has_the_headings_of_its_parts_and_no_control_token(
 PRINTS = "I look.\n```python\nfor one in response_b:\n    print(one)\n    print(one['content'])\n```\n"
 
 
+@pytest.mark.slow
 @each
 async def test_a_judge_that_prints_every_field_keeps_its_verdict(
     attack: Attack, place: str, box: LocalSandbox

@@ -170,6 +170,7 @@ def test_mathematics_and_code_are_checked_in_the_sandbox_and_kept(tmp_path: Path
     assert not (tmp_path / "rows.bon.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_an_unreachable_judge_fails_rows_and_the_same_command_resumes(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import TIRJUDGE
+from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.judge_command import pairs, results, through, write_rows
 
@@ -50,7 +51,7 @@ def test_an_agent_that_disconnects_ends_the_server_quietly(pipe: int) -> None:
     assert (done.returncode, done.stderr) == (UNREAD, "")
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("stream", every(2, ["stdout", "stderr"]))
 def test_judged_rows_are_kept(stream: str, pipe: int, tmp_path: Path, endpoint: EndpointServer) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     command = [TIRJUDGE, "judge", "rows.jsonl", "--no-tools", *through(endpoint)]

@@ -132,6 +132,7 @@ def author(body: dict[str, Any]) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_model_writes_checkers_once_for_each_pattern(server: EndpointServer, tmp_path: Path) -> None:
     server.script = author
     rows = pairs(30)

@@ -127,6 +127,7 @@ def test_unmeasured_checkers_beside_an_admitted_one_are_named(
     assert "1 are unmeasured, and decide nothing: tirjudge compile ROWS --measure" in line
 
 
+@pytest.mark.slow
 def test_other_commands_read_the_file_and_reproduce_notices_a_change(
     server: EndpointServer, rows: Path, file: Path
 ) -> None:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import counting, judge, pairs, results, through, write_rows
 
@@ -105,6 +107,7 @@ def test_hostile_text_reaches_the_terminal_as_escapes(tmp_path: Path, endpoint: 
     assert len(results(tmp_path / "out")) == 1
 
 
+@pytest.mark.slow
 def test_an_endpoint_judges_without_torch(tmp_path: Path, endpoint: EndpointServer) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(1))
     endpoint.script = counting

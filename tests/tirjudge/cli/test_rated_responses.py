@@ -109,6 +109,7 @@ def test_a_scale_from_1_to_10_is_the_judges_own(tmp_path: Path, endpoint: Endpoi
     assert f"quadratic kappa {kappa:.2f}" in run.stdout
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared_and_reported(tmp_path: Path, endpoint: EndpointServer) -> None:
     for labels, figure in ((PASSED, "accuracy"), (STARS, "Spearman")):
         assert judged(tmp_path, endpoint, labels, "--overwrite", name="one").returncode == 0

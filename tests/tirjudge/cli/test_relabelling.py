@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import counting, judge, results, through, write_rows
 from tirjudge.cli import app
@@ -51,7 +52,7 @@ def judged(folder: Path, endpoint: EndpointServer, name: str, *options: str) -> 
     ],
     ids=str,
 )
-@pytest.mark.parametrize("before", ["without", "first"])
+@pytest.mark.parametrize("before", every(2, ["first", "without"]))
 def test_a_run_with_other_labels_is_that_of_the_fresh_run(
     tmp_path: Path, endpoint: EndpointServer, before: str, options: tuple[str, ...]
 ) -> None:

@@ -149,8 +149,7 @@ def test_a_confidence_that_nobody_voted_for_is_found(tmp_path: Path) -> None:
 STOPPED = {"crash": "import os; os.abort()", "loop": "while True: pass"}
 
 
-@pytest.mark.parametrize("end", STOPPED)
-@pytest.mark.parametrize("earlier", [False, True], ids=["now", "earlier version"])
+@pytest.mark.parametrize(("end", "earlier"), [("crash", False), ("loop", False), ("loop", True)])
 def test_a_stopped_program_runs_again_whether_or_not_its_output_was_kept(
     tmp_path: Path, end: str, earlier: bool
 ) -> None:

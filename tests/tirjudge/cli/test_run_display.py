@@ -39,6 +39,7 @@ def test_the_first_retry_is_reported_at_once_and_the_summary_counts_them(
     assert "retries   2 requests were repeated in this run" in run.stdout
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_hangs_is_seen_while_it_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
 ) -> None:
@@ -55,6 +56,7 @@ def test_an_endpoint_that_hangs_is_seen_while_it_hangs(
     assert "timed out: no answer within 1 s (2 attempts)" in run.stderr
 
 
+@pytest.mark.slow
 def test_piped_progress_shows_accuracy_failures_and_cost_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.environments.tools.mcp_server import CORPUS, FORGED
 from tests.environments.tools.test_mcp import COMMAND, SECRET, guarded, servers
+from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
 
@@ -88,7 +89,7 @@ def test_a_judged_row_is_not_judged_again_and_other_tools_are_other_settings(
     assert "allow_tool" in run.stderr
 
 
-@pytest.mark.parametrize("tier", ["turns", "tools"])
+@pytest.mark.parametrize("tier", every(2, ["tools", "turns"]))
 @pytest.mark.parametrize("name", ["hang", "flood", "forge"])
 def test_nothing_but_the_judges_own_text_becomes_a_verdict(
     tmp_path: Path, endpoint: EndpointServer, tier: str, name: str

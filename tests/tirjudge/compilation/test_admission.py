@@ -426,6 +426,7 @@ async def test_too_few_rows_and_abstentions_admit_nothing(runner: CheckerRunner)
     assert none.file.checkers[0].measured.reason.startswith("no row measures it")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_answers")
 async def test_rows_with_several_rules_measure_the_rule_on_which_responses_differ(
     runner: CheckerRunner,

@@ -185,6 +185,7 @@ def test_calibration_takes_clusters_as_units(tmp_path: Path) -> None:
     assert found["agreement"]["high"] - found["agreement"]["low"] == pytest.approx(2 * half, rel=0.08)
 
 
+@pytest.mark.slow
 def test_an_id_that_occurs_again_after_many_rows_is_found(tmp_path: Path) -> None:
     rows = [{"id": n, "p": "A", "l": "A"} for n in (*range(25_000), 3)]
     done = command("score", write(tmp_path / "run.jsonl", rows), *COLUMNS)

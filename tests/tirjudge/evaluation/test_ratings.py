@@ -83,6 +83,7 @@ def test_ratings_beside_scipy_sklearn_and_krippendorff(tmp_path: Path) -> None:
         assert [several["full"][name][end] for end in ("low", "high")] == pytest.approx(bounds, abs=0.007)
 
 
+@pytest.mark.slow
 def test_scores_with_many_levels_are_correlated(tmp_path: Path) -> None:
     rows = json.loads(benchmark_file(ARMORM).read_text())
     chosen, rejected = (np.array([row[name] for row in rows]) for name in ("chosen_reward", "reject_reward"))

@@ -100,6 +100,7 @@ def test_the_detectable_difference_is_found_in_four_of_five_runs() -> None:
     assert 0.77 < shown < 0.84
 
 
+@pytest.mark.slow
 def test_the_agreement_of_three_judges_needs_no_labels(tmp_path: Path) -> None:
     files = published(tmp_path)
     for name, file in files.items():

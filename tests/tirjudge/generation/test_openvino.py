@@ -17,6 +17,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from tests.rows import every
 from tests.tirjudge.generation.test_transformers import (
     SAMPLED,
     TOKENIZER,
@@ -86,7 +87,7 @@ async def test_logprobs_in_a_mixed_batch_are_those_of_a_forward_pass(make: Make)
 
 
 @pytest.mark.parametrize("tiny", [tiny_qwen2, tiny_qwen3, tiny_phi3])
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tied", every(2, [True, False]))
 async def test_logprobs_of_other_architectures(
     tiny: Callable[..., Any], tied: bool, make: Make, tmp_path: Path
 ) -> None:
@@ -426,6 +427,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_works_after_generators_have_gone(make: Make, tmp_path: Path) -> None:
     make()
     command = [sys.executable, "-X", "faulthandler", "-c", SIGNALLED, str(tmp_path / "model-0")]

@@ -223,6 +223,7 @@ async def test_an_unavailable_judge_is_an_error_in_one_line(url: str) -> None:
     assert "127.0.0.1:9" in result.content[0].text
 
 
+@pytest.mark.slow
 async def test_a_judge_with_a_token_gives_verdicts() -> None:
     options = ("--return-mode", "json", "--code-timeout", "1", "--model", "m", "--base-url")
     with serving() as endpoint, http_server(*options, endpoint.url, TIRJUDGE_MCP_TOKEN=TOKEN) as url:

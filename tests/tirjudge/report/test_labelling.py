@@ -183,6 +183,7 @@ def test_sources_order_and_verdicts_are_hidden_until_labelling_ends(
         assert f"response {labelled} as B" in note
 
 
+@pytest.mark.slow
 def test_labels_and_notes_outlive_a_reload_and_nothing_else_is_restored(
     chromium: Any, pairs: Path, tmp_path: Path
 ) -> None:

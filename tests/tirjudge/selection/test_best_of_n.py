@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.rows import every
 from tests.sandbox.targets import PLACEMENTS, READ_ONLY
 from tirjudge import Judge
 from tirjudge.best_of_n import RefereeUnavailable, Selection, abest_of, best_of
@@ -252,6 +253,7 @@ async def test_mathematics_compares_values_and_not_strings(sandbox: Sandbox) -> 
     assert with_zeros.solved == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="module")
 async def test_an_endless_answer_does_not_affect_the_others(sandbox: Sandbox) -> None:
     texts = ["\\boxed{3}", "\\boxed{9^{9^{9^{9^9}}}}", "\\boxed{6/2}"]
@@ -287,7 +289,9 @@ CHECK = "def check(candidate):\n    assert candidate(3) == 6\n"
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("tests", [ASSERTIONS, CASES, CHECK], ids=["assertions", "unittest", "check"])
+@pytest.mark.parametrize(
+    "tests", every(3, [ASSERTIONS, CASES, CHECK]), ids=["assertions", "unittest", "check"]
+)
 async def test_code_that_exits_early_does_not_pass_its_tests(sandbox: Sandbox, tests: str) -> None:
     checking = UnitTests(sandbox, Limits(cpu_seconds=1, wall_seconds=30))
     grade = await checking.grade(solving(PROGRAMS, tests=tests, entry_point="double"))

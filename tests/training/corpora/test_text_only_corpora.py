@@ -162,6 +162,7 @@ def generator(body: dict[str, Any]) -> dict[str, Any]:
     return chat(f"answer to: {text}")
 
 
+@pytest.mark.slow
 def test_the_pairs_of_j1_are_written_by_a_generator(hub: Hub, server: EndpointServer, tmp_path: Path) -> None:
     wild_chat(hub)
     server.script = generator

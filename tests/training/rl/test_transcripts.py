@@ -54,6 +54,7 @@ async def rollout(tmp_path: Path, encoder: ChatEncoder) -> tuple[Trajectory, flo
     return trajectory, score.total
 
 
+@pytest.mark.slow
 def test_the_mask_of_a_batch_is_one_for_the_judges_own_tokens_alone(
     rollout: tuple[Trajectory, float], encoder: ChatEncoder
 ) -> None:

@@ -84,6 +84,7 @@ def planned(name: str, *assignments: object) -> str:
     return result.output
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_papers_8b_before_its_rows_exist(qwen: Path) -> None:
     """Steps by hand: two passes over 95 % of the rows, pointwise ones in two views, in 128 slots a batch.
 
@@ -256,6 +257,7 @@ def test_the_engine_of_the_same_process_is_counted(
         assert next_step in str(refused.value)
 
 
+@pytest.mark.slow
 def test_only_the_adapter_is_trained_with_lora(qwen: Path) -> None:
     """36 layers of seven matrices, rank * (in + out) each: 4,096 wide, keys and values 1,024, MLPs 12,288."""
     adapter = 36 * 64 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12288))

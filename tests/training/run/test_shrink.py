@@ -120,6 +120,7 @@ def test_a_shrunk_recipe_screens_nothing_and_needs_no_kernels_of_a_gpu(tmp_path:
     assert (small.model.liger, small.model.attn_implementation) == (False, "sdpa")
 
 
+@pytest.mark.slow
 def test_the_shrink_option_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shrunk run has a folder of its own next to that of the real run."""
     monkeypatch.chdir(tmp_path)

@@ -227,6 +227,7 @@ def test_the_shortest_or_the_one_with_the_fewest_calls_and_the_first_of_equals()
     assert chosen(scored_rollouts((9, 0, 0.1), (9, 0, None)), RejectionConfig()) is None
 
 
+@pytest.mark.slow
 def test_the_plan_counts_the_dialogues_of_the_rows_that_are_sampled() -> None:
     """A single response has two dialogues and a pair one, so that the number depends on the rows."""
     settings = ["rejection.prompts=9", "rejection.samples=4", "data.heldout="]
