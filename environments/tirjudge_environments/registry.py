@@ -136,15 +136,10 @@ def with_tools(environment: Environment, tools: Sequence[Tool]) -> Environment:
     return with_options(environment, further_tools=specs)
 
 
-def judge_cards(package: str = "") -> dict[str, JudgeCard]:
-    """Return the formats' cards by name, sorted; with `package`, only of modules with this prefix."""
-    cards = {}
-    for entry in ENVIRONMENTS.entries():
-        if entry.value.startswith(package):
-            format = ENVIRONMENTS.imported(entry)
-            if isinstance(format, JudgeFormat):
-                cards[entry.name] = format.card
-    return cards
+def judge_cards() -> dict[str, JudgeCard]:
+    """Return the formats' cards by name, sorted."""
+    formats = ((entry.name, ENVIRONMENTS.imported(entry)) for entry in ENVIRONMENTS.entries())
+    return {name: format.card for name, format in formats if isinstance(format, JudgeFormat)}
 
 
 def first_fault(error: ValidationError, whole: str = "") -> str:

@@ -31,7 +31,7 @@ from tirjudge.cli.output import (
 )
 from tirjudge.cli.run_display import Display, Summary, introduction
 from tirjudge.cli.score_options import JunitOption
-from tirjudge.console_text import markdown_table, printable
+from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
@@ -443,9 +443,6 @@ def _forget_malformed(results: ResultFile) -> None:
     say(f"{before - len(results.digests)} of {before} rows have no verdict, and are judged again")
 
 
-_BUILT_IN = "tirjudge_environments."
-
-
 @examples(
     "tirjudge judge examples/instructions.jsonl",
     "tirjudge judge --pairwise rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
@@ -563,22 +560,11 @@ def _least_wins(text: str) -> tuple[str, float]:
     return name, least
 
 
-@examples("tirjudge formats", "tirjudge formats --markdown")
+@examples("tirjudge formats", "tirjudge formats --json")
 def formats(
-    markdown: Annotated[
-        bool, option("Output", "Print the built-in formats as the table of docs/judges.md.", "--markdown")
-    ] = False,
     as_json: Annotated[bool, option("Output", "Print the formats as JSON.", "--json")] = False,
 ) -> None:
     """List the judge formats that `--format` accepts."""
-    if markdown:
-        head = ["judge", "sees", "answers", "reward", "source"]
-        rows = (
-            [f"`{name}`", card.views, card.answer, card.reward, card.source]
-            for name, card in judge_cards(_BUILT_IN).items()
-        )
-        print("\n".join(markdown_table(head, rows)))
-        return
     cards = judge_cards()
     if as_json:
         found = {name: {"options": sorted(environment_options(name))} for name in environment_names()}

@@ -2,7 +2,7 @@
 
 To add one, write a module here with a base class: `text_only.TextScore` (ratings on a scale, no programs),
 `text_only.TextPair` (pairs, no programs) or `tir.TirFormat` (programs). Then add its prompt to `../prompts`,
-its name to `registry.ENVIRONMENTS`, its card to docs/judges.md (`tirjudge formats --markdown` prints the
-table), an answer to `ANSWERS` in tests/tirjudge/judging/test_rereading.py, and a test:
+its name to `registry.ENVIRONMENTS`, its card to docs/judges.md, an answer to `ANSWERS` in
+tests/tirjudge/judging/test_rereading.py, and a test:
 tests/environments/formats/test_text_score.py is a short one to copy.
 """
