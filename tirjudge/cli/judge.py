@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from pydantic import SecretStr
 
-from tirjudge.cli.options import RowsOptions, RunOptions, takes_options
+from tirjudge.cli.options import RowsOptions, RunOptions, joined_answers, least_wins, takes_options
 from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
@@ -456,10 +456,12 @@ def judge(
             help="Rows: JSON lines, JSON, CSV, Parquet; a quoted pattern of files; a hub id OWNER/NAME; "
             "- is standard input.",
         ),
-    ],
+    ] = "",
     output: Annotated[
         Path | None,
-        option("Output", "Result file; - is standard output.  [default: NAME.verdicts.jsonl in this folder]"),
+        option(
+            "Output", "Result file; - for standard output.  [default: NAME.verdicts.jsonl]", "--output", "-o"
+        ),
     ] = None,
     as_json: Annotated[bool, option("Output", "Print the summary as JSON.", "--json")] = False,
     min_accuracy: Annotated[
@@ -496,6 +498,10 @@ def judge(
             hidden=True,
         ),
     ] = None,
+    answers: Annotated[
+        list[str] | None,
+        option("Rows", "The answers of one model, in place of FILE.", metavar="NAME=FILE"),
+    ] = None,
     input_format: Annotated[
         Literal["jsonl", "json", "csv", "parquet"] | None,
         option("Rows", "Format of the file.  [default: detected]", hidden=True),
@@ -513,8 +519,15 @@ def judge(
         raise ValueError("--retry-malformed and --overwrite exclude each other")
     plan = options.plan(reading.columns, reading.meaning)
     options.check(plan.kind)
-    target = output_file(output, file, "verdicts", streamed=True)
-    source = reading.open(file, input_format)
+    if bool(file) == bool(answers):
+        raise ValueError("give a FILE of rows, or --answers NAME=FILE for each of several models")
+    target = output_file(output, file or "answers", "verdicts", streamed=True)
+    if answers:
+        together = options.pointwise or options.listwise
+        source, columns = joined_answers(reading, answers, together=together)
+        plan = replace(plan, columns=columns)
+    else:
+        source = reading.open(file, input_format)
     rows = InspectedRows(
         source, plan.columns, plan.labels, empty_loses=options.empty_loses, thinking=options.judges_thinking
     )
@@ -531,7 +544,7 @@ def judge(
         rows=rows,
         as_json=as_json,
         min_accuracy=min_accuracy,
-        min_win_rate=_least_wins(min_win_rate) if min_win_rate else None,
+        min_win_rate=least_wins(min_win_rate) if min_win_rate else None,
         retry_malformed=retry_malformed,
         min_decided=min_decided,
     )
@@ -544,20 +557,6 @@ def judge(
 
         write_junit(junit, open_results(target))
     raise typer.Exit(0 if judged else SOME_FAILED)
-
-
-def _least_wins(text: str) -> tuple[str, float]:
-    """Return the source and the share that `--min-win-rate` names; raises ValueError."""
-    name, _, share = text.rpartition("=")
-    try:
-        least = float(share)
-    except ValueError:
-        least = -1.0
-    if not name or not 0 <= least <= 1:
-        raise ValueError(
-            f"--min-win-rate {text}: give NAME=SHARE, a share from 0 to 1, such as {name or 'NAME'}=0.5"
-        )
-    return name, least
 
 
 @examples("tirjudge formats", "tirjudge formats --json")

@@ -78,6 +78,43 @@ class RowsOptions:
         return open_rows(file, format, self.subset, self.split, self.encoding)
 
 
+def least_wins(text: str) -> tuple[str, float]:
+    """Return the source and the share that `--min-win-rate` names; raises ValueError."""
+    name, _, share = text.rpartition("=")
+    try:
+        least = float(share)
+    except ValueError:
+        least = -1.0
+    if not name or not 0 <= least <= 1:
+        raise ValueError(
+            f"--min-win-rate {text}: give NAME=SHARE, a share from 0 to 1, such as {name or 'NAME'}=0.5"
+        )
+    return name, least
+
+
+def joined_answers(
+    reading: RowsOptions, answers: Sequence[str], *, together: bool
+) -> tuple[RowSource, Columns]:
+    """Open the `NAME=FILE` of several models as rows that compare them, and return their columns too.
+
+    Raises ValueError for fewer than two models.
+    """
+    from tirjudge.data.answers import JoinedAnswers
+
+    files: dict[str, RowSource] = {}
+    for given in answers:
+        name, _, file = given.partition("=")
+        if not name or not file or name in files:
+            raise ValueError(f"--answers {given}: give NAME=FILE, with another NAME for each model")
+        files[name] = reading.open(file)
+    if len(files) < 2:
+        raise ValueError("--answers NAME=FILE is given once for each of at least two models")
+    named = reading.columns.model_dump(exclude_unset=True)
+    kept = {part: place for part, place in named.items() if part not in ("id", "prompt", "response")}
+    columns = Columns(**{**kept, "responses": "responses", "sources": "sources"})
+    return JoinedAnswers(files, reading.columns, together=together), columns
+
+
 RUNNER = ("runner", "address", "endpoint", "worker_gpus")
 """Options of a run on several machines."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,7 +46,7 @@ from tirjudge.judging.reproduction import (
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading, verdicts
 from tirjudge.judging.tally import CheckerTally
 from tirjudge.progress import ProgressReporter
-from tirjudge.records.result_row import ResultRow, is_truncated, read_result_rows
+from tirjudge.records.result_row import ResultRow, is_result_file, is_truncated, read_result_rows
 from tirjudge.records.text import print_row, row_line
 from tirjudge.report.row_table import Texts
 from tirjudge.storage.durable_files import write_atomically
@@ -67,12 +67,14 @@ _Found = tuple[ResultRow, Mapping[str, Any]]
     "tirjudge show rows.verdicts.jsonl --wrong --random 3 | less -R",
 )
 def show(
-    file: Annotated[
-        Path, typer.Argument(metavar="RESULTS", help="Result file of judge, eval or bon.", show_default=False)
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RESULTS... [ID]...",
+            help="Result files of judge, eval or bon, or a quoted pattern of them; ids of rows to show.",
+            show_default=False,
+        ),
     ],
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Rows to show.", show_default=False)
-    ] = None,
     wrong: Annotated[
         bool, option("Rows", "Rows whose verdict is not the label's or the rating.", "--wrong")
     ] = False,
@@ -116,9 +118,10 @@ def show(
     if no row matches; 2 for an unknown ID and for a file that is no result file.
     """
     with one_line_errors("show"):
+        files, ids = _files_and_ids(words)
         wanted = [wrong, flipped, failed, program_failed, decided is not None, random_rows, limit, ids]
         brief = not any(wanted) if brief is None else brief
-        selection = _Selection(file, set(ids or ()), wrong, flipped, failed, program_failed, decided)
+        selection = _Selection(files, ids, wrong, flipped, failed, program_failed, decided)
         rows: Iterator[_Found] = selection.rows()
         if random_rows is not None:
             rows = _drawn(rows, random_rows, seed)
@@ -136,20 +139,34 @@ def show(
                 print_row(terminal, row)
         selection.report(shown, as_json=as_json)
         if not as_json and not any(wanted):
-            print("\n".join(_numbers(file)))
+            print("\n".join(_numbers(files)))
 
 
-def _numbers(file: Path) -> Iterator[str]:
+def _files_and_ids(words: Sequence[str]) -> tuple[list[Path], set[str]]:
+    """Return the result files among the words, of which the first one names some, and the ids."""
+    from tirjudge.evaluation.stored_outputs.files import matching_files
+
+    files, ids = matching_files(Path(words[0])), set[str]()
+    for word in words[1:]:
+        found = [] if not Path(word).exists() and "*" not in word else matching_files(Path(word))
+        if found and all(path.is_file() and is_result_file(path) for path in found):
+            files += found
+        else:
+            ids.add(word)
+    return files, ids
+
+
+def _numbers(files: Sequence[Path]) -> Iterator[str]:
     """Yield accuracy, who won, and what programs decided, if known, as `tirjudge score` prints them."""
     from tirjudge.cli.score_output import decided_lines, evidence_of, headline, who_won_lines
     from tirjudge.evaluation.runs import default_protocols, score_run
     from tirjudge.evaluation.stored_outputs.reading import open_results
 
     checkers = CheckerTally()
-    for _, fields in read_result_rows(file):
+    for _, fields in chain.from_iterable(map(read_result_rows, files)):
         checkers.add(fields)
     yield from (f"{heading:<10}{line}" for heading, line in checkers.lines())
-    run = open_results(file)
+    run = open_results(files)
     names = dict.fromkeys((default_protocols(run)[0], "win-rate", "ratings"))
     for one in score_run(run, list(names), run.benchmark, seed=0)[0]:
         if one.score.card.name != "ratings" or "Spearman" in one.score.estimates:
@@ -171,7 +188,7 @@ def _drawn(rows: Iterator[_Found], count: int, seed: int) -> Iterator[_Found]:
 class _Selection:
     """The rows of a file that fit all options, and what is said about the others at the end."""
 
-    file: Path
+    files: list[Path]
     ids: set[str]
     wrong: bool
     flipped: bool
@@ -187,7 +204,7 @@ class _Selection:
 
     def rows(self) -> Iterator[_Found]:
         self._missing = set(self.ids)
-        for row, fields in read_result_rows(self.file):
+        for row, fields in chain.from_iterable(map(read_result_rows, self.files)):
             self._total += 1
             self._missing.discard(row.id)
             if self._missing:
@@ -213,12 +230,12 @@ class _Selection:
         if self._is_far is None:
             from tirjudge.evaluation.rating_agreement import far_from_rating
 
-            self._is_far = far_from_rating(self.file)
+            self._is_far = far_from_rating(self.files)
         return self._is_far(row)
 
     def report(self, shown: int, *, as_json: bool) -> None:
         """Print the rows without a result, and what was not found. Raises ValueError for an unknown id."""
-        for failure in read_lines(failures_path(self.file)):
+        for failure in chain.from_iterable(read_lines(failures_path(file)) for file in self.files):
             id, where = str(failure.get("id")), failure.get("where")
             if (self.failed and not self.ids) or id in self._missing:
                 self._missing.discard(id)
@@ -227,15 +244,16 @@ class _Selection:
                     print(json.dumps(failure))
                 else:
                     print(printable(f"{where}: no result: {failure.get('reason')}", _LONGEST_REASON))
-        if is_truncated(self.file):
-            say(f"tirjudge show: {self.file} ends in the middle of a row, which is left out")
+        for file in filter(is_truncated, self.files):
+            say(f"tirjudge show: {file} ends in the middle of a row, which is left out")
+        named = ", ".join(map(str, self.files))
         if self._missing and self._read:
             unknown = min(self._missing)
             close = get_close_matches(unknown, sorted(self._others), n=3)
             hint = f"; the closest ids are {', '.join(close)}" if close else ""
-            raise ValueError(f"{self.file} has no row {unknown!r} among its {self._total}{hint}")
+            raise ValueError(f"{named} has no row {unknown!r} among its {self._total}{hint}")
         if not shown:
-            say(f"tirjudge show: none of the {self._total} rows of {self.file} matches")
+            say(f"tirjudge show: none of the {self._total} rows of {named} matches")
 
 
 _MIB = 1 << 20

@@ -13,7 +13,7 @@ TableOption = Annotated[
     TableFormat | None, option("Output", "Only a table: markdown, latex or csv.", "--as", metavar="FORMAT")
 ]
 JunitOption = Annotated[
-    Path | None, option("Output", "Write each row as a test case of JUnit XML too, for CI.", metavar="FILE")
+    Path | None, option("Output", "JUnit XML: each row is a test case, for CI.", metavar="FILE")
 ]
 MetaJudgeOption = Annotated[
     str,

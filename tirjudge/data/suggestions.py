@@ -140,6 +140,12 @@ def unread_note(names: Sequence[str]) -> str:
     return f"no part of the judge reads the columns {shown} (a part is named with {options})"
 
 
+def known_place(fields: Mapping[str, Any], part: str) -> str:
+    """Return the place of a part in a row by a name in use; empty without one."""
+    known = _by_name(list(places_of(fields)))
+    return next((known[name] for name in _KNOWN_NAMES[part] if name in known), "")
+
+
 def _first(known: Mapping[str, str], part: str) -> str:
     """Return the place that holds a part by a name in use, or by a name that is nearly the part's own."""
     near = get_close_matches(part, [name for name in known if _may_be(name, known[name])], n=1, cutoff=0.8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,13 @@ class RatingAgreement:
         return {one.card.name: score_record(one) for one in self.scores}
 
 
-def far_from_rating(results: Path) -> Callable[[ResultRow], bool]:
+def far_from_rating(results: Sequence[Path]) -> Callable[[ResultRow], bool]:
     """Return a function that tells rows whose score is far from people's rating.
 
-    The score is moved to people's scale, which is known by all ratings of the file. Pass and fail are no
+    The score is moved to people's scale, which is known by all ratings of the files. Pass and fail are no
     ratings.
     """
-    rows = (row for row, _ in read_result_rows(results))
+    rows = (row for row, _ in chain.from_iterable(map(read_result_rows, results)))
     scale = scale_of(np.array([row.rating for row in rows if _is_number(row.rating)], dtype=np.float64))
 
     def is_far(row: ResultRow) -> bool:

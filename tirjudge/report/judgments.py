@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tirjudge.evaluation.runs import (
     score_run,
 )
 from tirjudge.evaluation.scoring import Comparison, ProtocolScore, compare, with_holm
+from tirjudge.evaluation.stored_outputs.files import matching_files
 from tirjudge.evaluation.stored_outputs.reading import Replay, open_results
 from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.generation.spending import Price
@@ -72,16 +74,18 @@ def read_run(
 ) -> JudgedRun:
     """Read a result file of `judge`, `eval` or `bon`, or the `stored` outputs of another project.
 
-    A file of `labels` replaces those of a result file.
+    The files of a glob are one run. A file of `labels` replaces those of a result file.
 
     Raises OSError for a missing file, and ValueError, in one line, for a file without rows and for a file
     that is no result file.
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
-    evidence, checkers = EvidenceTally(CopiedPrograms(KeptFiles(path))), CheckerTally()
-    run = stored or open_results(path, labels)
+    files = matching_files(path) if stored is None else [path]
+    evidence, checkers = EvidenceTally(CopiedPrograms(KeptFiles(files[0]))), CheckerTally()
+    run = stored or open_results(files, labels)
     known = {} if labels is None else {row.id: row for row in run}
-    for row, fields in read_result_rows(path) if stored is None else _stored_rows(stored):
+    own = chain.from_iterable(map(read_result_rows, files))
+    for row, fields in own if stored is None else _stored_rows(stored):
         row = _labelled(row, known[row.id]) if known else row
         builder.add(row)
         if stored is None:
@@ -104,11 +108,15 @@ def read_run(
     table = builder.build({row.id: decision(row) for row in rows if not row.left_open})
     table.count_apart(evidence.apart)
     number = headline(scores, run.benchmark, evidence)
-    ends = endings(facts, read_lines(failures_path(path)))
+    failures = chain.from_iterable(read_lines(failures_path(file)) for file in files)
+    ends = endings(facts, failures)
+    name = path.name if stored else run.name
     summary = {
-        "name": path.name,
+        "name": name,
         "rows": len(facts),
-        "judged": "" if stored else datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d"),
+        "judged": ""
+        if stored
+        else datetime.fromtimestamp(files[0].stat().st_mtime, UTC).strftime("%Y-%m-%d"),
         "sentence": "" if run.benchmark else sentence(facts, number, leading or won, evidence),
         "headline": number,
         "winner": winner(leading),
@@ -121,9 +129,9 @@ def read_run(
         "models": distinct([one for one in models if one]),
         "formats": distinct([one for one in formats if one]),
         "notes": distinct([one for one in notes if one]),
-        "settings": _settings(path),
+        "settings": _settings(files[0]),
         "warnings": list(evidence.warnings()),
-        "truncated": stored is None and is_truncated(path),
+        "truncated": stored is None and any(map(is_truncated, files)),
         "dropped": dropped,
         "failed": counted(failed, "row") if (failed := sum(n for _, n in ends["failed"])) else "",
         "who_won": [won.record() | {"lines": list(won.lines())}] if won is not None else [],
@@ -137,7 +145,7 @@ def read_run(
         "published": published,
         "not_comparable": benchmark,
     }
-    return JudgedRun(path.name, path, summary, table, rows, protocols)
+    return JudgedRun(name, files[0], summary, table, rows, protocols)
 
 
 def _labelled(row: ResultRow, judged: JudgedRow) -> ResultRow:

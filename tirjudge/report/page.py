@@ -16,6 +16,7 @@ from typing import Any
 
 from tirjudge.console_text import duration, printable
 from tirjudge.data.rows import STANDARD_INPUT
+from tirjudge.evaluation.stored_outputs.files import matching_files
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.generation.spending import Price
 from tirjudge.records.result_row import is_result_file
@@ -68,7 +69,8 @@ def page_of(
         return training_page(list(map(read_training_run, folders)))
     judged = []
     for run in runs:
-        own = str(run) != STANDARD_INPUT and (not run.stat().st_size or is_result_file(run))
+        found = [] if str(run) == STANDARD_INPUT else matching_files(run)
+        own = bool(found) and all(not file.stat().st_size or is_result_file(file) for file in found)
         if own and named:
             raise ValueError(f"{run} is a result file: leave out the options for files of other projects")
         stored = None if own else opened([run])

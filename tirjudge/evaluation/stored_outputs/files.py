@@ -28,7 +28,7 @@ class RunFiles:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = tuple(found for path in paths for found in _matches(path))
+        self.paths = tuple(found for path in paths for found in matching_files(path))
         self._copies = {path: _copied(path) for path in self.paths if _is_pipe(path)}
         names = [path.name for path in self.paths]
         self._distinct = names if len(set(names)) == len(names) else list(map(str, self.paths))
@@ -98,7 +98,7 @@ class SwappedFiles:
                 raise ValueError(f"{other.where}: {error}") from None
 
 
-def _matches(path: Path) -> list[Path]:
+def matching_files(path: Path) -> list[Path]:
     """Return the files of a glob, sorted; an existing file is no glob, whatever its name."""
     text = str(path)
     if text == STANDARD_INPUT or path.exists() or not glob.has_magic(text):

@@ -268,14 +268,17 @@ class _CompleteRows(RunFiles):
                 yield Row(f"{path}:{number}", f"line-{number}", fields)
 
 
-def open_results(path: Path, labels: Path | None = None) -> Replay:
+def open_results(path: Path | Sequence[Path], labels: Path | None = None) -> Replay:
     """Open a result file of tirjudge, which may still be written; of rows with the same id the first counts.
+
+    Several files are one run.
 
     A file of `labels` replaces those of the rows. Raises OSError for a missing file. Iterating raises
     ValueError as that of every `Replay` does.
     """
     known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), BY_KEYS)
-    return Replay(_CompleteRows([path]), STORED_OUTPUTS.load("tirjudge"), labels=known, duplicates="first")
+    own = _CompleteRows([path] if isinstance(path, Path) else path)
+    return Replay(own, STORED_OUTPUTS.load("tirjudge"), labels=known, duplicates="first")
 
 
 def stored_output_formats() -> tuple[StoredOutputFormat, ...]:
