@@ -163,7 +163,7 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
 
 @pytest.mark.slow
 def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupted_one(
-    whole: Path, tiny_model: Path, tmp_path: Path
+    whole: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schedule has no checkpoint after the first of three steps, only after the second and the last."""
     said: list[str] = []
@@ -184,8 +184,11 @@ def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupte
     assert checkpoints.marked(tmp_path / "checkpoints") == [], "it is none to choose from"
     assert rows(tmp_path, "metrics.jsonl") == rows(whole, "metrics.jsonl")[:1]
     said.clear()
+    monkeypatch.setattr("tirjudge.progress.SECONDS", 0)
     train(tiny_model, tmp_path, said.append)
     assert "rl resumes at step 2 of 3" in said
+    trained = [line.split(",")[0] for line in said if "trained on" in line]
+    assert trained == [f"rl {step}/3: {n} of 4 micro-batches trained on" for step in (2, 3) for n in range(1, 5)]
     assert rows(tmp_path, "events.jsonl") == [{"step": 1, "event": "resumed", "about": "resumed at step 2"}]
     for name in ("metrics.jsonl", "episodes.jsonl"):
         assert rows(tmp_path, name) == rows(whole, name)

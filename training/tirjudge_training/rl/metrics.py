@@ -57,7 +57,7 @@ class MetricsLog:
     def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None], health: Health) -> None:
         self._run, self._steps, self._say, self._health = run, steps, say, health
         self._step = self._next = 0
-        self._sampling = self._of_step()
+        self._sampling = self._training = self._progress_of(self._next, "tasks sampled")
         self._began: tuple[int, float] | None = None
         self._idle: list[dict[str, Any]] = []
 
@@ -100,8 +100,12 @@ class MetricsLog:
         """Report the tasks of the batch in progress that are sampled, from time to time."""
         self._sampling.show(done, tasks)
 
-    def _of_step(self) -> ProgressReporter:
-        return ProgressReporter(self._say, f"rl {self._next + 1}/{self._steps}", "tasks sampled")
+    def passed(self, micro_batches: int) -> None:
+        """Report, from time to time, that one more of the micro-batches of a batch has been trained on."""
+        self._training.show(self._training.done + 1, micro_batches)
+
+    def _progress_of(self, step: int, unit: str) -> ProgressReporter:
+        return ProgressReporter(self._say, f"rl {step + 1}/{self._steps}", unit)
 
     def generation(self, generation: GenerationBatch) -> dict[str, float]:
         """Write the episodes of a batch; return its metrics."""
@@ -113,6 +117,7 @@ class MetricsLog:
             self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
         if self._sampling.seconds >= SECONDS:
             self._say(f"rl {generation.step + 1}/{self._steps}: sampled, and now trained on")
+        self._training = self._progress_of(generation.step, "micro-batches trained on")
         self._step, self._next = generation.step, generation.step + 1
         return batch_metrics(generation)
 
@@ -124,7 +129,7 @@ class MetricsLog:
         # Written before the checks, so that the folder has the numbers that stopped the run.
         self._run.append(METRICS, row)
         self._say(self._progress(row))
-        self._sampling = self._of_step()
+        self._sampling = self._progress_of(self._next, "tasks sampled")
         self._idle = [*self._idle, row] if is_idle(row) else []
         if self._idle and len(self._idle) % IDLE == 0:
             self._say(f"rl {row['step'] + 1}/{self._steps}: {nothing_to_learn(self._idle)}")

@@ -159,7 +159,11 @@ def _callback(metrics_log: MetricsLog, sampling: BatchSampler, unit: int) -> Any
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             metrics_log.log(logs or {})
 
+        def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            metrics_log.passed(args.steps_per_generation)
+
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            metrics_log.passed(args.steps_per_generation)
             # At the planned last step the trainer stops and saves by itself.
             if sampling.ended and state.global_step % unit == 0 and not control.should_training_stop:
                 control.should_save = control.should_training_stop = True
