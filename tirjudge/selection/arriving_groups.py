@@ -23,6 +23,8 @@ class MembersMissing(RuntimeError):
 class _Gathering:
     members: dict[str, Any] = field(default_factory=dict)
     """Completions by the id of their request."""
+    came: set[str] = field(default_factory=set)
+    """The ids of all that came, also of members that gave up since."""
     full: asyncio.Event = field(default_factory=asyncio.Event)
     work: asyncio.Future[GroupRewards] | None = None
     """The judging of the group, from the moment that it is full."""
@@ -64,7 +66,7 @@ class ArrivingGroups:
                     await gathering.full.wait()
             if gathering.work is None:
                 raise MembersMissing(
-                    f"{len(gathering.members)} of {size} completions of the group arrived within "
+                    f"{len(gathering.came)} of {size} completions of the group arrived within "
                     f"{seconds:g} s: send all of them, from any process, at the same time"
                 )
             # Shielded, since the other members wait for the same rewards.
@@ -86,6 +88,7 @@ class ArrivingGroups:
             return self._places[group, member]
         gathering = self._open.setdefault(group, _Gathering())
         gathering.members[member] = completion
+        gathering.came.add(member)
         self._places[group, member] = gathering
         if len(gathering.members) == size:
             del self._open[group]

@@ -154,7 +154,7 @@ def create_app(
 
     @app.exception_handler(MembersMissing)
     async def missing(_: Request, error: Exception) -> Response:
-        return JSONResponse({"detail": str(error)}, 424)
+        return JSONResponse({"detail": str(error)}, 424, {"x-should-retry": "false"})
 
     served = with_operations(app, metrics, settings.access, settings.intake)
     app.add_middleware(OpenAIErrors)

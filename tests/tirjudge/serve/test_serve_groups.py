@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -100,6 +101,19 @@ async def test_members_that_arrive_one_by_one_are_rewarded_together(served: Judg
         assert [answer["reward"] for answer in answers] == [0.5, 0, 1, 0, 0.5, 1]
         # A request that is repeated after its group was judged gets the same answer, at once.
         assert await send("xx", "1", options=options, group="a") == answers[0]
+
+
+async def test_an_incomplete_group_is_waited_for_once_and_says_how_many_came(url: str) -> None:
+    row = {"data_source": "d", "ground_truth": None, "extra_info": {"question": "Go on."}}
+    bound = functools.partial(compute_group_score, url=url, group_size=4, wait_seconds=1.0, **row)
+    started = time.monotonic()
+    found = await asyncio.gather(bound(solution_str="a"), bound(solution_str="b"), return_exceptions=True)
+    assert time.monotonic() - started < 5
+    assert all(isinstance(one, GeneratorFailed) for one in found), found
+    assert all(
+        "424" in str(one) and "2 of 4 completions of the group arrived within 1 s" in str(one)
+        for one in found
+    )
 
 
 async def test_trl_gets_rewards_by_prompt_from_a_server_and_in_this_process(url: str) -> None:

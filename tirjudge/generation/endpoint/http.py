@@ -261,7 +261,9 @@ class JsonEndpoint:
         # do servers that repeat a part of a row, whose words must not end a run with answered rows.
         ended = refused.quota_spent and (status in PAID or not self.accepted)
         passes = status in TRANSIENT or status >= 500 or refused.busy
-        if passes and not ended and not refused.context_full:
+        # OpenAI's header, with which a server says that it has waited itself.
+        told_not_to = response.headers.get("x-should-retry") == "false"
+        if passes and not ended and not refused.context_full and not told_not_to:
             pause = _pause_asked(response.headers, response.text[:20_000])
             if pause is None or pause <= LONGEST_RETRY_AFTER:
                 return _Transient(line, pause)
