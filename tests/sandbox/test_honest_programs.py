@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.honest_programs import LACKING, PROGRAMS, Honest
 from benchmarks.honest_programs.__main__ import ended_well
-from tests.sandbox.targets import PLACEMENTS
+from tests.sandbox.targets import MARKS, PLACEMENTS
 from tirjudge_sandbox import ImportPolicy, Limits, Program, Sandbox
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
@@ -35,7 +35,10 @@ LIMITS = Limits(wall_seconds=60)
 )
 @pytest.mark.parametrize(
     "placement",
-    [pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in SANDBOXES],
+    [
+        pytest.param(name, marks=MARKS[name]) if name in ("docker", "own-uid") and name in MARKS else name
+        for name in SANDBOXES
+    ],
 )
 async def test_honest_programs(placement, step, request):
     """`make test` tries every thirtieth of the programs that need nothing special; `make soak` tries all."""

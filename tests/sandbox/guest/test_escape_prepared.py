@@ -66,7 +66,10 @@ HTTP = "http"
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(name, marks=MARKS.get(name, ())) for name in (*PLACEMENTS, HTTP)],
+    params=[
+        pytest.param(name, marks=MARKS.get(name, pytest.mark.slow if name == "plain" else ()))
+        for name in (*PLACEMENTS, HTTP)
+    ],
 )
 def place(request: pytest.FixtureRequest) -> str:
     name: str = request.param

@@ -53,6 +53,7 @@ records = st.one_of(
 )
 
 
+@pytest.mark.slow
 @quick
 @given(records)
 def test_bytes_that_are_not_an_ending_are_refused(record):

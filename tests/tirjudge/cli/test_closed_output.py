@@ -27,7 +27,12 @@ def pipe() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("words", "unbuffered"), [(("--help",), "1"), (("formats",), ""), (("data", "inspect", "rows.jsonl"), "")]
+    ("words", "unbuffered"),
+    [
+        (("--help",), "1"),
+        pytest.param(("formats",), "", marks=pytest.mark.slow),
+        pytest.param(("data", "inspect", "rows.jsonl"), "", marks=pytest.mark.slow),
+    ],
 )
 def test_a_closed_pipe_is_not_reported(
     words: tuple[str, ...], unbuffered: str, pipe: int, tmp_path: Path

@@ -159,6 +159,7 @@ def test_the_miniature_judges_its_constraints(tmp_path: Path, monkeypatch: pytes
     assert sum(row["programs"] for row in judged) > 0
 
 
+@pytest.mark.slow
 def test_a_hub_id_judges_as_its_folder_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     snapshot(TRAINED, "owner/judge", tmp_path / "hub", monkeypatch)

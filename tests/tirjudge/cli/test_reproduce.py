@@ -207,6 +207,7 @@ def test_limits_and_imports_come_from_the_command_line_and_never_from_the_file(t
     assert refused.startswith("status was ok and is now error")
 
 
+@pytest.mark.slow
 def test_programs_run_under_the_limits_of_the_options(tmp_path: Path) -> None:
     script = asking("print(len(bytearray(700 << 20)))", lambda output: "B" if "734003200" in output else "A")
     rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]

@@ -148,6 +148,7 @@ def test_a_malformed_message_is_one_line_and_the_other_rows_are_judged(
     assert "response A, message 4: not a chat message with a role of" in line
 
 
+@pytest.mark.slow
 def test_attacks_on_transcripts_flip_nothing_by_parsing(tmp_path: Path, endpoint: EndpointServer) -> None:
     """A judge that believes its program prefers the better agent under every attack."""
     endpoint.script = comparing

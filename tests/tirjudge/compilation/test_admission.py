@@ -251,7 +251,7 @@ async def test_there_are_twenty_two() -> None:
     assert len(DECEIVED) == 22
 
 
-@pytest.mark.parametrize("name", every(3, DECEIVED))
+@pytest.mark.parametrize("name", every(5, DECEIVED))
 @pytest.mark.parametrize("answers", NUMBERS_OF_ANSWERS)
 async def test_a_deceived_checker_is_rejected(
     name: str, answers: int, runner: CheckerRunner, monkeypatch: pytest.MonkeyPatch
@@ -382,7 +382,7 @@ HONEST = {
 }
 
 
-@pytest.mark.parametrize("name", every(3, HONEST))
+@pytest.mark.parametrize("name", every(5, HONEST))
 @pytest.mark.parametrize("answers", NUMBERS_OF_ANSWERS)
 async def test_an_honest_checker_is_admitted_with_what_was_measured(
     name: str, answers: int, runner: CheckerRunner, monkeypatch: pytest.MonkeyPatch

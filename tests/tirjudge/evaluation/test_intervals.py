@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, t
 
+from tests.rows import every
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command
 from tests.tirjudge.judged_pairs import pair, random_pairs, sampled
@@ -45,7 +46,7 @@ def wilson(right: int, n: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-@pytest.mark.parametrize("ties", [0, 100, 300, 380])
+@pytest.mark.parametrize("ties", every(4, [100, 0, 300, 380]))
 def test_the_interval_of_tir_is_that_of_the_mean_of_row_values(ties: int) -> None:
     right = (400 - ties) * 2 // 5
     outcomes = [TIE] * ties + [RIGHT] * right + [WRONG] * (400 - ties - right)
@@ -87,7 +88,7 @@ def test_the_mean_of_sections_takes_votes_that_agree_in_both_orders_for_one_row(
     assert (twice.value, twice.low, twice.high) == pytest.approx((once.value, once.low, once.high))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", every(3, range(3)))
 def test_the_row_is_the_unit_of_every_order(seed: int) -> None:
     rows = random_pairs(seed, count=400)
     found = interval("every-order", rows)
@@ -209,7 +210,7 @@ def picked(number: int, solved: tuple[float, ...], prompt: str = "") -> Picked:
     return Picked(question, Grade(solved, (None,) * len(solved)), 0, {})
 
 
-@pytest.mark.parametrize("candidates", [1, 2, 8])
+@pytest.mark.parametrize("candidates", every(3, [2, 1, 8]))
 def test_the_interval_of_pass_at_1_is_that_of_the_mean_of_questions(candidates: int) -> None:
     generator = np.random.default_rng(candidates)
     solved = generator.random((300, candidates)) < 0.3

@@ -99,6 +99,7 @@ def test_scores_with_many_levels_are_correlated(tmp_path: Path) -> None:
     assert found["full"]["Spearman"]["low"] is None
 
 
+@pytest.mark.slow
 def test_ratings_with_few_levels_are_compared_with_ratings_with_many(tmp_path: Path) -> None:
     rows = [{"id": str(n), "few": n % 5, "many": n % 5 + n % 100 / 50, "people": n % 3} for n in range(120)]
     file = write_rows(tmp_path / "ratings.jsonl", rows)
@@ -232,6 +233,7 @@ def test_misuse_is_refused_in_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_pearson_and_the_mean_of_prompts_beside_scipy(tmp_path: Path) -> None:
     """400 rows of 40 prompts whose means differ: within a prompt the judge knows little."""
     draw = np.random.default_rng(3)

@@ -98,6 +98,7 @@ async def test_tools_over_standard_input_and_output() -> None:
             assert await text_of(client, **arguments) == answer
 
 
+@pytest.mark.slow
 def test_a_line_that_is_no_message_is_answered_under_its_id() -> None:
     command = [TIRJUDGE, "mcp", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
     call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "run_python_code"}}
@@ -126,6 +127,7 @@ def test_a_line_that_is_no_message_is_answered_under_its_id() -> None:
     assert "serverInfo" in answers[-1]["result"]
 
 
+@pytest.mark.slow
 async def test_an_optional_argument_may_be_null_and_an_answer_has_a_size(url: str) -> None:
     with serving() as endpoint:
         options = ("--model", "m", "--base-url", endpoint.url, "--max-characters", "2000")

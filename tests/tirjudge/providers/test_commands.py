@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.responses import HTMLResponse
 
+from tests.rows import every
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import FAST, invoke, judge, pairs, results, through, write_rows
 from tests.tirjudge.judge_server import judge_serving
@@ -55,7 +56,7 @@ def failing_by_turns(endpoint: EndpointServer, reply: Any) -> None:
     endpoint.script = script
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@pytest.mark.parametrize("name", every(3, FAILURES))
 def test_a_perfect_judge_stays_perfect_when_every_second_answer_fails(
     tmp_path: Path, endpoint: EndpointServer, name: str
 ) -> None:
