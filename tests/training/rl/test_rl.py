@@ -188,7 +188,9 @@ def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupte
     train(tiny_model, tmp_path, said.append)
     assert "rl resumes at step 2 of 3" in said
     trained = [line.split(",")[0] for line in said if "trained on" in line]
-    assert trained == [f"rl {step}/3: {n} of 4 micro-batches trained on" for step in (2, 3) for n in range(1, 5)]
+    assert trained == [
+        f"rl {step}/3: {n} of 4 micro-batches trained on" for step in (2, 3) for n in range(1, 5)
+    ]
     assert rows(tmp_path, "events.jsonl") == [{"step": 1, "event": "resumed", "about": "resumed at step 2"}]
     for name in ("metrics.jsonl", "episodes.jsonl"):
         assert rows(tmp_path, name) == rows(whole, name)
