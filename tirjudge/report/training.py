@@ -267,14 +267,19 @@ def _is_locked(file: Path) -> bool:
 
 
 def _progress(folder: Path) -> dict[str, Any] | None:
-    """Return how far the last stage with metrics is: its step, of how many, and the seconds that are left."""
-    stages = [stage for stage in _stages(folder) if (stage / _METRICS).exists()]
+    """Return how far the last stage is: its step, of how many, and the seconds that are left.
+
+    A stage that has begun and has no metrics yet is at step 0.
+    """
+    begun = {one.parent for pattern in (f"*/{_CONFIG}", f"*/*/{_CONFIG}") for one in folder.glob(pattern)}
+    stages = {one for one in _stages(folder) if (one / _METRICS).exists()}
+    stages |= {one for one in begun if not (one / _DONE).exists()}
     if not stages:
         return None
-    stage = stages[-1]
+    stage = max(stages, key=lambda one: (_started(one), str(one)))
     rows = list(read_lines(stage / _METRICS))
     if not rows:
-        return None
+        return {"stage": str(stage.relative_to(folder)), "step": 0, "total": None, "seconds_left": None}
     # RL counts its batches from 0; people count steps from 1.
     step = int(_number(rows[-1].get("step")) or 0) + (rows[0].get("step") == 0)
     total = _total(folder, stage, rows[-1], step)

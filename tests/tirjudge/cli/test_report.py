@@ -356,6 +356,11 @@ def test_a_page_is_renewed_while_a_run_goes_on(tmp_path: Path, monkeypatch: pyte
         while "step 5 of 10" not in page.read_text():
             time.sleep(0.05)
         assert not followed.done()
+        # The next stage has begun, and has no metrics yet.
+        (run / "second").mkdir()
+        (run / "second" / "config.toml").write_text("")
+        while "Training: second, in its first step." not in page.read_text():
+            time.sleep(0.05)
         finish(run)
         # The process that trains ends.
         (run / ".lock").unlink()
