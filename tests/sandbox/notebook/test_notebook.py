@@ -81,11 +81,11 @@ PRINTED = "import os, sys\nprint('a line')\nprint('half', end='')\n_ = os.write(
 @pytest.mark.parametrize(
     ("source", "status"),
     [
-        ("import time; time.sleep(60)", CellStatus.TIME_LIMIT),
+        pytest.param("import time; time.sleep(60)", CellStatus.TIME_LIMIT, marks=pytest.mark.slow),
         ("10**10**9", CellStatus.TIME_LIMIT),
         ("os._exit(3)", CellStatus.KERNEL_DIED),
-        ("os.abort()", CellStatus.KERNEL_DIED),
-        ("import ctypes; ctypes.string_at(0)", CellStatus.KERNEL_DIED),
+        pytest.param("os.abort()", CellStatus.KERNEL_DIED, marks=pytest.mark.slow),
+        pytest.param("import ctypes; ctypes.string_at(0)", CellStatus.KERNEL_DIED, marks=pytest.mark.slow),
         ("os.kill(os.getpid(), 9)", CellStatus.KERNEL_DIED),
         ("exit()", CellStatus.OK),
     ],

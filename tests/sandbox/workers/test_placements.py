@@ -241,6 +241,7 @@ def test_the_doctor_tries_every_placement():
     assert lines[-1] == f"The local sandbox runs programs in `plain`. {ending}"
 
 
+@pytest.mark.slow
 def test_the_doctor_suggests_remedies():
     lines = python_as(NOBODY, "-c", *DOCTOR, refused="unshare,landlock", code=1)
     assert any(line.split() == ["local", "plain", "NO", "yes", "yes", "yes"] for line in lines)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import every
 from tests.sandbox.serving import serving
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import FAST, invoke, judge, results, through, write_rows
@@ -131,6 +132,7 @@ def test_contents_are_kept_once_and_programs_run_again_elsewhere(
     assert "the contents of its files are not in" in lost.stdout + lost.stderr
 
 
+@pytest.mark.slow
 def test_attacked_responses_keep_their_files(
     tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
 ) -> None:
@@ -282,8 +284,8 @@ print("B", int(total(files_b) == total(prompt_files)), "of 1")
 """
 
 
-@pytest.mark.parametrize("backend", ["local", "remote"])
-@pytest.mark.parametrize("size", [MIB, pytest.param(40 * MIB, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", every(2, ["local", "remote"]))
+@pytest.mark.parametrize("size", every(2, [MIB, 40 * MIB]))
 def test_a_table_of_many_megabytes_reaches_the_programs(
     size: int, backend: str, tmp_path: Path, endpoint: EndpointServer
 ) -> None:

@@ -160,6 +160,7 @@ def test_other_commands_read_the_file_and_reproduce_notices_a_change(
         assert reason in " ".join(changed.output.split()), before
 
 
+@pytest.mark.slow
 def test_an_audit_asks_about_the_same_rows_every_time_and_can_end_the_run(
     server: EndpointServer, tmp_path: Path, file: Path
 ) -> None:

@@ -57,6 +57,7 @@ def said(file: Path) -> dict[str, str | None]:
     return {row["id"]: row["said"] for row in rows}
 
 
+@pytest.mark.slow
 def test_p_values_of_several_runs_are_corrected_and_power_is_that_of_statsmodels(tmp_path: Path) -> None:
     files = published(tmp_path)
     found = records(*files.values(), *PLACES)

@@ -161,6 +161,7 @@ class Casts(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.slow
 async def test_the_cache_stays_within_its_memory(make: Make) -> None:
     """Rows beyond it wait, also in the middle of an answer, and get the tokens that they get alone."""
     model, ids = tiny_qwen3(), prompts(100, 90, 70, 17, 16, 30, 12, 200)

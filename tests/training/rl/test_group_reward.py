@@ -32,6 +32,7 @@ def prefer_letters(context: Context) -> str:
     return "No idea." if first == second else f"<preference>{'A' if first > second else 'B'}</preference>"
 
 
+@pytest.mark.slow
 def test_a_policy_learns_what_a_judge_of_pairs_prefers(tmp_path: Path) -> None:
     written: list[str] = []
     with Judge(generator=ScriptedGenerator(prefer_letters), tools=False) as judge:

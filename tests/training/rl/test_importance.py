@@ -58,7 +58,7 @@ def engine(tiny_model: Path) -> Iterator[Engine]:
         yield opened
 
 
-@pytest.mark.parametrize("name", every(2, PASSES))
+@pytest.mark.parametrize("name", every(4, PASSES))
 @pytest.mark.parametrize(("cap", "weight"), [(1.2, 1.2), (5.0, math.exp(SHIFT))])
 def test_a_batch_of_another_engine_is_weighted(
     cap: float, weight: float, name: str, engine: Any, tiny_model: Path, tmp_path: Path

@@ -159,6 +159,7 @@ def gap(model: Any, batch: list[dict[str, Any]]) -> float:
     )
 
 
+@pytest.mark.slow
 def test_each_batch_was_sampled_by_the_weights_of_one_step_before(whole: Path, tiny_model: Path) -> None:
     assert [one["staleness"] for one in metrics(whole)] == [0, 1, 1, 1]
     for step in range(1, STEPS):

@@ -194,7 +194,12 @@ async def _broken(*_: object) -> None:
     [
         (Sampling(temperature=1.6), {}, "samples with temperature = 1.6, and TRL trains with 1: .*"),
         (Sampling(temperature=1.0), {"temperature": 0.7}, r"GRPOConfig\(temperature=1\)"),
-        (Sampling(temperature=1.0, top_p=0.9), {}, "samples with top_p = 0.9, and TRL trains with 1"),
+        pytest.param(
+            Sampling(temperature=1.0, top_p=0.9),
+            {},
+            "samples with top_p = 0.9, and TRL trains with 1",
+            marks=pytest.mark.slow,
+        ),
         (Sampling(temperature=1.0), {"top_k": 20}, r"GRPOConfig\(top_k=20\) has no effect"),
         (Sampling(), {}, "samples with temperature = 0, and TRL trains with 1"),
     ],
