@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -287,6 +288,7 @@ def report(
     output: Annotated[Path, option("Output", "The page.", "--output", "-o", metavar="FILE")] = Path(
         "report.html"
     ),
+    title: Annotated[str, option("Output", "Title of the page.  [default: the names of the runs]")] = "",
     texts: TextsOption = "all",
     price_in: PriceIn = None,
     price_out: PriceOut = None,
@@ -316,9 +318,9 @@ def report(
         files, meanings = stored.files_and_meanings()
         opened, _ = stored_files(stored, stored.column or ())
         named = bool(meanings) or replace(stored, labels=None) != StoredOptions()
-        price = price_of(price_in, price_out)
-        own = files[0] if files else None
-        page = page_of(runs, opened=opened, named=named, labels=own, texts=texts, price=price, seed=seed)
+        price, own = price_of(price_in, price_out), files[0] if files else None
+        read = partial(page_of, runs, opened=opened, named=named, labels=own)
+        page = read(texts=texts, price=price, seed=seed, title=title)
         write_atomically(output, page.html)
     print(f"open {output.resolve().as_uri()} ({_sizes(page)})")
 

@@ -582,7 +582,8 @@ def _print_in_full(results: Sequence[ScoredRun], benchmark: str) -> None:
 def _say_unfit(command: str, unfit: Sequence[str], *, named: bool, found: Sequence[ProtocolCard]) -> None:
     if not found:
         raise ValueError(f"no protocol can score these rows: {'; '.join(unfit)}")
-    for reason in unfit if named else ():
+    # Its absence is no property of the rows that a reader sees, as a missing label is.
+    for reason in unfit if named else [one for one in unfit if one.startswith("length-controlled")]:
         say(f"tirjudge {command}: {reason}")
     won = any(card.name in (WIN_RATE.card.name, RATINGS_PROTOCOL.card.name) for card in found)
     if not (named or won) and any("left out: no label" in reason for reason in unfit):

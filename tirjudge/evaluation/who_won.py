@@ -186,13 +186,15 @@ class WhoWon:
         for line in self.wins():
             yield heading, line
             heading = ""
-        ranked = [(one.name, one.strength) for one in self.sources if one.strength is not None]
+        found = [(one.name, one.strength) for one in self.sources if one.strength is not None]
+        ranked = [pair for pair in found if not math.isnan(pair[1].value)]
+        heading = "ranking"
         for number, (name, strength) in enumerate(sorted(ranked, key=lambda pair: -pair[1].value), 1):
-            heading = "ranking" if number == 1 else ""
-            if math.isnan(strength.value):
-                yield heading, f"none: {strength.no_interval}"
-                break
             yield heading, f"{number}. {name} {strength.printed()} (Bradley-Terry: wins against the others)"
+            heading = ""
+        if unranked := [pair for pair in found if pair not in ranked]:
+            names = f" for {', '.join(name for name, _ in unranked)}" if ranked else ""
+            yield heading, f"none{names}: {unranked[0][1].no_interval}"
         heading = "domains"
         for domain, rates in list(self.domains.items())[:_MOST_DOMAINS]:
             yield heading, f"{domain}: {', '.join(f'{name} {one.printed()}' for name, one in rates.items())}"

@@ -290,7 +290,7 @@ class VllmGenerator:
         if len(context.ids) >= self._max_context:
             raise ContextTooLong(
                 f"the context has {len(context.ids)} tokens, but {self.model} takes {self._max_context} "
-                "including its answer: shorten the row, or raise max_context"
+                "including its answer: shorten the row, or take a model that reads more"
             )
         return list(context.ids)
 

@@ -203,11 +203,21 @@ def _of_samples(
 ) -> Judgment:
     judged = [by_views(format, one, evidence=evidence, tie_guesses=tie_guesses) for one in group]
     result = judged[0] if len(judged) == 1 else self_consistency(judged, tie_guesses=tie_guesses)
-    if result.stop is StopReason.PROMPT_TOO_LONG and task.reference:
-        length = len(task.reference)
-        hint = f"the reference has {length} characters, which --truncate shortens"
+    if result.stop is StopReason.PROMPT_TOO_LONG:
+        cut = {
+            "a response": max(map(_size, task.candidates), default=0),
+            "the reference": len(task.reference),
+        }
+        parts = {"the prompt": _size(task.prompt), **cut}
+        longest = max(parts, key=parts.__getitem__)
+        hint = f"{longest} has {parts[longest]} characters{', which --truncate shortens' * (longest in cut)}"
         result = replace(result, detail=f"{result.detail}; {hint}")
     return result
+
+
+def _size(said: str | Sequence[Message]) -> int:
+    """Return the characters of a text, or of messages."""
+    return len(said) if isinstance(said, str) else sum(len(one.content) for one in said)
 
 
 def open_format(

@@ -50,6 +50,7 @@ def page_of(
     texts: Texts,
     price: Price | None,
     seed: int,
+    title: str = "",
 ) -> Page:
     """Return the page of result files, of stored outputs that are `opened`, or of training runs.
 
@@ -66,7 +67,7 @@ def page_of(
         if not is_training_run(folder):
             raise ValueError(f"{folder} is no run folder of tirjudge train: no stage in it has metrics")
     if folders:
-        return training_page(list(map(read_training_run, folders)))
+        return training_page(list(map(read_training_run, folders)), title=title)
     judged = []
     for run in runs:
         found = [] if str(run) == STANDARD_INPUT else matching_files(run)
@@ -76,11 +77,13 @@ def page_of(
         stored = None if own else opened([run])
         given = labels if own else None
         judged.append(read_run(run, stored=stored, labels=given, texts=texts, price=price, seed=seed))
-    return judged_page(judged, seed=seed)
+    return judged_page(judged, seed=seed, title=title)
 
 
-def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
+def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0, title: str = "") -> Page:
     """Return the page of a judged run, or of several that are compared with the first.
+
+    Without a `title` the names of the runs are one.
 
     Raises ValueError if the runs have no row in common, or one with another label, and without the extra
     `report`.
@@ -89,7 +92,7 @@ def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
     chunks = [(number, run.table.chunks) for number, run in enumerate(runs)]
     html = _render(
         "judgments.html.jinja",
-        title=" and ".join(run.name for run in runs),
+        title=title or " and ".join(run.name for run in runs),
         scripts=_SCRIPTS,
         runs=[run.summary for run in runs],
         comparisons=comparisons(runs, seed) if len(runs) > 1 else [],
@@ -103,7 +106,7 @@ def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
     )
 
 
-def training_page(runs: Sequence[TrainingRun], *, renewed: int | None = None) -> Page:
+def training_page(runs: Sequence[TrainingRun], *, renewed: int | None = None, title: str = "") -> Page:
     """Return the page of training runs, whose curves are drawn over each other.
 
     `renewed` is the seconds after which a browser loads the page again.
@@ -111,7 +114,7 @@ def training_page(runs: Sequence[TrainingRun], *, renewed: int | None = None) ->
     data = encoded({"runs": [{"name": run.name, **run.charts} for run in runs]})
     html = _render(
         "training.html.jinja",
-        title=" and ".join(run.name for run in runs),
+        title=title or " and ".join(run.name for run in runs),
         scripts=("page.js", *_CHART_SCRIPTS),
         renewed=renewed,
         runs=[run.summary for run in runs],

@@ -49,6 +49,16 @@ _WRAPPED = ("value", "selected", "choices", "rating", "label")
 """Fields in which annotation tools, such as Argilla and Label Studio, hold an answer."""
 
 
+def is_unlabelled(value: Any) -> bool:
+    """Return True for a value that tables write where one is missing, such as NaN and `N/A`."""
+    return value is None or str(value).strip().lower() in _UNLABELLED
+
+
+def is_tie(text: str) -> bool:
+    """Return True for a name of a tie, such as `tie (bothbad)`."""
+    return similar_name(text) in _TIES
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """People's judgement of a row."""

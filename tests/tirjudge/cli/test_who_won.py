@@ -418,5 +418,16 @@ def test_a_source_that_never_lost_has_no_strength_and_no_invented_interval() -> 
     won = [(("a", "b"), 0), (("a", "c"), 0), (("b", "c"), 0), (("b", "c"), 1)] * 10
     found = score(WIN_RATE, rows_of(won)).estimates
     assert found["win rate of a"].value == 1
-    assert np.isnan(found["Bradley-Terry b"].value)
-    assert "has no strength" in found["Bradley-Terry b"].no_interval
+    assert np.isnan(found["Bradley-Terry a"].value)
+    assert "has no strength" in found["Bradley-Terry a"].no_interval
+    # The others have met, and are ranked among themselves: half of 20 games each, an error of sqrt(1/4 / 20).
+    assert [found[f"Bradley-Terry {name}"].value for name in "bc"] == pytest.approx([0.5, 0.5])
+    lost = rows_of([*won, *[(("a", "d"), 0), (("b", "a"), 0)] * 3, (("b", "c"), 0)])
+    told = [line for _, line in WhoWon.of(score(WIN_RATE, lost)).lines()]
+    names = [line.split()[1] for line in told if "(Bradley-Terry" in line]
+    alone = score(WIN_RATE, [row for row in lost if "d" not in row.sources]).estimates
+    assert names == ["a", "b", "c"]
+    found = score(WIN_RATE, lost).estimates
+    for name in names:
+        assert found[f"Bradley-Terry {name}"].value == pytest.approx(alone[f"Bradley-Terry {name}"].value)
+    assert any(line.startswith("none for d: a source won, lost or met nobody") for line in told)

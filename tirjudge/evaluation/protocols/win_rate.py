@@ -279,7 +279,8 @@ def _source_figures(units: Units) -> Figures:
     rates, sections = _rates(units)
     found: dict[str, Mean | Fitted] = {**rates}
     if count > 2:
-        found |= dict(sorted(bradley_terry(units.names, won).items(), key=lambda pair: -pair[1].value))
+        fitted = bradley_terry(units.names, won).items()
+        found |= dict(sorted(fitted, key=lambda pair: -np.nan_to_num(pair[1].value, nan=-1)))
     if votes.any():
         found[FIRST_SHOWN] = Mean(units.measure(FIRST), votes)
     if (known := np.flatnonzero(~np.isnan(own))).size:
@@ -297,20 +298,30 @@ def bradley_terry(names: tuple[str, ...], won: Values) -> dict[str, Fitted]:
     The winner of a row beats every other response of the row, and a tie is half a win for both: the breaking
     of first places that is consistent for lists (Azari Soufiani et al. 2013). The influence of a row on the
     strengths is its score times the inverse information, so that intervals hold for lists and clusters too.
+    A source that lost or won everything has no strength, and the others are fitted without it.
     """
     best = np.nan_to_num(won) > 0
     best, other = best.astype(np.float64), (~np.isnan(won) & ~best).astype(np.float64)
+    present = best + other
     wins = best.T @ other + (best.T @ best) / 2
     np.fill_diagonal(wins, 0)
-    if not _connected(wins):
+    reached = _reached(wins)
+    if not reached.all():
+        # The largest group whose members have all won against each other, over others if need be, is ranked.
+        groups = reached & reached.T
+        group = groups[groups.sum(axis=1).argmax()]
         fault = "a source won, lost or met nobody outside of some group, so that it has no strength"
-        return {f"{STRENGTH_OF}{name}": Fitted(np.nan, len(won), np.zeros(0), fault) for name in names}
+        found = {f"{STRENGTH_OF}{name}": Fitted(np.nan, len(won), np.zeros(0), fault) for name in names}
+        if group.sum() > 1:
+            kept = tuple(name for name, one in zip(names, group, strict=True) if one)
+            known = (present[:, group].sum(axis=1) > 1) & best[:, group].any(axis=1)
+            found |= bradley_terry(kept, np.where(known[:, None], won[:, group], np.nan))
+        return found
     strength = strengths(wins)
     chances = strength[:, None] / (strength[:, None] + strength)
     np.fill_diagonal(chances, 0)
     games, spread = wins + wins.T, chances * chances.T
     information = np.diag((games * spread).sum(axis=1)) - games * spread
-    present = best + other
     expected = present * (present @ chances.T) - other * (other @ chances.T)
     scores = best * (other.sum(axis=1) + (best.sum(axis=1) - 1) / 2)[:, None] - expected
     errors = scores @ np.linalg.pinv(information)
@@ -323,9 +334,9 @@ def bradley_terry(names: tuple[str, ...], won: Values) -> dict[str, Fitted]:
     }
 
 
-def _connected(wins: Values) -> bool:
-    """Return True if every source has won, over others if need be, against every other one (Ford 1957)."""
+def _reached(wins: Values) -> NDArray[np.bool_]:
+    """Return which sources each source has won against, over others if need be (Ford 1957)."""
     reached = (wins > 0) | np.eye(len(wins), dtype=bool)
     for _ in range(len(wins).bit_length()):
         reached = (reached.astype(np.float64) @ reached) > 0
-    return bool(reached.all())
+    return reached

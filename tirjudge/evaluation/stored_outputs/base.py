@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge_environments.orders import letter, letters
+from tirjudge_environments.tasks.labels import is_tie, is_unlabelled
 
 Record = Mapping[str, Any]
 
@@ -215,18 +216,20 @@ def read_choice(value: Any, candidates: int = 2, names: Mapping[str, str] | None
     index from 0. `names` gives a file's own values their meaning first: {"1": "A", "0": "tie", "x": "none"}.
     Raises ValueError, which starts with the value, for another one.
     """
-    if value is None or value == "":
+    if names is None and is_unlabelled(value):
         return ()
     text = str(value).strip() if isinstance(value, str | int | float) else ""
     if names is not None:
         known = text if text in names else text.removesuffix(".0")
+        if known not in names and is_unlabelled(value):
+            return ()
         if known not in names:
             raise ValueError(f"{shown(value)}, which is none of {', '.join(names)}")
         text = names[known]
     plain = text.removeprefix("[[").removesuffix("]]").upper()
     if plain == "NONE" and names is not None:
         return ()
-    if plain == "TIE":
+    if is_tie(plain):
         return tuple(range(candidates))
     if found := _VERDICT.fullmatch(plain):
         first, relation, second = found.groups()

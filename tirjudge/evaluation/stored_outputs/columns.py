@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -25,6 +26,7 @@ from tirjudge.evaluation.stored_outputs.base import (
 )
 from tirjudge.evaluation.stored_outputs.files import KEYS, JoinedBy
 from tirjudge_environments.tasks import ColumnPlaces, RowError
+from tirjudge_environments.tasks.labels import is_unlabelled
 
 _VERDICTS = ("prediction", "prediction_swapped", "place_swapped")
 _SEVERAL: tuple[str, ...] = ("scores",)
@@ -116,10 +118,10 @@ class VerdictColumns(ColumnPlaces):
         return id, "" if domain is None else str(domain)
 
     def numbers(self, row: Record, part: str) -> list[float | None]:
-        """Return the numbers of a part, which may be a list, None for an empty value. Raises Unreadable."""
+        """Return the numbers of a part, which may be a list, None for a missing one. Raises Unreadable."""
         value, name = self.value(row, part), getattr(self, part)
         values = value if isinstance(value, list) else [value]
-        return [None if one in (None, "") else as_number(one, name, row) for one in values]
+        return [None if is_unlabelled(one) else as_number(one, name, row) for one in values]
 
     def correct_ones(self, row: Record, candidates: int) -> int | None:
         """Return the number of right responses, None if the part was not named. Raises Unreadable."""
@@ -373,6 +375,10 @@ def _best_of(scores: list[float | None]) -> Vote:
     return Vote(best=best if complete else (), scores=known, stop="verdict" if complete else "malformed")
 
 
+_SENTINEL = -1.0
+"""A number that files write where a rating is missing."""
+
+
 class RatingFile:
     """The format of files in which `--column rating=PLACE` names a judge's ratings of single responses."""
 
@@ -389,6 +395,25 @@ class RatingFile:
         if columns.names is not None:
             raise ValueError("--column rating=PLACE takes numbers: leave out --labels VALUE=LETTER")
         self._columns = columns
+        self._absent: frozenset[tuple[str, float | None]] = frozenset()
+        """Parts with a number that stands for a missing rating."""
+
+    def look_into(self, rows: Iterable[Row]) -> None:
+        """Find where -1 is no rating: beside others from 0, one of them above 1."""
+        found: dict[str, set[float]] = {"rating": set(), "label": set()}
+        for row in rows:
+            for part, values in found.items():
+                with suppress(Unreadable):
+                    values.update(one for one in self._columns.numbers(row.fields, part) if one is not None)
+        scales = {part: values - {_SENTINEL} for part, values in found.items()}
+        self._absent = frozenset(
+            (part, _SENTINEL)
+            for part, values in scales.items()
+            if values and min(values) >= 0 and max(values) > 1
+        )
+
+    def _numbers(self, row: Record, part: str) -> list[float | None]:
+        return [None if (part, one) in self._absent else one for one in self._columns.numbers(row, part)]
 
     def recognises(self, row: Record) -> bool:
         """Return False: only the user can name the columns."""
@@ -397,14 +422,14 @@ class RatingFile:
     def read(self, row: Record, label: Record | None, default_id: str) -> Iterator[JudgedRow]:
         id, domain = self._columns.named(row, default_id)
         source = row if label is None else label
-        people = self._columns.numbers(source, "label")
+        people = self._numbers(source, "label")
         yield JudgedRow(
             id=id,
             votes=tuple(
                 Vote(best=(), sample=number, stop="malformed")
                 if one is None
                 else Vote(best=(0,), scores={0: one}, sample=number)
-                for number, one in enumerate(self._columns.numbers(row, "rating"))
+                for number, one in enumerate(self._numbers(row, "rating"))
             ),
             candidates=1,
             domain=domain,

@@ -26,7 +26,7 @@ from tirjudge.evaluation.stored_outputs.base import (
     prompt_of,
     wrong_column,
 )
-from tirjudge.evaluation.stored_outputs.columns import VerdictColumns, VerdictFile
+from tirjudge.evaluation.stored_outputs.columns import RatingFile, VerdictColumns, VerdictFile
 from tirjudge.evaluation.stored_outputs.files import (
     BY_KEYS,
     BadLabels,
@@ -37,6 +37,7 @@ from tirjudge.evaluation.stored_outputs.files import (
 )
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import recorded_settings
+from tirjudge_environments.tasks.labels import is_unlabelled
 from tirjudge_sandbox.registry import Plugins
 
 STORED_OUTPUTS = Plugins(
@@ -253,7 +254,7 @@ def open_replay(
         found, join = _format(files, first, format), BY_KEYS
     else:
         found, join = columns.format(one_object=own.one_object), columns.joined_by(first.fields)
-        if isinstance(found, VerdictFile):
+        if isinstance(found, VerdictFile | RatingFile):
             found.look_into(files)
     known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), join)
     return Replay(files, found, labels=known, duplicates=duplicates, cluster=cluster, join=join)
@@ -402,7 +403,7 @@ _OTHER_NAMES = 0.3
 
 def _kind(value: Any) -> float | None:
     """Return 0 or 1, OTHER for other numbers, None for what is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or is_unlabelled(value):
         return None
     try:
         number = float(value)

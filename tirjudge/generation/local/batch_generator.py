@@ -197,7 +197,7 @@ class BatchGenerator:
         if start >= self._max_context:
             raise ContextTooLong(
                 f"the context has {start} tokens, but {self.model} takes {self._max_context} including its "
-                "answer: shorten the row, or raise max_context"
+                "answer: shorten the row, or take a model that reads more"
             )
         stop = context.prompt.stop
         if stop not in self._stops:
