@@ -18,8 +18,9 @@ from tirjudge_environments.formats.reward_terms import NO_TOOL_DOMAINS
 from tirjudge_environments.formats.tir import STOP, TirFormat
 from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
+from tirjudge_environments.orders import letters
 from tirjudge_environments.programs.check_harness import EMPTY, ERROR, MOST_RESPONSES, NOTHING
-from tirjudge_environments.templates import load_template, question_text
+from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.turn_reader import find_fences
 from tirjudge_environments.types import (
@@ -89,7 +90,10 @@ class ChecksFormat(TirFormat):
     def later_text(self, task: JudgeTask, view: View) -> str:
         """Return the text around the counts: the responses, and the question for the verdict."""
         shown = [self._excerpt(task.candidates[index]) for index in view.order]
-        return load_template(f"{self.prompts}-{self.kind}").fill("", shown)
+        # Asked for a letter "as in" an example, a small model leaves out the tags.
+        answers = " or ".join(f"<{self.tag}>{letter}</{self.tag}>" for letter in letters(len(shown)))
+        text = load_template(f"{self.prompts}-{self.kind}").with_values({"answers": answers})
+        return Template(text).fill("", shown)
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
         reading = super().read(task, view, completion)
