@@ -17,12 +17,13 @@ from tirjudge_training.stages.best_step import Measurement, Selection
 from tirjudge_training.stages.demonstrations import Demonstrations
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.stages.rejection import Rejection
+from tirjudge_training.stages.screen import Screen
 from tirjudge_training.stages.sft import Answering, FineTuning
 from tirjudge_training.stages.teacher import DialogueRendering, TeacherSampling
 
-DEMONSTRATIONS, WARM_UP, BASE, HELDOUT = "demonstrations", "warmup", "base", "heldout-"
-"""The names of the stages before a warm-up, of the warm-up and of the initial model, and the prefix of
-measuring stages."""
+DEMONSTRATIONS, WARM_UP, SCREEN, BASE, HELDOUT = "demonstrations", "warmup", "screen", "base", "heldout-"
+"""The names of the stages before a warm-up, of the warm-up and of the screening of rows, the name of the
+initial model, and the prefix of measuring stages."""
 REJECTION, TUNED = "rejection", "sft"
 """The names of rejection sampling and of SFT on its samples, which a round's number follows."""
 
@@ -57,6 +58,7 @@ def rl(recipe: Recipe) -> Pipeline:
     """RL alone, from the base model or from its warm-up on demonstrations."""
     start, stages = initial_model(recipe)
     select = recipe.validation.select
+    stages += screen(recipe, start)
     stages.append(reinforce(recipe, "rl", start, validate=select))
     if select:
         stages.append(select_step(recipe, "select", "rl", recipe.rl.steps))
@@ -72,6 +74,7 @@ def iterative(recipe: Recipe) -> Pipeline:
     rounds = recipe.iterate.rounds
     steps = recipe.iterate.steps or recipe.rl.steps
     start, stages = initial_model(recipe)
+    stages += screen(recipe, start)
     stages += _best_of_rl(recipe, "0", start, recipe.rl.steps)
     for number in range(1, rounds + 1):
         stages += relearn(recipe, f"-{number}", sampler=f"select-{number - 1}", start=start)
@@ -114,6 +117,7 @@ def distill(recipe: Recipe) -> Pipeline:
         lessons,
         fine_tune(recipe, "sft", start, lessons, teacher.prompts),
         *measure(recipe, "sft", "sft"),
+        *screen(recipe, "sft"),
         reinforce(recipe, "rl", "sft", validate=True),
         select_step(recipe, "select", "rl", recipe.rl.steps),
         *measure(recipe, "rl", "select"),
@@ -183,6 +187,15 @@ def _demonstrated(recipe: Recipe) -> list[Stage]:
     ]
 
 
+def screen(recipe: Recipe, start: str | None) -> list[Stage]:
+    """Return the pass that screens the rows of all RL stages with the model of `start`; empty without one."""
+    config = recipe.rl.screen
+    if config is None:
+        return []
+    drawn = seed(recipe, SCREEN)
+    return [Screen(name=SCREEN, seed=drawn, start=start, config=config, rollout=recipe.rl)]
+
+
 def reinforce(
     recipe: Recipe, name: str, start: str | None, *, steps: int | None = None, validate: bool = False
 ) -> Stage:
@@ -204,6 +217,7 @@ def reinforce(
         lora=recipe.model.lora,
         validation=recipe.validation if validate else None,
         answers=_answers(recipe) if validate else None,
+        screen=SCREEN if config.screen is not None else None,
     )
 
 

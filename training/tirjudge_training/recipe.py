@@ -216,6 +216,8 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Recipe:
+        if self.rl.screen is not None and self.data.reserved:
+            raise ValueError("rl.screen needs all rows: leave out data.reserved")
         # Checked here and not in the run, so that `--plan` refuses the same recipes as training.
         pipeline = METHODS.open(self.method, self, **(self.method_options or {}))
         if self.data.reserved and not pipeline.reserves:

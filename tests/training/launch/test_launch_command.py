@@ -117,6 +117,35 @@ def test_rows_come_in_our_trainers_order_and_hold_whole_tasks(tmp_path: Path) ->
     assert len(heldout) == 3 + 3 + 1
 
 
+def test_only_screened_rows_reach_verl_and_only_after_the_screening(tmp_path: Path) -> None:
+    words = [
+        "--set",
+        "rl.screen.samples=8",
+        "--set",
+        "rl.epochs=",
+        "--set",
+        "rl.steps=1",
+        "--set",
+        "method=rl",
+    ]
+    words += ["--set", "rl.groups=4"]
+    early = dry(tmp_path, "tir-judge-zero-8b", *words, rows=PAIRS)
+    assert early.exit_code == 2
+    assert "rl trains on the rows that screen leaves, which is not done" in early.stderr
+    screened = tmp_path / "run" / "screen"
+    screened.mkdir(parents=True)
+    # Every second row is always right.
+    rows = [{"id": str(n), "samples": 8, "right": 8 if n % 2 else 4} for n in range(1, len(PAIRS) + 1)]
+    (screened / "screened.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (screened / "done.json").write_text("{}")
+    numbered = [{**row, "id": str(n)} for n, row in enumerate(PAIRS, 1)]
+    done = dry(tmp_path, "tir-judge-zero-8b", *words, rows=numbered)
+    assert done.exit_code == 0, done.stderr
+    written = pyarrow.parquet.read_table(tmp_path / "run/rl/verl/train.parquet").to_pylist()
+    assert written
+    assert all(int(read_stored_task(row["extra_info"]["task"]).id) % 2 == 0 for row in written)
+
+
 def test_further_tools_reach_the_agent_loops(tmp_path: Path) -> None:
     done = dry(tmp_path, "tir-judge-zero-8b", "--set", 'rl.tools.servers=["tests"]')
     assert done.exit_code == 0, done.stderr

@@ -113,9 +113,10 @@ def test_every_recipe_can_be_shrunk(name: str, tmp_path: Path) -> None:
     assert data_path(small.data.train).exists()
 
 
-def test_a_shrunk_recipe_needs_no_kernels_of_a_gpu(tmp_path: Path) -> None:
-    settings = ["model.liger=true", "model.attn_implementation=flash_attention_2"]
+def test_a_shrunk_recipe_screens_nothing_and_needs_no_kernels_of_a_gpu(tmp_path: Path) -> None:
+    settings = ["rl.screen.samples=8", "model.liger=true", "model.attn_implementation=flash_attention_2"]
     small = shrunk(load(Recipe, "judgelrm-7b", [*settings, "rl.epochs=", "rl.steps=9"]), tmp_path)
+    assert small.rl.screen is None
     assert (small.model.liger, small.model.attn_implementation) == (False, "sdpa")
 
 

@@ -98,8 +98,11 @@ class Data(Protocol):
     def environments(self) -> Mapping[str, Environment]:
         """Return the judges, by the name in the `format` of a FormattedTask."""
 
-    def source(self, seed: int, rows: int | None = None) -> TaskSource:
-        """Return the training tasks of an RL stage, from at most `rows` rows."""
+    def source(self, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None) -> TaskSource:
+        """Return the training tasks of an RL stage, from at most `rows` rows.
+
+        `chosen` are the ids of the only tasks that the stage draws from; None means all tasks.
+        """
 
     def steps(self, groups: int, epochs: float) -> tuple[int, int]:
         """Return the number of batches of `groups` slots in `epochs` passes, and that of their tasks."""

@@ -154,14 +154,16 @@ class RowData:
         names = sorted(rows.keys() | self.too_long.keys())
         return {name: {"rows": rows[name], "too_long": self.too_long[name]} for name in names}
 
-    def source(self, seed: int, rows: int | None = None) -> RowStream:
+    def source(self, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None) -> RowStream:
         """Return the stream of the rows in passes, each in an order of its own; it ends after `rows`."""
 
         @lru_cache(maxsize=4)
         def order(number: int) -> list[FormattedTask]:
-            return [self._train[place] for place in self._order(seed, number)]
+            shuffled = (self._train[place] for place in self._order(seed, number))
+            return [one for one in shuffled if chosen is None or one.task.id in chosen]
 
-        per_pass = len(self._train)
+        # Every pass has the same rows in another order, so that the first one has the length of all.
+        per_pass = len(order(0))
 
         def row(position: int) -> FormattedTask:
             number, place = divmod(position, per_pass)

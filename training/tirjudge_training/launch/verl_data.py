@@ -24,10 +24,15 @@ _CHUNK = 1000
 """Rows that are converted at once, since a whole corpus need not fit into memory twice."""
 
 
-def training_tasks(data: Data, stage: Reinforcement) -> Iterator[FormattedTask]:
-    """Yield the tasks of all passes of a stage, in the order in which our own trainer draws them."""
+def training_tasks(
+    data: Data, stage: Reinforcement, chosen: frozenset[str] | None = None
+) -> Iterator[FormattedTask]:
+    """Yield the tasks of all passes of a stage, in the order in which our own trainer draws them.
+
+    `chosen` are the ids of the only tasks that the stage draws from; None means all tasks.
+    """
     config = stage.config
-    source = data.source(stage.seed, config.rows)
+    source = data.source(stage.seed, config.rows, chosen)
     assert isinstance(source, RowStream)  # generated tasks are refused before
     # Without epochs there is one task per group at most; replacements start the file again.
     for position in range(config.rows or config.steps * config.groups):

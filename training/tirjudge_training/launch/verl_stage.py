@@ -60,7 +60,8 @@ class VerlFailed(RuntimeError):
 def due(pipeline: Pipeline, folder: Path) -> Reinforcement | None:
     """Return the first RL stage that is not done; None if all are.
 
-    Raises BadRecipe for a method without RL, and if the stage starts from a model that is not there yet.
+    Raises BadRecipe for a method without RL, and if the stage starts from a model that is not there yet, or
+    trains on rows that are not screened yet.
     """
     stages: list[Stage] = list(pipeline.stages)
     trained = [stage for stage in stages if isinstance(stage, Reinforcement)]
@@ -72,6 +73,11 @@ def due(pipeline: Pipeline, folder: Path) -> Reinforcement | None:
     if stage is not None and stage.start is not None and not (folder / stage.start / DONE).exists():
         raise BadRecipe(
             f"{stage.name} starts from the model of {stage.start}, which is not done in {folder}: "
+            "run `tirjudge train` with the same recipe and --output first"
+        )
+    if stage is not None and stage.screen is not None and not (folder / stage.screen / DONE).exists():
+        raise BadRecipe(
+            f"{stage.name} trains on the rows that {stage.screen} leaves, which is not done in {folder}: "
             "run `tirjudge train` with the same recipe and --output first"
         )
     return stage
@@ -163,7 +169,7 @@ def prepare(recipe: Recipe, stage: Reinforcement, run: Run, machines: Machines) 
     folder = (run.path / stage.name / FOLDER).absolute()
     start = run.model(stage.start)
     start = str(Path(start).absolute()) if Path(start).is_dir() else start
-    tasks = {TRAIN: list(verl_data.training_tasks(run.data, stage))}
+    tasks = {TRAIN: list(verl_data.training_tasks(run.data, stage, stage.chosen(run)))}
     if stage.validation is not None and (held_back := run.data.validation(stage.validation.n)):
         tasks[VALIDATION] = held_back
     rows = verl_data.rows_of(run.data, tasks[TRAIN])

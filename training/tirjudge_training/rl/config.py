@@ -16,6 +16,7 @@ from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.losses import LOSSES
 from tirjudge_training.rl.overlong import OverlongConfig
 from tirjudge_training.rl.rollout_engine import RolloutConfig
+from tirjudge_training.rl.screening import ScreenConfig
 
 Reporter = Literal["tensorboard", "wandb", "trackio"]
 """The name of the package, which is also the name of the extra that installs it."""
@@ -94,6 +95,8 @@ class RlConfig(RolloutConfig):
     rollouts_at_once: Annotated[int, MOVABLE] = Field(default=256, gt=0)
     """The most rollouts that a process begins together; when fewer run, it takes the next task from a queue
     that all processes share. It may be changed when a run is resumed (ours)."""
+    screen: ScreenConfig | None = None
+    """A pass before RL that leaves out rows; None trains on all rows."""
     resamples: int = Field(default=2, ge=0)
     """The most times that an episode is sampled again after its sandbox or generator failed (ours)."""
     report_to: Annotated[tuple[Reporter, ...], MOVABLE] = ()
@@ -116,6 +119,10 @@ class RlConfig(RolloutConfig):
             raise ValueError(
                 f"{', '.join(self.truncation)} samples from another distribution than the trained one: set "
                 "importance_cap, which weights the samples (2.0 is common)"
+            )
+        if self.screen is not None and self.epochs is not None:
+            raise ValueError(
+                "rl.screen leaves out rows, so that rl.epochs has no length: set rl.steps instead"
             )
         if self.overlong.punish and self.overlong.cache > self.max_tokens:
             raise ValueError(

@@ -48,6 +48,7 @@ def _measured(recipe: Recipe) -> Rates:
         "replacement_rounds": 0,
         # Every rollout is trained, whether or not its group has a learning signal.
         "filter": "none",
+        "screen": None,
         "report_to": (),
     }
     config = type(recipe.rl).model_validate({**recipe.rl.model_dump(), **changes})

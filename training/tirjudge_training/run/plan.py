@@ -30,7 +30,7 @@ class NoRows:
 
     environments: Mapping[str, Environment] = {}
 
-    def source(self, seed: int, rows: int | None = None) -> TaskSource:
+    def source(self, seed: int, rows: int | None = None, chosen: frozenset[str] | None = None) -> TaskSource:
         raise ValueError("there are no rows")
 
     def steps(self, groups: int, epochs: float) -> tuple[int, int]:

@@ -99,6 +99,8 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "vllm": {},
             "server": None,
             "filter": "none",
+            # For the same reason no row would pass a screening.
+            "screen": None,
             "checkpoint_every": 1,
         },
         "sft": SMALL_SFT,

@@ -13,6 +13,7 @@ from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.metrics import METRICS, is_idle, nothing_to_learn
 from tirjudge_training.rl.rollout_engine import RolloutConfig
+from tirjudge_training.rl.screening import teaching_rows
 from tirjudge_training.rl.training_loop import checkpoints_kept, train_rl
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
@@ -37,6 +38,8 @@ class Reinforcement(Stage):
     """Validation of the stage's steps, to select the best step; None if no selection follows."""
     answers: RolloutConfig | None = None
     """Limits of answers to validation tasks; None means the limits of training."""
+    screen: str | None = None
+    """The earlier stage that screened the rows; None trains on all rows."""
     distributed = True
 
     def require_trl(self) -> None:
@@ -70,7 +73,7 @@ class Reinforcement(Stage):
             dtype=run.dtype,
             kernels=run.kernels,
             environments=run.data.environments,
-            source=run.data.source(self.seed, self.config.rows),
+            source=run.data.source(self.seed, self.config.rows, self.chosen(run)),
             seed=self.seed,
             say=run.say,
             processes=run.processes,
@@ -89,6 +92,12 @@ class Reinforcement(Stage):
             "seconds": sum(row["seconds/step"] for row in rows),
             "cpu_seconds": sum(row[name] for row in rows for name in row if name.startswith(CPU)),
         }
+
+    def chosen(self, run: Run) -> frozenset[str] | None:
+        """Return the ids of rows left by the finished screening; None without a screening."""
+        if self.screen is None or self.config.screen is None:
+            return None
+        return teaching_rows(run.path / self.screen, self.config.screen, self.seed)
 
     def size(self, data: Data) -> Size:
         config = self.config
