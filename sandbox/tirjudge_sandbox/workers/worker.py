@@ -95,7 +95,12 @@ async def receive_report(control: socket.socket) -> dict[str, Any] | None:
 
     Raises WorkerFailed with the step that failed if the worker reports a failure.
     """
-    record = await asyncio.get_running_loop().sock_recv(control, wire.RECORD_BYTES)
+    loop = asyncio.get_running_loop()
+    try:
+        record = await loop.sock_recv(control, wire.RECORD_BYTES)
+    except ConnectionResetError:
+        # The worker ended without having read what it was sent. Its last report is still there.
+        record = await loop.sock_recv(control, wire.RECORD_BYTES)
     if not record:
         return None
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from tirjudge_sandbox import Program, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.containers import client
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.workers.host import candidate_placements
+from tirjudge_sandbox.workers.worker import WorkerFailed, receive_report
 
 HERE = Path(__file__).parents[1]
 ROOT, NOBODY = 0, 65534
@@ -220,6 +222,17 @@ async def test_no_file_of_an_installer_names_a_folder_of_the_host(tmp_path, monk
         found = await box.run(Program(source=NAMED))
     assert (found.stdout, found.stderr) == ("module.py\n", "")
     assert all((site / name).read_text() == "# /of/somebody" for name in EDITABLE)
+
+
+async def test_the_reason_of_a_worker_that_ended_without_reading_is_reported():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    with ours:
+        with theirs:
+            ours.send(b"a program that nobody reads")
+            theirs.send(json.dumps({"failed": "unshare: Operation not permitted"}).encode())
+        with pytest.raises(WorkerFailed, match="unshare: Operation not permitted"):
+            await receive_report(ours)
 
 
 DOCTOR = "from tirjudge.cli import main; main()", "sandbox", "doctor"
