@@ -96,6 +96,7 @@ async def test_the_import_policy_allows_the_module() -> None:
         assert (await adding(box, RIGHT)).stdout == "2 of 2 passed\n"
 
 
+@pytest.mark.slow
 async def test_time_and_number_are_limited_together(box: Sandbox) -> None:
     many = Program(source="import isolated\nfor n in range(99):\n    print(n, isolated.run('').status)")
     ran = await run_with_isolated(box, many)

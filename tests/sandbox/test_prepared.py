@@ -168,6 +168,7 @@ def test_a_long_reason_in_any_script_reaches_the_operator(mark):
     assert "it left the thread " in refusal(source)
 
 
+@pytest.mark.slow
 def test_a_process_whose_parent_has_ended_is_refused_too():
     source = """
         import os, time
@@ -234,6 +235,7 @@ def test_less_than_a_byte_of_memory_is_refused():
         open_sandbox("local", prepare=Program(""), prepare_memory_bytes=0.5)
 
 
+@pytest.mark.slow
 def test_the_advice_works_as_typed(tmp_path):
     program, large = tmp_path / "program.py", tmp_path / "large.py"
     program.write_text("print(len(x))")

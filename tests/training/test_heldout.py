@@ -113,6 +113,7 @@ def test_every_second_step_and_the_last_are_validated_as_their_checkpoints_are(r
     assert any(found.values()), "the model knows nothing, so nothing is shown"
 
 
+@pytest.mark.slow
 def test_only_the_best_weights_are_kept_in_bfloat16(run: Run) -> None:
     best = best_steps(validated(run))[:2]
     folders = {folder.name: folder for folder in (run.path / "rl" / SNAPSHOTS).iterdir()}

@@ -135,6 +135,7 @@ def test_an_unmerged_adapter_is_all_that_a_stage_writes(adapters: list[Path], ro
         assert (note.base.name, note.base.sha256) == (str(roomy_model), weights_sha256(str(roomy_model)))
 
 
+@pytest.mark.slow
 def test_a_later_stage_goes_on_with_the_adapter(adapters: list[Path], roomy_model: Path) -> None:
     """The second stage has one adapter of the same rank, which began as the first one's."""
     lora = LORA.model_copy(update={"merge": False})

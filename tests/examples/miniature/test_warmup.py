@@ -61,6 +61,7 @@ def test_a_reading_example_gives_the_verdict_of_an_output() -> None:
     assert seen["```output\nTrue\nTrue\n```\nWhich is better?"].startswith("Maybe ")
 
 
+@pytest.mark.slow
 async def test_the_corpus_is_reproducible_and_has_no_held_out_text(tokenizer) -> None:
     config = CorpusConfig(programs=60, readings=20, dialogues=40)
     async with open_sandbox(preload=()) as sandbox:

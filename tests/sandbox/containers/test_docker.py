@@ -129,6 +129,7 @@ async def test_exceeding_the_container_memory_is_not_reported_as_a_signal():
         assert (killed.status, killed.signal) == (Status.SIGNAL, 9)
 
 
+@pytest.mark.slow
 async def test_no_program_can_have_the_worker_killed_for_memory():
     async with DockerSandbox(capacity=1, preload=(), memory_bytes=96 << 20) as sandbox:
         limits = Limits(processes=24, wall_seconds=20)
@@ -235,6 +236,7 @@ async def test_a_derived_image_is_used_only_when_it_is_named(docker_image, deriv
         assert (await sandbox.run(QUICK)).stdout == "ran\n"
 
 
+@pytest.mark.slow
 async def test_the_error_quotes_a_container_that_ends_at_once(derive):
     broken = derive("USER 0\nRUN rm -r /python/sandbox/guest")
     with pytest.raises(SandboxUnavailable, match=r"ended at once: ModuleNotFoundError: [^\n]*guest'$"):

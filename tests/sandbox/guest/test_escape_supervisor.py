@@ -89,6 +89,7 @@ async def begun(box: Sandbox) -> tuple[asyncio.Future, set[int]]:
     return running, await busy()
 
 
+@pytest.mark.slow
 @local
 @pytest.mark.parametrize("of", [launcher, supervisor])
 async def test_a_killed_worker_costs_its_program_alone(place, of):

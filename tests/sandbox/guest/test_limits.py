@@ -148,6 +148,7 @@ def shown_by_cpython() -> list[str]:
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False).stderr.splitlines()
 
 
+@pytest.mark.slow
 async def test_an_endless_recursion_ends_with_the_frames_that_cpython_prints(run, shown_by_cpython):
     execution = await run(DEEP, cpu_seconds=20)
     assert execution.status is Status.ERROR

@@ -94,6 +94,7 @@ async def scan(box: LocalSandbox, program: Program) -> tuple[int, list[str]]:
     return int(pages), ast.literal_eval(found)
 
 
+@pytest.mark.slow
 async def test_the_scan_finds_what_is_there(box):
     pages, found = await scan(box, secretive(SCAN))
     assert pages > 1000

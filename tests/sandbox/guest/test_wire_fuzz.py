@@ -138,6 +138,7 @@ async def answered(record: bytes, given: bytes = b"", *, size: int | None = None
         await worker.kill()
 
 
+@pytest.mark.slow
 @quick
 @given(record=records, files=st.binary(max_size=100), printed=st.binary(max_size=3000))
 async def test_a_broken_worker_is_a_failed_sandbox_and_nothing_worse(record, files, printed):
@@ -178,6 +179,7 @@ PRINTED = st.one_of(
 )
 
 
+@pytest.mark.slow
 @few
 @given(
     printed=st.lists(st.tuples(st.sampled_from([1, 2]), PRINTED), max_size=4),

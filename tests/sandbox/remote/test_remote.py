@@ -89,6 +89,7 @@ async def test_this_projects_server_passes_the_conformance_checks(box: RemoteSan
     await check(box)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "check",
     [check for check in CHECKS if check.__name__ not in FUSION_CANNOT],
@@ -140,6 +141,7 @@ def test_copies_of_what_is_not_sent_are_refused(served: Served, copies: dict[str
     assert len(answer.text) < 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 async def test_an_overloaded_server_is_retried(box: RemoteSandbox, front: Front, status: int) -> None:
     front.statuses = [status, status]

@@ -87,6 +87,7 @@ def test_fields_of_any_kind_are_answered(
     )
 
 
+@pytest.mark.slow
 @fuzzing
 @given(
     body=st.binary(max_size=200)

@@ -55,6 +55,7 @@ def test_requests_do_not_share_a_kernel(served: Served) -> None:
     assert cell.error[0]["ename"] == "NameError"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [{"cell_timeout": 1}, {"total_timeout": 3}], ids=str)
 def test_a_time_limit_is_reported(served: Served, limit: dict[str, float]) -> None:
     answer = ran(served, "print(1, flush=True)\nimport time; time.sleep(60)", "print(2)", **limit)

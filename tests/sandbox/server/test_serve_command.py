@@ -129,6 +129,7 @@ def test_a_server_refuses_more_than_its_largest_limits() -> None:
         assert answer.json()["status"] == "output_limit"
 
 
+@pytest.mark.slow
 def test_the_operator_prepares_and_a_caller_cannot(tmp_path: Path) -> None:
     (tmp_path / "prepare.py").write_text("table = [1]")
     with Server("--prepare", str(tmp_path / "prepare.py")) as running:

@@ -268,6 +268,7 @@ def wait_for(condition):
     assert condition()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_its_workers", [False, True])
 def test_a_killed_host_leaves_no_folder(with_its_workers, tmp_path):
     """The launcher removes it; if that was killed too, the next sandbox does, and leaves those in use."""

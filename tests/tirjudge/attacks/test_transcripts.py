@@ -81,6 +81,7 @@ async def box():
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 async def test_the_prompt_keeps_its_sections(format: str) -> None:
     """Each line of the prompt without responses is in the attacked prompt as often, and in order."""

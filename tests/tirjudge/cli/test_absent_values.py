@@ -66,6 +66,7 @@ def test_an_absent_length_controlled_result_has_its_reason(tmp_path: Path) -> No
     assert "length-controlled: no row can be scored: left out: no two sources, or no lengths" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "said"),
     [

@@ -150,6 +150,7 @@ def test_another_method_reuses_earlier_judgments(tmp_path: Path, endpoint: Endpo
     assert table(run)["pairwise"][0] == "2"
 
 
+@pytest.mark.slow
 def test_mathematics_and_code_are_checked_in_the_sandbox_and_kept(tmp_path: Path) -> None:
     rows = [
         {"prompt": "1/2 + 1/4?", "responses": ["0.75", "\\boxed{\\frac34}", "\\boxed{1}"], "answer": "3/4"},

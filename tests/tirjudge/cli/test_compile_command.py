@@ -160,6 +160,7 @@ def test_a_local_model_is_asked_for_checkers(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["unwritten"] == 1
 
 
+@pytest.mark.slow
 def test_rules_of_a_file_hold_for_rows_without_criteria_also_when_they_are_judged(
     server: EndpointServer, tmp_path: Path
 ) -> None:
@@ -234,6 +235,7 @@ low = 0.8
 """
 
 
+@pytest.mark.slow
 def test_a_measured_file_keeps_a_persons_comments_and_order(tmp_path: Path) -> None:
     rows = [
         {"id": f"r{n}", "prompt": f"Say {n}.", "response": "word " * (n % 9 + 1), "label": n % 9 >= 4}
@@ -362,6 +364,7 @@ def test_rules_that_no_file_may_have_are_refused_before_the_model_is_asked(
     assert server.bodies == []
 
 
+@pytest.mark.slow
 def test_rules_that_a_model_lists_are_taken_from_the_prompt_and_replace_no_earlier_ones(
     server: EndpointServer, tmp_path: Path
 ) -> None:

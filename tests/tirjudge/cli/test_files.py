@@ -284,6 +284,7 @@ print("B", int(total(files_b) == total(prompt_files)), "of 1")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", every(2, ["local", "remote"]))
 @pytest.mark.parametrize("size", every(2, [MIB, 40 * MIB]))
 def test_a_table_of_many_megabytes_reaches_the_programs(

@@ -8,6 +8,8 @@ import pty
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.judge_command import counting, judge, results, through, write_rows
@@ -39,6 +41,7 @@ def on_a_terminal(folder: Path, *arguments: str) -> str:
     return received.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_line_per_row_and_the_headline_at_the_end(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:

@@ -42,6 +42,7 @@ def judged(folder: Path, endpoint: EndpointServer, name: str, *options: str) -> 
     return run, sorted(results(folder / "rows.verdicts.jsonl"), key=lambda row: str(row["id"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

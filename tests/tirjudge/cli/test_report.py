@@ -341,6 +341,7 @@ def test_a_torn_last_row_is_left_out_and_said(judged: Path, tmp_path: Path) -> N
     assert "ends in the middle of a row" in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_page_is_renewed_while_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, page = training_run(tmp_path / "run"), tmp_path / "page.html"
     monkeypatch.setattr(results, "RENEWED", 1)

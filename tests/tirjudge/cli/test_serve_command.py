@@ -45,6 +45,7 @@ class Server(ServedCommand):
         return httpx.post(self.url + path, json=body, timeout=100)
 
 
+@pytest.mark.slow
 def test_accepted_requests_are_answered_before_the_shutdown(endpoint: EndpointServer) -> None:
     endpoint.delay = 1.0
     endpoint.script = lambda body: chat("<score>7</score>")

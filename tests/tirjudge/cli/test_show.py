@@ -184,6 +184,7 @@ def test_a_benchmark_whose_first_row_is_not_finished_has_no_rows(tmp_path: Path)
     assert "none of the 0 rows" in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", every(2, [["show", "/dev/zero"], ["judge", "/dev/zero", "--model", "x"]]))
 def test_a_file_without_an_end_of_line_is_refused_before_it_fills_memory(command: list[str]) -> None:
     run = subprocess.run(

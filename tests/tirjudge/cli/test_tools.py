@@ -89,6 +89,7 @@ def test_a_judged_row_is_not_judged_again_and_other_tools_are_other_settings(
     assert "allow_tool" in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", every(2, ["tools", "turns"]))
 @pytest.mark.parametrize("name", ["hang", "flood", "forge"])
 def test_nothing_but_the_judges_own_text_becomes_a_verdict(

@@ -58,6 +58,7 @@ def judged(tmp_path: Path, endpoint: EndpointServer) -> dict[str, Any]:
     return json.loads(judge(tmp_path, *words, "--output", "out.jsonl", "--json").stdout)["who_won"]
 
 
+@pytest.mark.slow
 def test_every_command_names_the_columns_that_won(judged: dict[str, Any], tmp_path: Path) -> None:
     """gpt_answer is longer: it wins 28 rows of 48, loses 12 and shares 8, so that its win rate is 8 / 12.
 
@@ -133,6 +134,7 @@ def test_the_next_command_is_named_only_where_it_reads_the_file(
     assert compared.returncode == 0, compared.stderr
 
 
+@pytest.mark.slow
 def test_a_run_to_standard_output_names_who_won_as_well(
     judged: dict[str, Any], endpoint: EndpointServer, tmp_path: Path
 ) -> None:

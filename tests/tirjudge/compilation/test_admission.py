@@ -382,6 +382,7 @@ HONEST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", every(5, HONEST))
 @pytest.mark.parametrize("answers", NUMBERS_OF_ANSWERS)
 async def test_an_honest_checker_is_admitted_with_what_was_measured(

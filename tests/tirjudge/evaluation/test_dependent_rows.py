@@ -211,6 +211,7 @@ def cases() -> list[coverage.Case]:
     return [*equal_cases()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "only", every(4, ["50 prompts of 10", "n = 30", "of 10 rows", "two skewed, n = 200"])
 )

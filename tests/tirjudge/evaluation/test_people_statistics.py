@@ -141,6 +141,7 @@ def test_the_test_of_a_mean_is_students(values: list[float], limit: float) -> No
         assert below(np.array(values), limit) == float(values[0] >= limit)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_corrections_for_several_tests_are_those_of_statsmodels(p_values: list[float]) -> None:

@@ -150,6 +150,7 @@ def test_the_processes_end_when_their_parent_is_killed(model: str, tmp_path: Pat
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "options", "error", "message"),
     [

@@ -56,6 +56,7 @@ def failing_by_turns(endpoint: EndpointServer, reply: Any) -> None:
     endpoint.script = script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", every(3, FAILURES))
 def test_a_perfect_judge_stays_perfect_when_every_second_answer_fails(
     tmp_path: Path, endpoint: EndpointServer, name: str
@@ -268,6 +269,7 @@ def test_a_jury_with_a_failing_model_has_no_verdict_of_its_own(
     assert results(tmp_path / "rows.verdicts.jsonl") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply", [chat("", "network_error"), chat(None, "SAFETY"), chat("So", "ponies"), HTMLResponse("null")]
 )

@@ -62,6 +62,7 @@ def as_written(body: dict[str, Any], before: int) -> str:
     return str(honest({**body, "stop": []})["choices"][0]["message"]["content"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOOPS)
 async def test_a_looping_model_costs_at_most_three_honest_dialogues(
     server: EndpointServer, name: str

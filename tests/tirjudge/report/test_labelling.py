@@ -216,6 +216,7 @@ def test_labels_and_notes_outlive_a_reload_and_nothing_else_is_restored(
         assert page.locator("#labelled").inner_text() == "0 of 12 rows labelled"
 
 
+@pytest.mark.slow
 def test_a_hostile_file_is_labelled_and_saved_as_data(chromium: Any, tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"id": "__proto__", "prompt": f"{HOSTILE}\ud800", "responses": [HOSTILE, "x"], "domain": HOSTILE},

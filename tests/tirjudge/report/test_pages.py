@@ -173,6 +173,7 @@ def test_histograms_have_several_values_and_labels_that_overlap_nothing(
         assert "B llama 2/2 ✓ right" in page.locator("#list tbody tr").first.inner_text()
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text(chromium: Any, url: str, judged: Path) -> None:
     id = f"{HOSTILE} 0"
     with opened(chromium, url) as page:
@@ -261,6 +262,7 @@ def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_pa
         expect(verdict).to_have_text(re.compile(r"^out\.jsonl\nA "), use_inner_text=True)
 
 
+@pytest.mark.slow
 def test_runs_without_programs_have_no_column_of_reasons(chromium: Any, tmp_path: Path) -> None:
     for name, said in (("one.csv", "AB"), ("other.csv", "AA")):
         (tmp_path / name).write_text("id,said,label\n" + "".join(f"{n},{said[n % 2]},A\n" for n in range(8)))
@@ -294,6 +296,7 @@ def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: 
         assert serious(page) == []
 
 
+@pytest.mark.slow
 def test_hostile_names_of_a_training_run_stay_names(chromium: Any, tmp_path: Path) -> None:
     run = training_run(tmp_path / "run")
     kinds = ("constructor", "__proto__", "<img src=x onerror=document.title=1>")

@@ -288,6 +288,7 @@ class TestDouble(unittest.TestCase):
 CHECK = "def check(candidate):\n    assert candidate(3) == 6\n"
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "tests", every(3, [ASSERTIONS, CASES, CHECK]), ids=["assertions", "unittest", "check"]
@@ -299,6 +300,7 @@ async def test_code_that_exits_early_does_not_pass_its_tests(sandbox: Sandbox, t
     assert grade.answers == (0, 0, 2, 3, 4, 5, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("placement", [name for name in READ_ONLY if name in PLACEMENTS])
 async def test_code_is_graded_where_programs_can_write_no_file(placement: str) -> None:
     async with PLACEMENTS[placement]() as box:

@@ -86,6 +86,7 @@ FAULTS: tuple[tuple[str, Callable[[Path], None], str], ...] = (
 )
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_has_lost_something_is_not_resumed(tiny_model: Path, tmp_path: Path) -> None:
     """transformers would end with a traceback, or begin with a fresh optimizer state and report nothing."""
     train(tiny_model, tmp_path)

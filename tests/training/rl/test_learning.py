@@ -134,6 +134,7 @@ CASES = {
 """By the order of the requests: every second sample of a view gives the right answer."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", every(5, CASES))
 def test_the_rewarded_answer_becomes_likelier_and_less_likely_with_the_sign_reversed(
     name: str, tiny_model: Path, tmp_path: Path

@@ -64,6 +64,7 @@ def test_a_policy_learns_what_the_served_judge_rewards(judge: Judge, tmp_path: P
     assert fmean(log["reward"] for log in logs[-3:]) > 1 + fmean(log["reward"] for log in logs[:3])
 
 
+@pytest.mark.slow
 def test_a_judge_that_stays_down_stops_the_training(tmp_path: Path) -> None:
     with serving() as down:
         down.answers(failure(503, "generator_down: off", {"retry-after": "0"}))

@@ -101,6 +101,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
     return list(read_lines(folder / "metrics.jsonl"))
 
 
+@pytest.mark.slow
 def test_two_epochs_sample_every_row_twice_replacements_included(whole: Path) -> None:
     found = rows_of(whole)
     assert Counter(name for _, _, name in found) == {f"r{number}": EPOCHS for number in range(ROWS)}

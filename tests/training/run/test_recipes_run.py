@@ -75,6 +75,7 @@ def test_a_model_without_a_chat_template_is_refused_before_the_run(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
     roomy_model: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def smol() -> tuple[Recipe, RowData]:
     return recipe, RowData(recipe.data, recipe.environments)
 
 
+@pytest.mark.slow
 def test_the_embedded_judge_has_the_note_of_its_recipe(smol: tuple[Recipe, RowData]) -> None:
     note = context(*smol, Path(), print).note
     assert note["formats"].keys() == {"tir-pairwise", "tir-listwise", "tir-pointwise"}

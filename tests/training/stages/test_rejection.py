@@ -98,6 +98,7 @@ def samples(folder: Path) -> list[dict[str, Any]]:
     return sorted(read_lines(folder / "rejection-1" / "samples.jsonl"), key=lambda one: one["index"])
 
 
+@pytest.mark.slow
 def test_kept_rollouts_have_the_full_reward_in_every_view(whole: Path) -> None:
     rows = samples(whole)
     assert [one["index"] for one in rows] == list(range(PROMPTS))

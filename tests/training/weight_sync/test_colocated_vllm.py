@@ -167,6 +167,7 @@ async def test_an_engine_that_may_sleep_holds_gpu_memory_only_while_it_samples(
     assert asked == ["generate", *first, *woken, "shutdown"]
 
 
+@pytest.mark.slow
 def test_an_engine_sleeps_before_the_trainer_takes_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trainer moves policy and reference there when it is built, before the first batch."""
     asked: list[str] = []
