@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 Test = Callable[..., Any]
+_PARAM = type(pytest.param())
 
 
 def every(step: int, rows: Iterable[Any]) -> list[Any]:
     """Return rows for `pytest.mark.parametrize`: the first of each `step` rows is no slow test."""
+    params = [row if isinstance(row, _PARAM) else pytest.param(row) for row in rows]
     return [
-        row if not number % step else pytest.param(row, marks=pytest.mark.slow)
-        for number, row in enumerate(rows)
+        param if not number % step else param._replace(marks=[*param.marks, pytest.mark.slow])
+        for number, param in enumerate(params)
     ]
 
 

@@ -139,6 +139,6 @@ def test_requests_from_the_served_schema_are_answered(endpoint: EndpointServer) 
         assert fuzz_schema(running.url, 20, wait_briefly) == {
             "/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/remote_rm", "/healthz", "/readyz",
             "/metrics",
-            "/v1/chat/completions", "/v1/models",
+            "/v1/chat/completions", "/v1/models", "/v1/models/{name}",
         }  # fmt: skip
         assert running.ask().status_code == 200
