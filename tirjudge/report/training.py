@@ -75,10 +75,11 @@ def is_training_run(folder: Path) -> bool:
     return any(True for _ in _stages(folder))
 
 
-def _stages(folder: Path) -> Iterator[Path]:
+def _stages(folder: Path, names: Sequence[str] = (_METRICS, _DONE)) -> Iterator[Path]:
+    """Yield the folders in a run that have one of these files, in the order in which the stages began."""
     found = {
         file.parent
-        for name in (_METRICS, _DONE)
+        for name in names
         for pattern in (name, f"*/{name}", f"*/*/{name}")
         for file in folder.glob(pattern)
         if file.is_file()
@@ -271,15 +272,18 @@ def _progress(folder: Path) -> dict[str, Any] | None:
 
     A stage that has begun and has no metrics yet is at step 0.
     """
-    begun = {one.parent for pattern in (f"*/{_CONFIG}", f"*/*/{_CONFIG}") for one in folder.glob(pattern)}
-    stages = {one for one in _stages(folder) if (one / _METRICS).exists()}
-    stages |= {one for one in begun if not (one / _DONE).exists()}
+    stages = [
+        one
+        for one in _stages(folder, (_METRICS, _CONFIG))
+        if (one / _METRICS).exists() or not (one == folder or (one / _DONE).exists())
+    ]
     if not stages:
         return None
-    stage = max(stages, key=lambda one: (_started(one), str(one)))
+    stage = stages[-1]
+    name = "" if stage == folder else str(stage.relative_to(folder))
     rows = list(read_lines(stage / _METRICS))
     if not rows:
-        return {"stage": str(stage.relative_to(folder)), "step": 0, "total": None, "seconds_left": None}
+        return {"stage": name, "step": 0, "total": None, "seconds_left": None}
     # RL counts its batches from 0; people count steps from 1.
     step = int(_number(rows[-1].get("step")) or 0) + (rows[0].get("step") == 0)
     total = _total(folder, stage, rows[-1], step)
@@ -287,7 +291,6 @@ def _progress(folder: Path) -> dict[str, Any] | None:
     left = None
     if total is not None and recent:
         left = max(0, total - step) * sum(recent) / len(recent)
-    name = "" if stage == folder else str(stage.relative_to(folder))
     return {"stage": name, "step": step, "total": total, "seconds_left": left}
 
 
