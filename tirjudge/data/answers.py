@@ -45,14 +45,12 @@ class JoinedAnswers:
         self._bad: list[BadRow] = []
         read = {name: self._read(file) for name, file in files.items()}
         by_id = [{one.id: one for one in answers if one.id} for answers in read.values()]
-        first, fits = (
-            by_id[0],
-            all(len(own) == len(read[name]) for name, own in zip(read, by_id, strict=True)),
-        )
-        fits = fits and all(
-            first.keys() & own.keys()
+        first = by_id[0]
+        fits = all(
+            len(own) == len(answers)
+            and first.keys() & own.keys()
             and all(first[id].prompt == own[id].prompt for id in first.keys() & own.keys())
-            for own in by_id
+            for own, answers in zip(by_id, read.values(), strict=True)
         )
         self._answers = {name: _keyed(answers, by_id=fits) for name, answers in read.items()}
         self._joined = list(self._join([tuple(files)] if together else combinations(files, 2)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -130,11 +130,7 @@ def _within(place: str, *parts: str) -> bool:
 def unread_note(names: Sequence[str]) -> str:
     """Return one line about columns that no part of the judge reads, with the options for known names."""
     similar = {similar_name(name): name for name in reversed(names)}
-    found = [
-        f"{part}={next(similar[name] for name in _FURTHER[part] if name in similar)}"
-        for part in _FURTHER
-        if similar.keys() & {*_FURTHER[part]}
-    ]
+    found = [f"{part}={place}" for part in _FURTHER if (place := _named(similar, _FURTHER[part]))]
     options = " ".join(f"--column {shlex.quote(option)}" for option in found) or "--column PART=COLUMN"
     shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
     return f"no part of the judge reads the columns {shown} (a part is named with {options})"
@@ -142,14 +138,18 @@ def unread_note(names: Sequence[str]) -> str:
 
 def known_place(fields: Mapping[str, Any], part: str) -> str:
     """Return the place of a part in a row by a name in use; empty without one."""
-    known = _by_name(list(places_of(fields)))
-    return next((known[name] for name in _KNOWN_NAMES[part] if name in known), "")
+    return _named(_by_name(list(places_of(fields))), _KNOWN_NAMES[part])
 
 
 def _first(known: Mapping[str, str], part: str) -> str:
     """Return the place that holds a part by a name in use, or by a name that is nearly the part's own."""
     near = get_close_matches(part, [name for name in known if _may_be(name, known[name])], n=1, cutoff=0.8)
-    return next((known[name] for name in (*_KNOWN_NAMES[part], *near) if name in known), "")
+    return _named(known, (*_KNOWN_NAMES[part], *near))
+
+
+def _named(known: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return the place of the first of the names that is known; empty without one."""
+    return next((known[name] for name in names if name in known), "")
 
 
 def _may_be(name: str, place: str) -> bool:
@@ -158,14 +158,14 @@ def _may_be(name: str, place: str) -> bool:
 
 
 def _response_options(known: Mapping[str, str], prompt: str) -> list[str]:
-    if responses := next((known[name] for name in _KNOWN_NAMES["responses"] if name in known), ""):
+    if responses := _named(known, _KNOWN_NAMES["responses"]):
         return [f"responses={responses}"]
     if pair := _pair(known):
         return [f"response_a={pair[0]}", f"response_b={pair[1]}"]
     for chosen, rejected in _CHOSEN:
         if chosen in known and rejected in known:
             return [f"chosen={known[chosen]}", f"rejected={known[rejected]}"]
-    if response := next((known[name] for name in _KNOWN_NAMES["response"] if name in known), ""):
+    if response := _named(known, _KNOWN_NAMES["response"]):
         # A field of each object of a list: the objects are the responses.
         head, first, field = response.rpartition(".0.")
         each = [f"{head}.{number}.{field}" for number in range(_MOST_ELEMENTS)] if first else []
