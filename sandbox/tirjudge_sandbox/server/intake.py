@@ -200,7 +200,7 @@ class Intake:
 
 
 def _unzip(scope: Scope) -> Any:
-    """Return what decompresses the body; None for one that is not compressed. Raises RequestRefused."""
+    """Return the decompressor of a request's body, None for plain bodies. Raises RequestRefused."""
     encoding = ", ".join(header_values(scope, "content-encoding")).strip().lower()
     if encoding in ("", "identity"):
         return None
