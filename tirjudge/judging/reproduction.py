@@ -262,7 +262,7 @@ def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
         note = replacement_note(recorded.program.text, recorded.program.bindings or ())
         shown = "".join(shown.rsplit(note, 1)) if note else shown
     if shown is not None and now.status in _STOPPED:
-        # How much it had printed by then depends on the machine's speed.
+        # A slower machine stops the same program after less output.
         line, mark, _ = shown.partition(UNFINISHED)
         shown, now = f"{line}\n```\n" if mark else shown, replace(now, stdout="")
     if shown is not None and now.status is Status.OUTPUT_LIMIT:

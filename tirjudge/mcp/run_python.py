@@ -56,7 +56,7 @@ class Answer:
         output = cut_middle(output, max(room // 2, room - len(last)))
         last = cut_middle(last, max(room // 2, room - len(output)))
         if self.error is None and mode == "json" and last != (self.value or ""):
-            # What is left is a text.
+            # JSON that was cut is no JSON any more, so it becomes a JSON text.
             last = json.dumps(last)
         value, error = (last, None) if self.error is None else (None, last)
         cut = replace(self, output=tuple(_lines(output)), value=value, error=error)
