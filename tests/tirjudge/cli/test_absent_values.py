@@ -1,4 +1,4 @@
-"""What stands for an absent value or for a tie, and words about what is missing from a result."""
+"""Absent values and ties in the words of other files, and messages about a missing part of a result."""
 
 from __future__ import annotations
 

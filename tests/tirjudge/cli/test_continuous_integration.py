@@ -16,6 +16,12 @@ COLUMNS = ("--column", "prediction=prediction", "--protocol", "one-order")
 HOSTILE = "q\x00\x1b[31m<&\"']]>\ud83d\u202e\ufffe\n</testsuite>"
 
 
+def judged_pairs(endpoint: EndpointServer) -> tuple[str, ...]:
+    """Return the words of a command that judges pairs and writes the rows as test cases."""
+    shown = ("--no-tools", "--order", "given", "--junit", "ci.xml")
+    return ("--pairwise", "rows.jsonl", *through(endpoint), *shown)
+
+
 def written(folder: Path, name: str, verdicts: str, label: str = "A") -> None:
     rows = [{"id": n, "prediction": one, "label": label} for n, one in enumerate(verdicts)]
     write_rows(folder / name, rows)
@@ -104,16 +110,7 @@ def test_judged_rows_are_test_cases(tmp_path: Path, endpoint: EndpointServer) ->
         tmp_path / "rows.jsonl",
         [{**row, "responses": ["x", "y"]} for row in rows] + [{"id": "bad", "prompt": "p"}],
     )
-    words = (
-        "--pairwise",
-        "rows.jsonl",
-        *through(endpoint),
-        "--no-tools",
-        "--order",
-        "given",
-        "--junit",
-        "ci.xml",
-    )
+    words = judged_pairs(endpoint)
     done = judge(tmp_path, *words, "--output", "out.jsonl")
     found = suite(tmp_path / "ci.xml")
     (hostile,) = (name for name in found if name.startswith("q"))
@@ -168,20 +165,7 @@ def test_win_rates_are_shown_by_domain(tmp_path: Path, endpoint: EndpointServer)
         )
     ]
     write_rows(tmp_path / "rows.jsonl", rows)
-    words = (
-        "--pairwise",
-        "rows.jsonl",
-        *through(endpoint),
-        "--no-tools",
-        "--order",
-        "given",
-        "--output",
-        "out.jsonl",
-        "--column",
-        "responses=new,old",
-        "--junit",
-        "ci.xml",
-    )
+    words = (*judged_pairs(endpoint), "--output", "out.jsonl", "--column", "responses=new,old")
     lines = judge(tmp_path, *words).stdout.splitlines()
     assert "domains   no domain: new 0.0% [0.0%, 79.3%], old 100.0% [20.7%, 100.0%]" in lines
     assert "          law: new 50.0% [9.5%, 90.5%], old 50.0% [9.5%, 90.5%]" in lines
