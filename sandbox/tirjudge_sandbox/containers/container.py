@@ -120,15 +120,19 @@ class _Container:
 
         Raises WorkerFailed with its last line if it ends before that.
         """
-        accepted = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(listener))
-        try:
-            while not (await asyncio.wait([accepted], timeout=_POLL_SECONDS))[0]:
+        while True:
+            try:
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await host.readable(listener.fileno())
+            except TimeoutError:
                 if (line := await client.ask(self._last_line)) is not None:
-                    raise WorkerFailed(f"its container ended at once: {line or 'it gave no reason'}")
-            control, _ = accepted.result()
-            return control
-        finally:
-            accepted.cancel()
+                    raise WorkerFailed(f"its container ended at once: {line or 'it gave no reason'}") from None
+            else:
+                # Not with the loop's `sock_accept`: a connection that it has accepted when this call is
+                # cancelled would belong to nobody and stay open.
+                control, _ = listener.accept()
+                control.setblocking(False)
+                return control
 
     def _last_line(self, docker: Any) -> str | None:
         """Return the last line that the container wrote; None while it runs."""

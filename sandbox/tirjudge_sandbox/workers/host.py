@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import os
+import select
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -30,6 +32,7 @@ _REASONS = {
     "calls_filtered": "the kernel takes no system call filter",
 }
 _PREFIX = "tirjudge-sandbox-"
+_POLL_SECONDS = 0.02
 
 
 def candidate_placements() -> tuple[str, ...]:
@@ -165,3 +168,21 @@ def _text(path: str) -> str:
         return Path(path).read_text()
     except OSError:
         return ""
+
+
+async def readable(descriptor: int) -> None:
+    """Wait until a descriptor can be read, even while this user has reached the kernel's limit of watches."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except OSError:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        while not poll.poll(0):  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_SECONDS)
+        return
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

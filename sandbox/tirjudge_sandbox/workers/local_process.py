@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -18,8 +17,6 @@ from tirjudge_sandbox.prepared import Prepared
 from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
 from tirjudge_sandbox.workers.worker import Worker, WorkerFailed, send_prepared, until_ready
-
-_POLL_SECONDS = 0.02
 
 
 async def start(
@@ -110,7 +107,7 @@ class _Processes:
         """Kill the supervisor, and with it everything in its namespace, and wait for the launcher's end."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._supervisor or self._launcher, signal.SIGKILL)
-        await _readable(self._launcher)
+        await host.readable(self._launcher)
         with self._process:
             pass
         for descriptor in (self._launcher, self._supervisor):
@@ -152,21 +149,3 @@ def _last_line(process: subprocess.Popen[bytes]) -> str:
     os.set_blocking(process.stdout.fileno(), False)
     lines = (process.stdout.read() or b"").decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else ""
-
-
-async def _readable(descriptor: int) -> None:
-    """Wait until a descriptor can be read, even while this user has reached the kernel's limit of watches."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    try:
-        loop.add_reader(descriptor, ready.set)
-    except OSError:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        while not poll.poll(0):  # noqa: ASYNC110
-            await asyncio.sleep(_POLL_SECONDS)
-        return
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)

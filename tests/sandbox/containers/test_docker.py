@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import os
 import secrets
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,7 +19,7 @@ import pytest_asyncio
 
 from tests.sandbox.targets import HOARDERS
 from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status
-from tirjudge_sandbox.containers import client, image
+from tirjudge_sandbox.containers import client, container, image
 from tirjudge_sandbox.containers.client import LABEL
 from tirjudge_sandbox.containers.docker import DockerSandbox
 
@@ -255,3 +257,22 @@ async def test_an_image_that_is_not_derived_from_the_sandbox_image_is_refused(do
         await DockerSandbox(image="python:3.11-slim").__aenter__()
     with pytest.raises(SandboxUnavailable, match="has no image 'tirjudge-nowhere'"):
         await DockerSandbox(image="tirjudge-nowhere").__aenter__()
+
+
+async def test_a_start_that_is_cancelled_leaves_no_connection_open(monkeypatch, tmp_path):
+    # The worker connects while the engine is asked whether its container still runs.
+    async def answer(_: object) -> None:
+        worker.connect(listener.getsockname())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(container, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(client, "ask", answer)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker, container._listener(tmp_path) as listener:
+        starting = asyncio.ensure_future(container._Container(None, None)._connected(listener))
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        del starting
+        gc.collect()
