@@ -67,7 +67,7 @@ SHARED: dict[str, set[str]] = {
     "tirjudge.evaluation.benchmarks": {"base"},
     "tirjudge.evaluation.protocols": set(),
     "tirjudge.evaluation.stored_outputs": {"base", "columns", "files", "reading"},
-    "tirjudge.generation": {"base", "cached", "model_files", "spending", "vllm_worker", "weight_stream"},
+    "tirjudge.generation": {"base", "cached", "model_files", "spending", "vllm_worker"},
     "tirjudge_environments.adapters": {"dialogues", "settings", "verl_views"},
     "tirjudge_environments.formats": {
         "reward_terms",

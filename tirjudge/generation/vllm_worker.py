@@ -16,8 +16,6 @@ from select import select
 from threading import Thread
 from typing import Any
 
-from tirjudge.generation.weight_stream import WeightReceiver
-
 MEMORY = Path("/dev/shm")
 """The place of shared memory on Linux."""
 
@@ -33,20 +31,6 @@ class WeightReloader:
         """Load the weights of a model folder of the same architecture."""
         self.reload_weights(weights_path=folder)
         self._repack()
-
-    def receive_weights(self, host: str, port: int, token: str) -> None:
-        """Load all weights from the `WeightSender` of a trainer that listens there, one tensor at a time.
-
-        Raises ConnectionError if the trainer ends first. The model is then of no use until all weights have
-        been received; a trainer that cannot be reached changes nothing.
-        """
-        dtype = self.model_runner.model_config.dtype
-        with WeightReceiver(host, port, token, device=self.device, dtype=dtype) as weights:
-            self.begin_weights()
-            for name, tensor in weights:
-                self.model_runner.model.load_weights([(name, tensor)])
-                del tensor  # vLLM keeps the tensors of an incomplete layer
-        self.end_weights()
 
     def begin_weights(self) -> None:
         """Expect new weights from `take_weight`; nothing may be generated until `end_weights`."""

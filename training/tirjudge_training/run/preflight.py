@@ -31,7 +31,7 @@ from tirjudge_training.run import model_size
 from tirjudge_training.run.model_size import Shape, gib
 from tirjudge_training.stages.base import DONE, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
-from tirjudge_training.weight_sync.base import can_stream, free_bytes, parent_folder
+from tirjudge_training.weight_sync.base import free_bytes, parent_folder
 from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, WeightServer
 
 LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
@@ -267,7 +267,7 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) ->
         raise TooSmall(
             f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; {advice}"
         )
-    _check_weight_folder(recipe, base, shape, model)
+    _check_weight_folder(recipe, shape, model)
     written, room = disk_bytes(pipeline, shape, recipe.model.lora), available_disk(folder)
     if written > room:
         raise TooSmall(
@@ -345,19 +345,14 @@ def available_disk(folder: Path) -> int:
     return shutil.disk_usage(existing).free + filled
 
 
-def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) -> None:
+def _check_weight_folder(recipe: Recipe, shape: Shape, model: str) -> None:
     """Refuse a run whose weights do not fit where weight files are passed to vLLM.
 
-    Engines of the run start from such files, also if later weights are streamed.
+    Engines of the run start from such files, also if later weights are passed one tensor at a time.
     """
-    server = recipe.rl.server
-    if recipe.rl.generator == "transformers" or (
-        server is not None
-        and server.weights is None
-        and can_stream(model_size.skeleton(model_size.config_of(base)), {})
-    ):
+    if recipe.rl.generator == "transformers":
         return
-    parent = server.weights if server is not None else None
+    parent = recipe.rl.server.weights if recipe.rl.server is not None else None
     passing, room = shape.weight * shape.parameters, free_bytes(parent)
     if passing > room:
         raise TooSmall(

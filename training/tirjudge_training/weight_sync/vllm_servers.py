@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,11 +15,9 @@ from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.generation.base import BusyClock
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge.generation.weight_stream import WeightSender
 from tirjudge_environments import Completion, Context
-from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.weight_sync.base import WeightFolder, can_stream
+from tirjudge_training.weight_sync.base import WeightFolder
 
 EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
 START = (
@@ -34,8 +30,6 @@ LONGEST = 300
 """The most characters of a server's answer that a message quotes."""
 INCOMPLETE = "incomplete"
 """The name of a server's weights during a transfer, and after an incomplete transfer."""
-REPORT = 5.0
-"""Seconds in which a server must explain an ended sync."""
 
 
 class WeightServer:
@@ -75,29 +69,14 @@ class WeightServer:
 
     def load(self, folder: Path, name: str) -> None:
         """Load the weights of a model folder that the server can read, under `name`; clear its caches."""
-        self.pause()
-        self._ask("POST", "/collective_rpc", {"method": "reload_from", "args": [str(folder)]})
-        self.resume(name)
-
-    def pause(self) -> None:
-        """Have the server abort all generation, and generate nothing until `resume`."""
         self._ask("POST", "/pause?mode=abort")
         self._ask("POST", "/update_weight_version", {"new_version": INCOMPLETE})
-
-    def workers(self) -> int:
-        """Return the number of worker processes that receive weights, one per GPU."""
         try:
-            return int(self._ask("GET", "/get_world_size")["world_size"])
-        except (KeyError, TypeError, ValueError):
-            raise GeneratorFailed(f"{self.url} does not report its number of workers") from None
-
-    def receive(self, sender: WeightSender) -> None:
-        """Have every worker receive the weights of `sender`; returns when all have, or fails."""
-        arguments = [own_address(self.url), sender.port, sender.token]
-        self._ask("POST", "/collective_rpc", {"method": "receive_weights", "args": arguments})
-
-    def resume(self, name: str) -> None:
-        """Generate again, with the weights now called `name` and without cache entries of other weights."""
+            self._ask("POST", "/collective_rpc", {"method": "reload_from", "args": [str(folder)]})
+        except GeneratorFailed as error:
+            raise GeneratorFailed(
+                f"{error}; a server on another machine needs rl.server.weights, a folder that both see"
+            ) from None
         if not self._ask("POST", "/reset_prefix_cache").get("success"):
             raise GeneratorFailed(f"{self.url}: the keys and values of the old weights are still cached")
         # Named last: until then the server does not claim to hold these weights.
@@ -137,71 +116,6 @@ class WeightServer:
         return _json(answer)
 
 
-def send_weights(
-    servers: Sequence[WeightServer], weights: Iterable[tuple[str, Any]], device: Any, name: str
-) -> int:
-    """Replace the weights of all servers by named tensors, one at a time; return the bytes for each worker.
-
-    The servers hold the weights under `name`. From a GPU, which is `device`, tensors pass by NCCL to servers
-    on other GPUs, else over TCP. `weights` is iterated to its end even if a server fails, since gathering
-    sharded weights takes all processes. Raises GeneratorFailed; a server that did not receive all weights
-    then generates nothing, until it is sent all weights again.
-    """
-    remaining = iter(weights)
-    try:
-        workers = 0
-        for server in servers:
-            workers += server.workers()
-            server.pause()
-        addresses = {own_address(server.url) for server in servers}
-        with ThreadPoolExecutor(len(servers)) as pool:
-            calls: list[Future[None]] = []
-            try:
-                # Listen on the single address by which all servers reach this machine, else on all addresses.
-                with WeightSender(addresses.pop() if len(addresses) == 1 else "", device) as sender:
-                    calls += [pool.submit(server.receive, sender) for server in servers]
-                    sender.accept(workers, lambda: _raise_failed(calls))
-                    for place, tensor in remaining:
-                        sender.send(place, tensor)
-                    sender.finish()
-                    wait(calls)
-                    _raise_failed(calls)
-            except OSError:
-                # The server's own reason says more than the closed connection, and follows at once.
-                wait(calls, timeout=REPORT)
-                _raise_failed(calls)
-                raise
-        for server in servers:
-            server.resume(name)
-        return sender.passed
-    except (GeneratorFailed, OSError) as error:
-        raise GeneratorFailed(
-            f"the new weights were not sent: {_line(error).rstrip('.')}; the vLLM servers generate nothing "
-            "until they have received all of them"
-        ) from None
-    finally:
-        for _ in remaining:
-            pass
-
-
-def own_address(url: str) -> str:
-    """Return the address of this machine on its way to a server. Raises GeneratorFailed."""
-    server = httpx.URL(url)
-    try:
-        kind, _, _, _, place = socket.getaddrinfo(server.host, server.port or 80, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(kind, socket.SOCK_DGRAM) as unused:
-            unused.connect(place)  # sends nothing
-            return str(unused.getsockname()[0])
-    except OSError as error:
-        raise GeneratorFailed(f"{url}: {_line(error)}") from None
-
-
-def _raise_failed(calls: Iterable[Future[None]]) -> None:
-    for call in calls:
-        if call.done():
-            call.result()
-
-
 def _json(answer: httpx.Response) -> dict[str, Any]:
     """Return the body as an object; an empty object for any other body."""
     try:
@@ -223,9 +137,8 @@ class VllmServerConfig(BaseModel):
     urls: tuple[str, ...] = Field(min_length=1)
     """One server or several, `http://host:port`; the processes of a run are distributed over them."""
     weights: Path | None = None
-    """An existing folder for passing weights, under the same path for trainer and servers, for servers that
-    cannot reach the trainer. None streams weights, and passes mixtures of experts through this machine's
-    memory."""
+    """An existing folder for passing weights, under the same path for trainer and servers. None passes them
+    through this machine's memory, for servers on this machine."""
     concurrency: int = Field(default=256, gt=0)
     """Concurrent requests per process; vLLM queues the requests that it cannot run yet."""
 
@@ -290,8 +203,7 @@ class ServedGenerator:
 class VllmServerPolicy:
     """A copy of the trainer's model in every server; each process samples from one server.
 
-    The first process sends the weights to all servers at once, one tensor at a time; a folder of weights that
-    they read is the other way.
+    The first process writes the weights into a folder, and every server reads them there.
     """
 
     def __init__(
@@ -305,10 +217,7 @@ class VllmServerPolicy:
         enable_thinking: bool | None = None,
     ) -> None:
         """Each of several `processes` must make the same calls. Raises GeneratorFailed, OSError."""
-        self._model, self._processes = model, processes
-        self._streams = config.weights is None and can_stream(model, {})
-        self.passed = 0
-        """Bytes of the last sync that each worker of a server received; 0 if they passed through a folder."""
+        self._processes = processes
         self._servers = [WeightServer(url) for url in config.urls]
         # Each process samples from one server, but the first loads the weights into all of them.
         mine = self._servers[processes.rank % len(self._servers)]
@@ -341,33 +250,9 @@ class VllmServerPolicy:
         self.generator.weights = ""
         # A fresh name for every load: a server that answers under another name holds stale weights.
         name = self._processes.first(lambda: uuid4().hex)
-        if self._streams:
-            self._stream(name)
-        else:
-            with self._weights.written() as folder:
-                self._processes.first(lambda: self._load_all(folder, name))
+        with self._weights.written() as folder:
+            self._processes.first(lambda: self._load_all(folder, name))
         self.generator.weights = name
-
-    def _stream(self, name: str) -> None:
-        # Collective: with sharded weights every process takes part in gathering them.
-        weights = full_weights(self._model)
-        failure: GeneratorFailed | None = None
-        if self._processes.rank:
-            for _ in weights:
-                pass
-        else:
-            try:
-                device = next(self._model.parameters()).device
-                self.passed = send_weights(self._servers, weights, device, name)
-            except GeneratorFailed as error:
-                failure = error
-
-        def report() -> None:
-            if failure is not None:
-                raise failure
-
-        # Raised by way of `first`, so that the other processes end too instead of waiting for ever.
-        self._processes.first(report)
 
     def _load_all(self, folder: Path, name: str) -> None:
         for server in self._servers:
