@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from tirjudge_sandbox.field_docs import with_field_docs
-
 if TYPE_CHECKING:
     from tirjudge.compilation.options import compile_checkers
     from tirjudge.generation.base import GeneratorFailed, Sampling
@@ -53,4 +51,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return with_field_docs(getattr(import_module(_MODULES[name]), name))
+    return getattr(import_module(_MODULES[name]), name)

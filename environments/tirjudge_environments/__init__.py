@@ -49,7 +49,6 @@ from tirjudge_environments.types import (
     View,
     derive_seed,
 )
-from tirjudge_sandbox.field_docs import with_field_docs
 
 __all__ = [
     "Budget",
@@ -111,6 +110,3 @@ __all__ = [
     "read_task",
     "run_tests",
 ]
-
-for _name in __all__:
-    with_field_docs(globals()[_name])

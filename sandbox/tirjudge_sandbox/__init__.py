@@ -11,7 +11,6 @@ from tirjudge_sandbox.base import (
     Status,
 )
 from tirjudge_sandbox.blocking import BlockingSandbox, open_sandbox_sync
-from tirjudge_sandbox.field_docs import with_field_docs
 from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.registry import open_sandbox
 from tirjudge_sandbox.untrusted_code import run_with_isolated
@@ -33,6 +32,3 @@ __all__ = [
     "open_sandbox_sync",
     "run_with_isolated",
 ]
-
-for _name in __all__:
-    with_field_docs(globals()[_name])

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tirjudge_sandbox.field_docs import with_field_docs
-
 if TYPE_CHECKING:
     from tirjudge_training.recipe import Recipe
     from tirjudge_training.rl.trl_rollout import JudgeRolloutFunc
@@ -35,4 +33,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return with_field_docs(getattr(import_module(_HOMES[name]), name))
+    return getattr(import_module(_HOMES[name]), name)
