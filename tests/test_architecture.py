@@ -378,15 +378,6 @@ def public_classes() -> Iterator[type[Any]]:
         )
 
 
-def test_help_of_a_public_class_names_each_of_its_fields() -> None:
-    unnamed = []
-    for one in public_classes():
-        fields = getattr(one, "__dataclass_fields__", None) or getattr(one, "model_fields", {})
-        about = inspect.getdoc(one) or ""
-        unnamed += [f"{one.__name__}.{name}" for name in fields if not re.search(rf"\b{name}\b", about)]
-    assert [name for name in unnamed if "._" not in name] == []
-
-
 def test_help_describes_each_public_method() -> None:
     """Members of a family implement the methods that their contract describes."""
     classes = [*public_classes()]

@@ -126,7 +126,8 @@ class _Container:
                     await host.readable(listener.fileno())
             except TimeoutError:
                 if (line := await client.ask(self._last_line)) is not None:
-                    raise WorkerFailed(f"its container ended at once: {line or 'it gave no reason'}") from None
+                    reason = line or "it gave no reason"
+                    raise WorkerFailed(f"its container ended at once: {reason}") from None
             else:
                 # Not with the loop's `sock_accept`: a connection that it has accepted when this call is
                 # cancelled would belong to nobody and stay open.
