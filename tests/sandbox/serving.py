@@ -14,7 +14,6 @@ import httpx
 from tests.loopback import loopback
 from tirjudge_sandbox import Program, Sandbox
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
 from tirjudge_sandbox.server.app import create_app
 from tirjudge_sandbox.server.guard import App
 from tirjudge_sandbox.server.settings import ServerSettings
@@ -57,7 +56,6 @@ def serving(
     box: Sandbox | None = None,
     port: int = 0,
     front: Callable[[App], App] = lambda app: app,
-    notebooks: JupyterSandbox | None = None,
 ) -> Iterator[Served]:
     """Serve `box` (None: a bare local sandbox with one worker); `front` wraps the application."""
     box = box or LocalSandbox(capacity=1, preload=(), spare=0)
@@ -65,9 +63,9 @@ def serving(
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[App]:
-        async with box, notebooks or contextlib.nullcontext():
+        async with box:
             isolation = (await box.run(Program(source=""))).isolation
-            yield front(create_app(box, settings, version="0", isolation=isolation, notebooks=notebooks))
+            yield front(create_app(box, settings, version="0", isolation=isolation))
 
     with loopback(opened(), port, limits=settings.intake.connections) as url:
         yield Served(url, box)

@@ -8,7 +8,6 @@ import math
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -270,7 +269,7 @@ def _say(text: str) -> None:
 TOKEN = "TIRJUDGE_SANDBOX_TOKEN"
 
 
-@examples("tirjudge sandbox serve", "tirjudge sandbox serve --backend docker --capacity 8 --notebooks 2")
+@examples("tirjudge sandbox serve", "tirjudge sandbox serve --backend docker --capacity 8")
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8080,
@@ -280,10 +279,6 @@ def serve(
     capacity: Annotated[
         int | None, option("Sandbox", "Programs at once.  [default: one per CPU]", min=1)
     ] = None,
-    notebooks: Annotated[
-        int,
-        option("Sandbox", "Notebooks at once, for /run_jupyter.  [default: none]", min=0, show_default=False),
-    ] = 0,
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
@@ -312,7 +307,7 @@ def serve(
         option("Sandbox", "Serve even where programs cannot be isolated fully.", "--allow-weak-isolation"),
     ] = False,
 ) -> None:
-    """Serve the sandbox over HTTP: SandboxFusion's /run_code and /run_jupyter, /v1/run, and /metrics.
+    """Serve the sandbox over HTTP: SandboxFusion's /run_code, /v1/run, and /metrics.
 
     SIGTERM or Ctrl-C finishes accepted requests within --grace; Ctrl-C again ends at once. Exit code 125 when
     there is no sandbox here, 2 for wrong usage and for an address that is not available.
@@ -334,7 +329,7 @@ def serve(
             # Not every sandbox has this option.
             del options["prepare"]
         with open_listening(host, port, settings.access, TOKEN) as listening:
-            asyncio.run(_serving(backend, notebooks, options, listening, settings))
+            asyncio.run(_serving(backend, options, listening, settings))
     except ValueError as error:
         stop("sandbox", error, USAGE)
     except SandboxUnavailable as error:
@@ -343,28 +338,22 @@ def serve(
 
 async def _serving(
     backend: str,
-    notebooks: int,
     options: Mapping[str, Any],
     listening: socket.socket,
     settings: ServerSettings,
 ) -> None:
-    async with AsyncExitStack() as stack:
-        box = open_sandbox(backend, **options)
-        if isinstance(box, PooledSandbox):
-            # Otherwise a caller could have the workers replaced all the time, by ever other sizes.
-            box.share_folders(settings.most)
-        await stack.enter_async_context(box)
-        kernels: Any = None
-        if notebooks:
-            kernels = open_sandbox("jupyter", **{**options, "inside": backend, "capacity": notebooks})
-            await stack.enter_async_context(kernels)
+    box = open_sandbox(backend, **options)
+    if isinstance(box, PooledSandbox):
+        # Otherwise a caller could have the workers replaced all the time, by ever other sizes.
+        box.share_folders(settings.most)
+    async with box:
 
         def started(isolation: Isolation) -> None:
             weak = f", WITHOUT {', '.join(isolation.missing)}" if isolation.missing else ""
             where = f"{url_of(listening)} runs {box.capacity} programs at once in `{isolation.placement}`"
             say(f"tirjudge sandbox: {where}{weak}")
 
-        await serve_sandbox(box, listening, settings, started, kernels)
+        await serve_sandbox(box, listening, settings, started)
     say("tirjudge sandbox: ended")
 
 

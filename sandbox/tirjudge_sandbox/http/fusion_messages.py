@@ -1,4 +1,4 @@
-"""SandboxFusion's routes (`/run_code`, `/run_jupyter`), as its client 0.3.7 defines them."""
+"""SandboxFusion's route `/run_code`, as its client 0.3.7 defines them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tirjudge_sandbox.http.fields import (
     Paths,
     Request,
     Seconds,
-    Text,
     decoded,
     encoded,
     one_line,
@@ -179,48 +178,6 @@ class RunCodeResponse(Message):
         """Return the answer for a failure of the sandbox, not of the program."""
         result = CommandResult(status=CommandStatus.ERROR, stderr=reason)
         return cls(status=RunStatus.SANDBOX_ERROR, message=reason, run_result=result)
-
-
-class RunJupyterRequest(Request):
-    """Cells that run one after another in one kernel."""
-
-    cells: Annotated[tuple[Text, ...], Field(max_length=1000)]
-    cell_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
-    """Seconds that each cell may take; 0 means no limit per cell."""
-    total_timeout: Seconds = 45
-    memory_limit_MB: Annotated[int, Field(ge=-1, le=1 << 30)] = -1
-    kernel: Literal["python3"] = "python3"
-    files: Files = Field(default_factory=dict)
-    fetch_files: Paths = ()
-
-
-class CellResult(Message):
-    """The result of one cell."""
-
-    stdout: str = ""
-    stderr: str = ""
-    display: list[dict[str, Any]] = Field(default_factory=list)
-    """MIME bundles, each mapping a type to data."""
-    error: list[dict[str, Any]] = Field(default_factory=list)
-    """At most one, with `ename`, `evalue` and `traceback`."""
-
-
-class RunJupyterResponse(Message):
-    """The results of the cells of one request."""
-
-    status: RunStatus
-    message: str = ""
-    driver: CommandResult | None = None
-    cells: list[CellResult] = Field(default_factory=list)
-    """The cells that were run."""
-    executor_pod_name: str | None = None
-    files: dict[str, Content] = Field(default_factory=dict)
-
-    @classmethod
-    def failed(cls, reason: str) -> RunJupyterResponse:
-        """Return the answer for a failure of the sandbox, not of a cell."""
-        driver = CommandResult(status=CommandStatus.ERROR, stderr=reason)
-        return cls(status=RunStatus.SANDBOX_ERROR, message=reason, driver=driver)
 
 
 _LIMITS = {

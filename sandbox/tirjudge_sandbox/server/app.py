@@ -20,14 +20,11 @@ from tirjudge_sandbox.http.fusion_messages import (
     PYTHON,
     RunCodeRequest,
     RunCodeResponse,
-    RunJupyterRequest,
-    RunJupyterResponse,
 )
 from tirjudge_sandbox.http.native_messages import NAME, Info, ProgramRequest, execution_to_json
 from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard, Receive, Scope, Send
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 from tirjudge_sandbox.server.metrics import Metrics, RequestMetrics
-from tirjudge_sandbox.server.notebooks import Notebooks, run_cells
 from tirjudge_sandbox.server.settings import (
     FieldRefused,
     ServerSettings,
@@ -61,12 +58,11 @@ def create_app(
     *,
     version: str,
     isolation: Isolation | None = None,
-    notebooks: Notebooks | None = None,
 ) -> App:
     """Return an ASGI application that serves an open sandbox.
 
-    `isolation`: the properties that hold where the programs run, reported by `/v1/info`. `notebooks`: None
-    means that requests to run cells are refused. Raises PackageMissing without the extra `serve`.
+    `isolation`: the properties that hold where the programs run, reported by `/v1/info`. Raises
+    PackageMissing without the extra `serve`.
     """
     try:
         import prometheus_client  # noqa: F401
@@ -78,7 +74,7 @@ def create_app(
         ) from None
 
     app = FastAPI(title="tirjudge sandbox", version=version, docs_url=None, redoc_url=None)
-    paths = frozenset({"/run_code", "/run_jupyter", "/v1/run", "/v1/info", "/v1/ping", "/metrics"})
+    paths = frozenset({"/run_code", "/v1/run", "/v1/info", "/v1/ping", "/metrics"})
     metrics = Metrics(box, paths)
 
     async def executed(program: Program, limits: Limits, names: Mapping[str, str]) -> Execution:
@@ -98,16 +94,6 @@ def create_app(
         names |= {"cpu_seconds": "run_timeout", "memory_bytes": "memory_limit_MB"}
         execution = await executed(body.program(CALLER.get()), limits, names)
         return await _answer(partial(message_to_json, RunCodeResponse.of(execution, limits)))
-
-    @app.post("/run_jupyter", responses=REFUSALS, tags=["SandboxFusion"], response_model=RunJupyterResponse)
-    async def run_jupyter(body: RunJupyterRequest) -> Response:
-        """Run cells one after another in one kernel."""
-        if notebooks is None:
-            refusal = "this server runs no notebooks: start it with --notebooks"
-            return await _answer(partial(message_to_json, RunJupyterResponse.failed(refusal)))
-        answer = await run_cells(notebooks, body, settings, CALLER.get())
-        metrics.closed(answer.status)
-        return await _answer(partial(message_to_json, answer))
 
     @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"], response_model=Execution)
     async def run(body: ProgramRequest) -> Response:

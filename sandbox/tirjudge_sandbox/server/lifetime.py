@@ -13,7 +13,6 @@ from tirjudge_sandbox.base import Isolation, Program, Sandbox, SandboxUnavailabl
 from tirjudge_sandbox.server.app import create_app
 from tirjudge_sandbox.server.connections import ConnectionLimits, Connections, protocol_class
 from tirjudge_sandbox.server.guard import Access, App, is_loopback
-from tirjudge_sandbox.server.notebooks import Notebooks
 from tirjudge_sandbox.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ async def serve(
     listening: socket.socket,
     settings: ServerSettings,
     started: Callable[[Isolation], None],
-    notebooks: Notebooks | None = None,
 ) -> None:
     """Serve an open sandbox until SIGTERM or SIGINT, then finish accepted requests.
 
@@ -58,7 +56,7 @@ async def serve(
     tried = await box.run(Program(source=""))
     if tried.status is not Status.OK or tried.isolation is None:
         raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
-    app = create_app(box, settings, version=__version__, isolation=tried.isolation, notebooks=notebooks)
+    app = create_app(box, settings, version=__version__, isolation=tried.isolation)
     isolation = tried.isolation
     await serve_app(app, listening, settings.intake.connections, lambda: started(isolation))
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server: requests by answer, and programs, notebooks and workers of a sandbox."""
+"""Prometheus metrics of a server: requests by answer, and programs and workers of a sandbox."""
 
 from __future__ import annotations
 
@@ -75,9 +75,6 @@ class Metrics(RequestMetrics):
         self._programs = Counter(
             "tirjudge_programs", "Programs, by status.", ("status",), registry=self.registry
         )
-        self._notebooks = Counter(
-            "tirjudge_notebooks", "Notebooks, by status.", ("status",), registry=self.registry
-        )
         self._wall, self._queued = (
             Histogram(name, text, buckets=SECONDS, registry=self.registry)
             for name, text in (
@@ -93,10 +90,6 @@ class Metrics(RequestMetrics):
         self._programs.labels(execution.status.value).inc()
         self._wall.observe(execution.wall_seconds)
         self._queued.observe(execution.queued_seconds)
-
-    def closed(self, status: str) -> None:
-        """Count a notebook that has ended."""
-        self._notebooks.labels(str(status)).inc()
 
 
 class _PoolCollector:

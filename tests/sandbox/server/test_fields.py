@@ -85,7 +85,7 @@ def test_the_native_route_names_the_invalid_field(served: Served, given: dict[st
 
 def test_an_unknown_field_of_any_object_of_any_route_is_refused(served: Served) -> None:
     document = httpx.get(f"{served.url}/openapi.json").json()
-    assert sorted(post_paths(document)) == ["/run_code", "/run_jupyter", "/v1/run"]
+    assert sorted(post_paths(document)) == ["/run_code", "/v1/run"]
     tried = set()
     for path in post_paths(document):
         for body, way, meant in misspelt(document, path):
@@ -95,7 +95,7 @@ def test_an_unknown_field_of_any_object_of_any_route_is_refused(served: Served) 
             assert error["loc"] == ["body", *way]
             assert error["msg"] == f"there is no field {way[-1]!r}; did you mean {meant}?"
             tried.add((path, *way[:-1]))
-    assert tried == {("/run_code",), ("/run_jupyter",), ("/v1/run",), ("/v1/run", "limits")}
+    assert tried == {("/run_code",), ("/v1/run",), ("/v1/run", "limits")}
 
 
 def test_a_name_like_no_other_is_answered_with_all_names(served: Served) -> None:
@@ -112,14 +112,9 @@ def test_many_unknown_fields_get_a_short_answer(served: Served) -> None:
     assert len(response.content) < 10_000
 
 
-@pytest.mark.parametrize(
-    "request_class", [sandbox_fusion.RunCodeRequest, sandbox_fusion.models.RunJupyterRequest]
-)
-def test_every_field_of_the_official_client_is_known(served: Served, request_class: Any) -> None:
-    code = {"code": "print(1)", "language": "python"}
-    given = code if request_class is sandbox_fusion.RunCodeRequest else {"cells": []}
-    path = "/run_code" if "code" in given else "/run_jupyter"
-    assert served.post(path, json.loads(request_class(**given).json())).status_code == 200
+def test_every_field_of_the_official_client_is_known(served: Served) -> None:
+    given = sandbox_fusion.RunCodeRequest(code="print(1)", language="python")
+    assert served.post("/run_code", json.loads(given.json())).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ SECONDS = 30
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Server]:
-    with Server("--capacity", "1", "--max-seconds", "2", "--max-body", "1", "--notebooks", "1") as running:
+    with Server("--capacity", "1", "--max-seconds", "2", "--max-body", "1") as running:
         running.run("print(1)")
         before = _memory(running)
         yield running
@@ -34,7 +34,7 @@ def running() -> Iterator[Server]:
 
 @pytest.mark.slow
 def test_requests_from_the_served_schema_are_answered(running: Server) -> None:
-    assert {"/run_code", "/run_jupyter", "/v1/run"} <= fuzz_schema(running.url, SECONDS)
+    assert {"/run_code", "/v1/run"} <= fuzz_schema(running.url, SECONDS)
 
 
 VALUES = st.recursive(
@@ -76,7 +76,7 @@ WHOLE = {
 
 @pytest.mark.slow
 @fuzzing
-@given(body=REQUESTS, whole=st.booleans(), path=st.sampled_from(["/run_code", "/run_jupyter", "/v1/run"]))
+@given(body=REQUESTS, whole=st.booleans(), path=st.sampled_from(["/run_code", "/v1/run"]))
 def test_fields_of_any_kind_are_answered(
     running: Server, body: dict[str, Any], whole: bool, path: str
 ) -> None:
