@@ -53,7 +53,7 @@ from tirjudge.ray_cluster.dispatch import ClusterRowJudge
 from tirjudge.ray_cluster.worker import Assignment
 from tirjudge.records.result_row import read_result_row
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge.storage.kept_files import KeptFiles, keep_prepared
+from tirjudge.storage.kept_files import keep_prepared
 from tirjudge.storage.result_file import ResultFile, ResultStream, recorded_settings
 from tirjudge_environments import JudgeCard, StopReason
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards
@@ -137,7 +137,7 @@ class BatchRun:
     def _judge(self, results: ResultFile | ResultStream, spending: Spending) -> bool:
         if self.retry_malformed and isinstance(results, ResultFile):
             _forget_malformed(results)
-        tally = Tally.of(results.rows(), KeptFiles(results.path))
+        tally = Tally.of(results.rows())
         count = self.rows.count()
         left = None if count is None else max(0, min(count, self.plan.limit or count) - tally.judged)
         display = Display(
@@ -156,7 +156,7 @@ class BatchRun:
             reason = f"interrupted; {streamed if self.output == STANDARD_OUTPUT else kept}"
             stop(self.command, reason, INTERRUPTED)
         if self._relabelled:
-            tally = Tally.of(results.rows(), KeptFiles(results.path), failed=tally.failed)
+            tally = Tally.of(results.rows(), failed=tally.failed)
         rated = self._rated(tally, results.path)
         won, won_decided, agreement = self._compared(tally, results.path)
         summary = Summary(

@@ -54,14 +54,12 @@ from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
 from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
-from tirjudge.judging.copied_programs import CopiedPrograms
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
 from tirjudge.judging.tally import EvidenceTally
 from tirjudge.records.verdicts import verdict_credit
 from tirjudge.statistics.clusters import in_clusters, prompt_cluster
 from tirjudge.statistics.printed import printed_figure
 from tirjudge.storage.json_lines import JsonObject, read_lines
-from tirjudge.storage.kept_files import KeptFiles
 
 _NAMED = 5
 """Rows found in only one of two files that are named; JSON has all rows."""
@@ -429,7 +427,7 @@ def print_scored(command: str, run: Replay, output: ScoreOutput, *, seed: int) -
 
 def evidence_of(run: Replay) -> EvidenceTally:
     """Count the verdicts of a run that programs decided; nothing for files of other programs."""
-    tally = EvidenceTally(CopiedPrograms(KeptFiles(run.path)))
+    tally = EvidenceTally()
     if run.format is not TIRJUDGE_RESULTS:
         return tally
     for row, recorded in run.with_rows():

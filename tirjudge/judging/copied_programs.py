@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tirjudge.storage.kept_files import KeptFiles
 from tirjudge_environments.checkers.rules import NUMBER_WORDS
 
 LEAST_PROMPTS, LEAST_SHARE = 8, 0.25
@@ -31,16 +30,16 @@ _PRINTING = ("print", "round", "format", "join", "encode", "decode")
 _ARITHMETIC = (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 _NO_WORDS = re.compile(r"\\[A-Za-z]|\[[^\]]*\]|\(\?[A-Za-z:]*")
 """The parts of a pattern whose letters are no words."""
-_TENS = ["thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
-_SCALES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 1_000_000}
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _NUMBERS = {
     **{word: value for value, word in enumerate(NUMBER_WORDS)},
-    **{word: value for value, word in enumerate(_ORDINALS, 1)},
-    **{word: value for value, word in zip(range(30, 100, 10), _TENS, strict=True)},
-    **dict.fromkeys(("twice", "both", "pair", "couple", "double"), 2),
-    **dict.fromkeys(("thrice", "triple"), 3),
-    **_SCALES,
+    **dict(zip(_TENS, range(20, 100, 10), strict=True)),
+    **dict.fromkeys(("twice", "both", "pair", "couple", "double", "second"), 2),
+    **dict.fromkeys(("thrice", "triple", "third"), 3),
+    "dozen": 12,
+    "hundred": 100,
+    "thousand": 1000,
+    "million": 1_000_000,
 }
 
 
@@ -92,43 +91,29 @@ def values_of(program: str) -> Values:
 
 
 def _aside(node: ast.AST) -> Iterable[ast.AST]:
-    """Return the parts of a node that are formats, places, messages and arithmetic, not checks."""
+    """Return the parts of a node that are formats, places and arithmetic, not checks."""
     match node:
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-            of_text = [*node.args, *ast.iter_child_nodes(node.func)] if name in _PRINTING else []
-            return [*of_text, *(one.value for one in node.keywords)]
-        case ast.BinOp(left=left, right=right) if isinstance(node.op, _ARITHMETIC):
-            return [left, right]
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in _PRINTING:
+            return [*node.args, *ast.iter_child_nodes(node.func)]
+        case ast.BinOp(left=one, op=operator, right=other) if isinstance(operator, _ARITHMETIC):
+            return [one, other]
         case ast.IfExp(body=one, orelse=other):
             return [one, other]
         case ast.JoinedStr(values=parts) | ast.Dict(keys=parts):
             return filter(None, parts)
-        case (
-            ast.Subscript(slice=part) | ast.Raise(exc=ast.expr() as part) | ast.Assert(msg=ast.expr() as part)
-        ):
-            return ast.walk(part)
-        case ast.Expr(value=ast.Constant() as docstring):
-            return [docstring]
+        case ast.Subscript(slice=place):
+            return ast.walk(place)
+        case ast.keyword(value=one) | ast.Expr(value=ast.Constant() as one):
+            return [one]
     return []
 
 
 def _numbers_in(text: str) -> set[float]:
     """Return the numbers that a text in lower case names by digits or by English words."""
-    found = set[float]()
-    for digits in re.findall(r"[0-9][0-9.,]*", text, re.ASCII):
-        parts = [digits.replace(",", "").rstrip("."), *re.split("[.,]", digits)]
-        found |= {
-            float(part) for part in parts if len(part) <= 15 and re.fullmatch(r"[0-9]+(\.[0-9]+)?", part)
-        }
-    current = 0
-    for word in re.findall("[a-z]+", text):
-        value = _NUMBERS.get(word)
-        if value is not None:
-            current = max(current, 1) * value if word in _SCALES else current + value
-            found |= {float(value), float(current)}
-        elif word != "and":
-            current = 0
-    return found
+    digits = re.findall(r"[0-9]{1,15}(?:\.[0-9]{1,15})?", f"{text} {text.replace(',', '')}")
+    words = {_NUMBERS[word] for word in re.findall("[a-z]+", text) if word in _NUMBERS}
+    joined = {value for one in words for other in words for value in (one + other, one * other)}
+    return {*map(float, digits), *map(float, words | joined)}
 
 
 @dataclass(slots=True)
@@ -154,8 +139,6 @@ class CopiedProgram:
 class CopiedPrograms:
     """Counts the texts that rows ran though they do not hold the texts' values."""
 
-    kept: KeptFiles | None = None
-    """The contents of the rows' files; without them a row with files is left out."""
     rows: int = 0
     dropped: list[tuple[float | None, str]] = field(default_factory=list)
     """Credits and prompts of decided rows whose rare programs are no longer counted."""
@@ -203,21 +186,12 @@ class CopiedPrograms:
         }.values()
 
     def _texts(self, row: Mapping[str, Any]) -> str:
-        """Return all that a row asks; empty where that is not known."""
-        if not row.get("prompt"):
+        """Return all that a row asks; empty where that is not known, also for a row with files."""
+        if not row.get("prompt") or row.get("prompt_files") or any(row.get("files") or ()):
             return ""
         criteria = [one.get("text", "") for one in row.get("criteria") or ()]
-        found = [*_strings([row["prompt"], row.get("tools")]), str(row.get("reference") or ""), *criteria]
-        folders = [one for one in (*(row.get("files") or ()), row.get("prompt_files")) if one]
-        try:
-            for folder in folders:
-                if self.kept is None:
-                    return ""
-                kept = self.kept.folder({path: file["sha256"] for path, file in folder.items()})
-                found += [*kept.files, *filter(None, map(kept.text, kept.files))]
-        except ValueError:
-            return ""
-        return "\n".join(found)
+        texts = [*_strings([row["prompt"], row.get("tools")]), str(row.get("reference") or ""), *criteria]
+        return "\n".join(texts)
 
 
 def _programs(row: Mapping[str, Any]) -> dict[str, bool]:

@@ -13,7 +13,6 @@ from tirjudge.judging.copied_programs import LEAST_PROMPTS, CopiedPrograms
 from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.statistics.estimators import Credits
 from tirjudge.statistics.proportions import Proportion
-from tirjudge.storage.kept_files import KeptFiles
 from tirjudge_environments import StopReason
 from tirjudge_environments.orders import letter
 
@@ -81,12 +80,9 @@ class Tally:
     """Counts by model of a jury, in the order of asking."""
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], kept: KeptFiles, *, failed: int = 0) -> Tally:
-        """Return the counts of the rows of a result file, besides which others failed.
-
-        `kept` has the contents of the rows' files.
-        """
-        tally = cls(failed=failed, evidence=EvidenceTally(CopiedPrograms(kept)))
+    def of(cls, rows: Iterable[Mapping[str, Any]], *, failed: int = 0) -> Tally:
+        """Return the counts of the rows of a result file, besides which others failed."""
+        tally = cls(failed=failed)
         for row in rows:
             tally.add(row)
         return tally

@@ -26,7 +26,6 @@ from tirjudge.evaluation.stored_outputs.files import matching_files
 from tirjudge.evaluation.stored_outputs.reading import Replay, open_results
 from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.generation.spending import Price
-from tirjudge.judging.copied_programs import CopiedPrograms
 from tirjudge.judging.tally import CheckerTally, EvidenceTally
 from tirjudge.records.result_row import ResultRow, is_truncated, read_result_row, read_result_rows
 from tirjudge.records.verdicts import rating_credit, verdict_credit
@@ -44,7 +43,6 @@ from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.row_table import FLAGS, RowTable, TableBuilder, Texts, distinct
 from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.storage.json_lines import read_lines
-from tirjudge.storage.kept_files import KeptFiles
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge_environments.orders import letter
 
@@ -81,7 +79,7 @@ def read_run(
     """
     builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
     files = matching_files(path) if stored is None else [path]
-    evidence, checkers = EvidenceTally(CopiedPrograms(KeptFiles(files[0]))), CheckerTally()
+    evidence, checkers = EvidenceTally(), CheckerTally()
     run = stored or open_results(files, labels)
     known = {} if labels is None else {row.id: row for row in run}
     own = chain.from_iterable(map(read_result_rows, files))

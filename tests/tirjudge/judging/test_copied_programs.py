@@ -13,7 +13,6 @@ import pytest
 from tests.tirjudge.judge_command import invoke
 from tests.tirjudge.judged_files import asking, edit, judge_to
 from tirjudge.judging.tally import Tally
-from tirjudge.storage.kept_files import KeptFiles
 
 COPIED = """import re
 def check(r):
@@ -57,7 +56,7 @@ def programs(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def tally(path: Path) -> Tally:
-    return Tally.of([json.loads(line) for line in path.read_text().splitlines()], KeptFiles(path))
+    return Tally.of([json.loads(line) for line in path.read_text().splitlines()])
 
 
 def asks(text: str) -> Change:
@@ -123,10 +122,6 @@ def test_a_program_whose_values_the_row_holds_is_no_copied_one(
     change: Change, tmp_path: Path, judged: str
 ) -> None:
     path = run_of(tmp_path / "rows.jsonl", judged, 12, change)
-    folder = tmp_path / "rows.jsonl.files"
-    folder.mkdir()
-    for content in (b"x", b"Use 25 words"):
-        (folder / hashlib.sha256(content).hexdigest()).write_bytes(content)
     evidence = tally(path).evidence
     assert evidence.copied.found() == []
     assert evidence.decided == 12
