@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from enum import StrEnum
+from importlib import import_module
 from typing import Any, Literal
 
 import httpx
@@ -310,6 +311,42 @@ def test_a_refused_token_and_a_bad_body_have_it_as_well() -> None:
         broken = httpx.post(f"{server.url}/v1/chat/completions", content=b"{", headers=headers)
         assert (broken.status_code, broken.json()["error"]["type"]) == (400, "invalid_request_error")
         assert "detail" in server.post("/v1/judge", {}).json(), "other routes keep their own form"
+
+
+def test_litellm(served: JudgeServer) -> None:
+    """Runs in `.ci/frameworks inspect`, which installs the client."""
+    litellm = pytest.importorskip("litellm", reason="needs litellm, see .ci/frameworks")
+    litellm.suppress_debug_info = True
+    asked = {"api_base": f"{served.url}/v1", "api_key": "none", "max_retries": 0}
+    body = chat("one", "three", model="openai/scripted")
+    answer = litellm.completion(**body, **asked)
+    assert answer.choices[0].message.content == "B"
+    assert "3 5" in answer.choices[0].message.reasoning_content
+    told = litellm.completion(**body, **asked, response_format=_Choice).choices[0].message.content
+    assert (_Choice.model_validate_json(told).verdict, _Choice.model_validate_json(told).choice) == ("B", 1)
+    for error, body in (
+        (litellm.BadRequestError, chat("a", model="openai/scripted", stream=True)),
+        (litellm.NotFoundError, chat("a", model="openai/gpt-4o")),
+        (litellm.InternalServerError, chat("a", prompt="DOWN", model="openai/scripted")),
+    ):
+        with pytest.raises(error):
+            litellm.completion(**body, **asked)
+
+
+def test_langchain(served: JudgeServer) -> None:
+    """Runs in `.ci/frameworks inspect`, which installs the client."""
+    langchain = pytest.importorskip("langchain_openai", reason="needs langchain-openai, see .ci/frameworks")
+    model = langchain.ChatOpenAI(
+        base_url=f"{served.url}/v1", api_key="none", model="scripted", max_retries=0, temperature=0
+    )
+    asked = [("human", "Which is longer?"), ("ai", "one"), ("ai", "three")]
+    assert model.invoke(asked).content == "B"
+    chosen = model.with_structured_output(_Choice).invoke(asked)
+    assert (chosen.verdict, chosen.choice) == ("B", 1)
+    assert "3 5" in chosen.reason
+    assert [one.content for one in model.batch([asked, asked[:2]])] == ["B", "7"]
+    with pytest.raises(import_module("openai").BadRequestError, match="stream"):
+        list(model.stream(asked))
 
 
 def test_openais_client(served: JudgeServer, capsys: pytest.CaptureFixture[str]) -> None:

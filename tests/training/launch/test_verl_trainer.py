@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import ray
 import torch
@@ -19,8 +23,11 @@ from typer.testing import CliRunner
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+from tests.tirjudge.judge_server import judge_serving
 from tests.training.launch.judged_pairs import MINI, write_recipe
+from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.storage.durable_files import RunFolder
+from tirjudge_environments import Context
 from tirjudge_training.launch import verl_stage
 from tirjudge_training.launch.cli import launch
 from tirjudge_training.methods import pipeline_of
@@ -42,6 +49,7 @@ ON_CPU = (
     "data.dataloader_num_workers=0",
 )
 """Settings of verl that leave out what needs a GPU, and start fewer processes than a cluster gets."""
+TRUTHS = ("Sirius", "Canopus", "Arcturus", "Vega")
 
 
 def run(recipe: Path, folder: Path, *words: str) -> Any:
@@ -136,3 +144,73 @@ def test_verl_trains_a_stage_that_the_next_stages_continue_from(
     again = run(recipe, folder)
     assert again.exit_code == 2
     assert "rl-1 starts from the model of sft-1, which is not done" in again.stderr
+
+
+@pytest.mark.timeout(1500)
+def test_verls_trainer_shows_a_served_judge_the_ground_truth(cluster: str, tmp_path: Path) -> None:
+    """Two steps of GRPO on a policy's own answers, with the reward function that docs/serve.md names."""
+    shown: list[tuple[str, int]] = []
+
+    def judge(context: Context) -> str:
+        text = context.prompt.messages[-1].content
+        (truth,) = (name for name in TRUTHS if name in text)
+        shown.append((truth, 1 + sum(map(ord, text)) % 9))
+        return f"<score>{shown[-1][1]}</score>"
+
+    rows = [
+        {
+            "data_source": "stars",
+            "prompt": [{"role": "user", "content": f"Which star is number {number}?"}],
+            "reward_model": {"style": "rule", "ground_truth": truth},
+            "extra_info": {"question": f"Which star is number {number}?", "index": number},
+        }
+        for number, truth in enumerate(TRUTHS)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    rollouts = tmp_path / "rollouts"
+    with judge_serving(ScriptedGenerator(judge), tools=False) as server:
+        settings = {
+            "data.train_files": tmp_path / "rows.parquet",
+            "data.val_files": tmp_path / "rows.parquet",
+            "data.train_batch_size": 2,
+            "data.max_prompt_length": 64,
+            "data.max_response_length": 16,
+            "data.shuffle": "false",
+            "actor_rollout_ref.model.path": MINI,
+            "actor_rollout_ref.actor.ppo_mini_batch_size": 2,
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4,
+            "actor_rollout_ref.actor.strategy": "fsdp2",
+            "actor_rollout_ref.rollout.n": 4,
+            "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 4,
+            "actor_rollout_ref.rollout.tensor_model_parallel_size": 1,
+            "algorithm.adv_estimator": "grpo",
+            "algorithm.use_kl_in_reward": "false",
+            "trainer.nnodes": 1,
+            "trainer.n_gpus_per_node": 1,
+            "trainer.total_training_steps": 2,
+            "trainer.total_epochs": 1,
+            "trainer.save_freq": -1,
+            "trainer.test_freq": -1,
+            "trainer.val_before_train": "false",
+            "trainer.logger": "[console]",
+            "trainer.default_local_dir": tmp_path / "checkpoints",
+            "trainer.rollout_data_dir": rollouts,
+            "+ray_kwargs.ray_init.address": cluster,
+            "reward.custom_reward_function.path": "pkg://tirjudge.serve.verl",
+            "reward.custom_reward_function.name": "compute_score",
+            "+reward.custom_reward_function.reward_kwargs.url": server.url,
+            "+reward.custom_reward_function.reward_kwargs.reference_key": "ground_truth",
+        }
+        command = [sys.executable, "-m", "verl.trainer.main_ppo", *ON_CPU]
+        command += [f"{key}={value}" for key, value in settings.items()]
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+    assert done.returncode == 0, done.stdout[-4000:]
+    written = [
+        json.loads(line) for step in (1, 2) for line in (rollouts / f"{step}.jsonl").read_text().splitlines()
+    ]
+    # Each of the four rows is sampled four times; the judge saw its ground truth, and verl trained on its score.
+    assert {truth: sum(name == truth for name, _ in shown) for truth in TRUTHS} == dict.fromkeys(TRUTHS, 4)
+    found = sorted((row["gts"], row["score"]) for row in written)
+    assert found == sorted((truth, float(score)) for truth, score in shown)
