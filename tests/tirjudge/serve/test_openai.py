@@ -313,8 +313,10 @@ def test_a_refused_token_and_a_bad_body_have_it_as_well() -> None:
         assert "detail" in server.post("/v1/judge", {}).json(), "other routes keep their own form"
 
 
-def test_litellm(served: JudgeServer) -> None:
+def test_litellm(served: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs in `.ci/frameworks inspect`, which installs the client."""
+    # Its import fetches a table of prices otherwise.
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     litellm = pytest.importorskip("litellm", reason="needs litellm, see .ci/frameworks")
     litellm.suppress_debug_info = True
     asked = {"api_base": f"{served.url}/v1", "api_key": "none", "max_retries": 0}
@@ -327,7 +329,7 @@ def test_litellm(served: JudgeServer) -> None:
     for error, body in (
         (litellm.BadRequestError, chat("a", model="openai/scripted", stream=True)),
         (litellm.NotFoundError, chat("a", model="openai/gpt-4o")),
-        (litellm.InternalServerError, chat("a", prompt="DOWN", model="openai/scripted")),
+        (litellm.ServiceUnavailableError, chat("a", prompt="DOWN", model="openai/scripted")),
     ):
         with pytest.raises(error):
             litellm.completion(**body, **asked)

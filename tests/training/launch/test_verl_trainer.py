@@ -177,6 +177,7 @@ def test_verls_trainer_shows_a_served_judge_the_ground_truth(cluster: str, tmp_p
             "data.max_response_length": 16,
             "data.shuffle": "false",
             "actor_rollout_ref.model.path": MINI,
+            "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
             "actor_rollout_ref.actor.ppo_mini_batch_size": 2,
             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4,
             "actor_rollout_ref.actor.strategy": "fsdp2",
@@ -210,7 +211,7 @@ def test_verls_trainer_shows_a_served_judge_the_ground_truth(cluster: str, tmp_p
     written = [
         json.loads(line) for step in (1, 2) for line in (rollouts / f"{step}.jsonl").read_text().splitlines()
     ]
-    # Each of the four rows is sampled four times; the judge saw its ground truth, and verl trained on its score.
+    # The judge saw the ground truth of each sample, and verl trained on the score that it gave.
     assert {truth: sum(name == truth for name, _ in shown) for truth in TRUTHS} == dict.fromkeys(TRUTHS, 4)
     found = sorted((row["gts"], row["score"]) for row in written)
     assert found == sorted((truth, float(score)) for truth, score in shown)
