@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tirjudge.console_text import counted
+from tirjudge.data.suggestions import names_a_part
 from tirjudge_environments.tasks.columns import similar_name
+from tirjudge_environments.tasks.messages import conversation_of
 
 WRAPPERS = frozenset(
     {
@@ -70,7 +72,10 @@ def rows_in(document: Any) -> tuple[list[Any], str] | None:
 
 
 def _listed(document: Mapping[str, Any], above: str = "") -> tuple[str, list[dict[str, Any]]] | None:
-    """Return the only list of objects under a known key, with the key; one text alone is no row."""
+    """Return the only list of objects under a known key, with the key; one text alone is no row.
+
+    Of a document without a known key, and without a part of a row, it is the only list of several objects.
+    """
     lists = [
         (f"{above}{key}", value)
         for key, value in document.items()
@@ -83,7 +88,17 @@ def _listed(document: Mapping[str, Any], above: str = "") -> tuple[str, list[dic
         return lists[0]
     known = ((key, value) for key, value in document.items() if similar_name(key) in WRAPPERS)
     inner = [(key, value) for key, value in known if isinstance(value, dict)]
-    return _listed(inner[0][1], f"{inner[0][0]}.") if len(inner) == 1 and not above else None
+    if above or lists or any(map(names_a_part, document)):
+        return None
+    if inner:
+        return _listed(inner[0][1], f"{inner[0][0]}.") if len(inner) == 1 else None
+    others = [(key, value) for key, value in document.items() if _rows(value)]
+    return others[0] if len(others) == 1 else None
+
+
+def _rows(value: Any) -> bool:
+    several = isinstance(value, list) and len(value) > 1 and conversation_of(value) is None
+    return several and all(isinstance(one, dict) and len(one) > 1 for one in value)
 
 
 def _split(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:

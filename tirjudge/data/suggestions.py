@@ -27,7 +27,10 @@ _KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
         *("userinput", "inputs", "userquery", "userquestion", "userinstruction", "usermessage", "task"),
         *("request", "inputmessages"),
     ),
-    "responses": ("responses", "candidates", "answers", "outputs", "completions", "generations"),
+    "responses": (
+        *("responses", "candidates", "answers", "outputs", "completions", "generations"),
+        *("filteredresps", "resps", "sampled"),
+    ),
     "response": (
         *("response", "answer", "output", "completion", "generation", "modeloutput", "modelresponse"),
         *("actualoutput", "modelanswer", "prediction", "generatedtext", "messages", "conversations"),
@@ -49,11 +52,13 @@ _FURTHER: Mapping[str, tuple[str, ...]] = {
     "system": ("systeminstruction", "systeminstructions", "developermessage", "developerprompt"),
     "reference": (
         *("groundtruth", "referenceanswer", "expectedoutput", "expectedanswer", "expected", "goldanswer"),
-        *("idealanswer", "ideal", "target", "solution"),
+        *("idealanswer", "ideal", "target", "solution", "references", "referenceoutputs"),
     ),
     "criteria": ("rubric", "rubrics", "criterion", "gradingcriteria", "guidelines"),
 }
 """Names of further parts, which are used only if an option names them."""
+_GIVEN = (*_FURTHER["reference"], "doc", "example", "datasetitem", "expectations", "metadata")
+"""Names of objects that hold a row of the data that a model was asked about, and so no answer of it."""
 _MOST_NAMED = 20
 _PAIR_STEMS = ("response", "answer", "output", "completion", "conversation", "assistant", "text")
 _CHOSEN = (
@@ -95,8 +100,8 @@ def column_options(places: Sequence[str], named: Collection[str], is_rating: Cal
     has = {part for part in (*_RESPONSE_PARTS, "prompt", "label") if column_named(places, part) is not None}
     has |= set(named)
     prompt = _first(known, "prompt")
-    # A field of the prompt is neither an answer to the prompt nor a label.
-    others = _by_name([one for one in places if not _within(one, "prompt") and one != prompt])
+    # A field of the prompt, or of the data that it is from, is neither an answer to it nor a label.
+    others = _by_name([one for one in places if not _within(one, "prompt", "given") and one != prompt])
     found = [] if has.intersection(_RESPONSE_PARTS) else _response_options(others, prompt)
     # A whole conversation has its prompt.
     whole = (
@@ -105,7 +110,8 @@ def column_options(places: Sequence[str], named: Collection[str], is_rating: Cal
     options = [] if "prompt" in has or (whole and not prompt) else [f"prompt={prompt or 'COLUMN'}"]
     if "label" not in has:
         alone = any(option.startswith("response=") for option in found) or "response" in has
-        outside = _by_name([one for one in places if not _within(one, "prompt", "response", "responses")])
+        inner = ("prompt", "given", "response", "responses")
+        outside = _by_name([one for one in places if not _within(one, *inner)])
         # Scores of other judges are no labels of people.
         own = {name: place for name, place in outside.items() if "metric" not in place.lower()}
         fits = {name: place for name, place in own.items() if is_rating(place)} if alone else own
@@ -122,9 +128,15 @@ def _by_name(places: Sequence[str]) -> dict[str, str]:
 
 
 def _within(place: str, *parts: str) -> bool:
-    """Return True for a place inside of a column with the name of one of these parts."""
+    """Return True for a place inside of a column with the name of one of these parts, or of `_GIVEN`."""
     above = {similar_name(step) for step in place.split(".")[:-1]}
-    return any(above.intersection((*_KNOWN_NAMES[part], part)) for part in parts)
+    return any(above.intersection((*_KNOWN_NAMES.get(part, _GIVEN), part)) for part in parts)
+
+
+def names_a_part(name: str) -> bool:
+    """Return True for a name under which files have a prompt or responses."""
+    known = (*_KNOWN_NAMES["prompt"], *_KNOWN_NAMES["responses"], *_KNOWN_NAMES["response"])
+    return similar_name(name) in (*known, *_RESPONSE_PARTS, *_CONVERSATIONS)
 
 
 def unread_note(names: Sequence[str]) -> str:
@@ -165,7 +177,10 @@ def _response_options(known: Mapping[str, str], prompt: str) -> list[str]:
     for chosen, rejected in _CHOSEN:
         if chosen in known and rejected in known:
             return [f"chosen={known[chosen]}", f"rejected={known[rejected]}"]
-    if response := _named(known, _KNOWN_NAMES["response"]):
+    texts = [
+        one for one in known.values() if _within(one, "responses") and one.endswith((".text", ".content"))
+    ]
+    if response := _named(known, _KNOWN_NAMES["response"]) or next(iter(texts), ""):
         # A field of each object of a list: the objects are the responses.
         head, first, field = response.rpartition(".0.")
         each = [f"{head}.{number}.{field}" for number in range(_MOST_ELEMENTS)] if first else []

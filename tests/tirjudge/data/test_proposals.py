@@ -63,6 +63,18 @@ FILES: dict[str, Any] = {
             "prompt": {"raw": q, "label": "Say {{x}}"}, "response": {"output": a, "tokenUsage": {"total": 9}},
             "success": True, "gradingResult": {"pass": True, "score": 1, "componentResults": []}}),
     }},
+    "lm-eval.jsonl": rows(lambda q, a: {
+        "doc_id": 0, "doc": {"question": q, "answer": "gold"}, "target": "gold", "arguments": [[q, {}]],
+        "resps": [[f" {a} "]], "filtered_resps": [a], "exact_match": 0.0}),
+    "langsmith.jsonl": rows(lambda q, a: {
+        "inputs": {"question": q}, "example": {"outputs": {"answer": "gold"}},
+        "run": {"outputs": {"output": a}}}),
+    "helm.json": {"adapter_spec": {"model": "m"}, "request_states": rows(lambda q, a: {
+        "instance": {"references": [{"output": {"text": "gold"}}]}, "request": {"prompt": q},
+        "result": {"completions": [{"text": a, "logprob": -1}]}})},
+    "openai-evals.jsonl": rows(lambda q, a: {
+        "run_id": "r", "type": "sampling", "data": {"prompt": chat(q), "sampled": [a]}}),
+    "questions of a run.json": {"name": "run", "pairs": rows(lambda q, a: {"question": q, "answer": a})},
     "evaluations.json": {"Evaluations": rows(lambda q, a: {"query": q, "completion": a})},
 }  # fmt: skip
 
@@ -90,7 +102,8 @@ def test_proposed_options_give_every_row_its_prompt_and_its_answer(tmp_path: Pat
 
 
 NOTHING: dict[str, Any] = {
-    "questions of a run.json": {"name": "run", "pairs": rows(lambda q, a: {"question": q, "answer": a})},
+    "one question of a run.json": {"name": "run", "pairs": [{"question": "q", "answer": "a"}]},
+    "answers of the data.jsonl": rows(lambda q, a: {"doc": {"question": q, "answer": a}, "target": a}),
     "items without answers.jsonl": rows(lambda q, a: {
         "id": "i", "input": {"messages": chat(q)}, "expectedOutput": {"role": "assistant", "content": a}}),
     "objects as answers.jsonl": rows(lambda q, a: {"question": q, "answer": {"city": a, "country": "it"}}),
