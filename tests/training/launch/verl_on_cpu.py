@@ -117,7 +117,8 @@ class Server:
         made = self._model.generate(
             torch.tensor([prompt_ids]),
             attention_mask=torch.ones(1, len(prompt_ids), dtype=torch.long),
-            max_new_tokens=sampling_params["max_tokens"],
+            # verl's own loop of one turn names no limit.
+            max_new_tokens=sampling_params.get("max_tokens", 16),
             do_sample=not greedy,
             stop_strings=sampling_params.get("stop"),
             tokenizer=self._tokenizer,
