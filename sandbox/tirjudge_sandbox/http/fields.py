@@ -91,6 +91,14 @@ class Request(Message):
         return only(cls.model_fields, cls.ignored, optional)(given)
 
 
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"holds a lone surrogate (half a character) at {error.start}") from None
+    return text
+
+
 def _few(given: object) -> object:
     """Return what was given. Raises ValueError if it is too much, before every part of it is reported."""
     if isinstance(given, Sized) and len(given) > MOST_FILES:
@@ -161,6 +169,9 @@ def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
     """Return files with their content in base64."""
     return {path: base64.b64encode(content).decode() for path, content in files.items()}
 
+
+Text = Annotated[str, AfterValidator(_encodable)]
+"""Any text that UTF-8 can encode, including NUL."""
 
 _Base64 = Annotated[
     bytes, BeforeValidator(decoded), WithJsonSchema({"type": "string", "contentEncoding": "base64"})
