@@ -48,7 +48,6 @@ HEAVY = (
     "ipykernel",
     "jupyter_client",
     "zmq",
-    "RestrictedPython",
     "mcp",
     "fastapi",
     "starlette",

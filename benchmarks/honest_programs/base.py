@@ -20,7 +20,7 @@ class Honest:
     stdin: str = ""
     needs: str = ""
     """A need that some placements do not meet: `files` that it may write, `processes` or programs that
-    it may start, or `ctypes` and `multiprocessing`, which the import policy refuses."""
+    it may start."""
 
 
 LACKING = {
@@ -29,6 +29,5 @@ LACKING = {
     "own-uid": {"processes", "files"},
     "plain": {"processes", "files"},
     "docker": {"processes"},
-    "policy": {"processes", "multiprocessing", "ctypes"},
 }
 """The needs that each placement does not meet, as docs/sandbox.md says. Programs with one end badly there."""

@@ -194,7 +194,6 @@ with Pool(2) as pool:
     print(pool.map(len, ['a', 'bb']))
 """,
         "[1, 2]\n",
-        needs="multiprocessing",
     ),
     Honest(
         "multiprocessing.pool.ThreadPool",
@@ -205,7 +204,6 @@ print(pool.map(str.upper, 'ab'))
 pool.close()
 """,
         "['A', 'B']\n",
-        needs="multiprocessing",
     ),
     Honest(
         "another interpreter by subprocess",

@@ -46,7 +46,6 @@ from tirjudge.cli.output import (
 from tirjudge.console_text import printable
 from tirjudge_sandbox import (
     Execution,
-    ImportPolicy,
     Isolation,
     Limits,
     Program,
@@ -114,7 +113,7 @@ BackendOption = Annotated[
 
 @examples(
     "echo 'print(6 * 7)' | tirjudge sandbox run -",
-    "tirjudge sandbox run program.py --timeout 5 --import-policy",
+    "tirjudge sandbox run program.py --timeout 5",
 )
 def run(
     file: Annotated[
@@ -127,19 +126,6 @@ def run(
     stdin: Annotated[
         Path | None,
         option("Sandbox", "File that the program reads as standard input.", "--input", metavar="FILE"),
-    ] = None,
-    import_policy: Annotated[
-        bool,
-        option("Sandbox", "Refuse imports that judging does not need, with a reason.", "--import-policy"),
-    ] = False,
-    allowed: Annotated[
-        list[str] | None,
-        option(
-            "Sandbox",
-            "Allow this module too, with --import-policy. Repeatable.",
-            "--allow-import",
-            metavar="MODULE",
-        ),
     ] = None,
     prepare: Prepare = "",
     backend_option: BackendOption = None,
@@ -167,7 +153,6 @@ def run(
         options = _options(
             backend_option,
             capacity=1,
-            import_policy=_policy(import_policy, allowed or ()),
             allow_weak_isolation=allow_weak_isolation,
             prepare=prepare or None,
         )
@@ -197,15 +182,6 @@ def build() -> None:
 def _limits(flag: str, given: Sequence[str] | None, usual: Limits) -> Limits:
     try:
         return read_limits(assigned(flag, given or ()), usual)
-    except ValueError as error:
-        stop("sandbox", error, USAGE)
-
-
-def _policy(wanted: bool, allowed: Sequence[str]) -> ImportPolicy | None:
-    if allowed and not wanted:
-        stop("sandbox", "--allow-import requires --import-policy", USAGE)
-    try:
-        return ImportPolicy().allowing(*allowed) if wanted else None
     except ValueError as error:
         stop("sandbox", error, USAGE)
 
