@@ -48,6 +48,7 @@ HEAVY = (
     "ipykernel",
     "jupyter_client",
     "zmq",
+    "RestrictedPython",
     "mcp",
     "fastapi",
     "starlette",

@@ -2,9 +2,10 @@
 
     python -m benchmarks.honest_programs [--placement root docker ...] [--capacity 2]
 
-A program ends well if its status is `ok` and it prints what it must. `python3` is the interpreter without a
-sandbox, which checks the expected outputs. A placement that cannot be opened is reported with the reason. As
-root, `userns` and `plain` need another user, and `own-uid` an interpreter that others may read:
+A program ends well if its status is `ok` and it prints what it must. `policy` is the local sandbox with the
+default import policy; `python3` is the interpreter without a sandbox, which checks the expected outputs. A
+placement that cannot be opened is reported with the reason. As root, `userns` and `plain` need another user,
+and `own-uid` an interpreter that others may read:
 
     python tests/sandbox/unprivileged.py UID PYTHON -m benchmarks.honest_programs --placement userns plain
 """
@@ -25,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.honest_programs import PROGRAMS, Honest
-from tirjudge_sandbox import Execution, Program, Sandbox, SandboxUnavailable, Status
+from tirjudge_sandbox import Execution, ImportPolicy, Program, Sandbox, SandboxUnavailable, Status
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.workers.host import PLACEMENTS
@@ -34,6 +35,7 @@ PLAIN = "python3"
 SECONDS = 60
 SANDBOXES: dict[str, Callable[..., Sandbox]] = {
     **{name: partial(LocalSandbox, placement=name) for name in PLACEMENTS},
+    "policy": partial(LocalSandbox, import_policy=ImportPolicy()),
     "docker": DockerSandbox,
 }
 

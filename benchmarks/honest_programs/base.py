@@ -20,7 +20,7 @@ class Honest:
     stdin: str = ""
     needs: str = ""
     """A need that some placements do not meet: `files` that it may write, `processes` or programs that
-    it may start."""
+    it may start, or `ctypes` and `multiprocessing`, which the import policy refuses."""
 
 
 LACKING = {
@@ -29,5 +29,6 @@ LACKING = {
     "own-uid": {"processes", "files"},
     "plain": {"processes", "files"},
     "docker": {"processes"},
+    "policy": {"processes", "multiprocessing", "ctypes"},
 }
 """The needs that each placement does not meet, as docs/sandbox.md says. Programs with one end badly there."""

@@ -251,6 +251,7 @@ import ctypes
 print(ctypes.c_int32(2**31 + 5).value)
 """,
         "-2147483643\n",
+        needs="ctypes",
     ),
     Honest(
         "subclasses registered",

@@ -194,6 +194,7 @@ with Pool(2) as pool:
     print(pool.map(len, ['a', 'bb']))
 """,
         "[1, 2]\n",
+        needs="multiprocessing",
     ),
     Honest(
         "multiprocessing.pool.ThreadPool",
@@ -204,6 +205,7 @@ print(pool.map(str.upper, 'ab'))
 pool.close()
 """,
         "['A', 'B']\n",
+        needs="multiprocessing",
     ),
     Honest(
         "another interpreter by subprocess",

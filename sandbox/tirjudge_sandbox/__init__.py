@@ -11,6 +11,7 @@ from tirjudge_sandbox.base import (
     Status,
 )
 from tirjudge_sandbox.blocking import BlockingSandbox, open_sandbox_sync
+from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.registry import open_sandbox
 from tirjudge_sandbox.untrusted_code import run_with_isolated
 
@@ -19,6 +20,7 @@ __version__ = "0.1.0"  # of every distribution that is built from this repositor
 __all__ = [
     "BlockingSandbox",
     "Execution",
+    "ImportPolicy",
     "Isolation",
     "Limits",
     "PackageMissing",

@@ -10,6 +10,7 @@ from typing import Self
 
 from tirjudge_sandbox.base import SandboxUnavailable
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES
+from tirjudge_sandbox.import_policy import ImportPolicy, check_installed
 from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, Prepared, PreparedSource
 from tirjudge_sandbox.workers import local_process
 from tirjudge_sandbox.workers.host import PLACEMENTS, Host, candidate_placements
@@ -34,6 +35,7 @@ class LocalSandbox(PooledSandbox):
         programs_per_worker: int = PROGRAMS_PER_WORKER,
         spare: int = 1,
         unix_sockets: bool = False,
+        import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
         prepare: PreparedSource | None = None,
         prepare_seconds: float = PREPARE_SECONDS,
@@ -46,7 +48,7 @@ class LocalSandbox(PooledSandbox):
         works. `programs_per_worker`: a worker is replaced after this many programs. `spare`: programs that
         may run in addition to `capacity` while so many have been running for 0.15 s each, so that short
         programs need not wait for them. `unix_sockets`: programs may make sockets among themselves, which
-        needs a placement with namespaces.
+        needs a placement with namespaces. `import_policy`: the modules that programs may import.
         `allow_weak_isolation`: run even if an isolation property is missing.
 
         `prepare`: a trusted program, as a `Program` or the path of its file, which each worker runs once;
@@ -60,12 +62,14 @@ class LocalSandbox(PooledSandbox):
             raise SandboxUnavailable(
                 f"the local sandbox needs Linux, this is {sys.platform}: use another backend"
             )
+        check_installed(import_policy)
         super().__init__(
             capacity=capacity,
             preload=preload,
             programs_per_worker=programs_per_worker,
             spare=spare,
             unix_sockets=unix_sockets,
+            import_policy=import_policy,
             prepared=None if prepare is None else Prepared.of(prepare, prepare_seconds, prepare_memory_bytes),
         )
         self._candidates = candidate_placements() if placement is None else (placement,)

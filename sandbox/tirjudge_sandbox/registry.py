@@ -116,7 +116,7 @@ def open_sandbox(name: str = "local", /, **options: Any) -> Sandbox:
 
     `options` belong to the backend. Those of `local` are `capacity` (the most programs at once; by default
     one for each usable CPU), `preload` (modules that every program finds loaded: numpy and sympy),
-    and `allow_weak_isolation`, among others (see `tirjudge_sandbox.local.LocalSandbox`).
+    `import_policy` and `allow_weak_isolation`, among others (see `tirjudge_sandbox.local.LocalSandbox`).
     Raises ValueError, in one line, for an unknown name and for a bad option. Opening raises
     SandboxUnavailable if the machine cannot isolate programs. `open_sandbox_sync` is the blocking form.
     """

@@ -10,13 +10,15 @@ import pytest
 from benchmarks.honest_programs import LACKING, PROGRAMS, Honest
 from benchmarks.honest_programs.__main__ import ended_well
 from tests.sandbox.targets import MARKS, PLACEMENTS
-from tirjudge_sandbox import Limits, Program, Sandbox
+from tirjudge_sandbox import ImportPolicy, Limits, Program, Sandbox
 from tirjudge_sandbox.containers.docker import DockerSandbox
+from tirjudge_sandbox.local import LocalSandbox
 
 HEAVY = ("sympy", "numpy", "pandas", "scipy", "nltk", "math_verify", "networkx", "pytest")
 """Packages that take long to import, and are the same in all placements of a host."""
 
 SANDBOXES: dict[str, Callable[[], Sandbox]] = {
+    "policy": lambda: LocalSandbox(capacity=2, import_policy=ImportPolicy()),
     "docker": lambda: DockerSandbox(capacity=2),
     **{name: place for name, place in PLACEMENTS.items() if name in ("userns", "own-uid", "plain")},
 }
@@ -42,7 +44,7 @@ async def test_honest_programs(placement, step, request):
     """`make test` tries every thirtieth of the programs that need nothing special; `make soak` tries all."""
     if placement == "docker":
         request.getfixturevalue("docker_image")
-    light = step > EVERY or placement != "docker"
+    light = step > EVERY or placement not in ("policy", "docker")
     needy = [one for one in PROGRAMS if one.needs]
     programs = [
         one

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, run_with_isolated
+from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, Status, run_with_isolated
 from tirjudge_sandbox.guest import isolated
+from tirjudge_sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -88,6 +89,11 @@ for code, more in (
         "output_limit None ['xxxxxxxxxxxxxxxxxxxx'] []",
         "error 1 [] ['Traceback']",
     ]
+
+
+async def test_the_import_policy_allows_the_module() -> None:
+    async with LocalSandbox(capacity=1, preload=(), import_policy=ImportPolicy()) as box:
+        assert (await adding(box, RIGHT)).stdout == "2 of 2 passed\n"
 
 
 @pytest.mark.slow

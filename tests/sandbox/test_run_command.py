@@ -54,6 +54,8 @@ def run_here(source: str, *arguments: str) -> Result:
         ("import sys; sys.stdout.write('x' * ((1 << 20) + 7))", (), 123, "7 were cut"),
         ("raise SystemExit(124)", (), 122, "exit code 124 is passed on as 122"),
         ("import os; os.abort()", (), 134, "signal 6"),
+        ("import requests", ("--import-policy",), 1, "PolicyError"),
+        ("", ("--allow-import", "x"), 2, "--import-policy"),
         ("", ("--input", "/nowhere"), 2, "/nowhere"),
     ],
 )

@@ -64,6 +64,17 @@ def test_compare_runs_the_program_and_undoes_the_order() -> None:
             assert len(result.trajectories[0].calls) == 1
 
 
+def test_with_an_import_policy_the_model_sees_why_a_program_was_refused() -> None:
+    def careless(context: Context) -> str:
+        if not context.segments:
+            return "```python\nimport requests\n```\n"
+        reason_is_shown = "there is no network here" in context.segments[-1].text
+        return f"<preference>{'B' if reason_is_shown else 'A'}</preference>"
+
+    with Judge(generator=ScriptedGenerator(careless), order="given", import_policy=True) as judge:
+        assert judge.compare("p", "x", "y").verdict == "B"
+
+
 def test_score_and_rank() -> None:
     with Judge(generator=ScriptedGenerator(scoring), tools=False) as judge:
         assert judge.score("p", "good").score == 5.0

@@ -103,7 +103,7 @@ async def _serving(
 
 
 def _sandbox_options(options: JudgeOptions) -> dict[str, Any]:
-    """Return the options of the agent's sandbox: `prepare` is for the judge's programs."""
+    """Return the options of the agent's sandbox: import policy and `prepare` are for the judge's programs."""
     weak = {"allow_weak_isolation": True} if options.allow_weak_isolation else {}
     return {**options.backend_options, **weak}
 

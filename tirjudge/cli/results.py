@@ -390,7 +390,7 @@ def reproduce(
 ) -> None:
     """Run every recorded program again, and read every verdict again; compare both with the record.
 
-    A result file of somebody else is hostile code: sandbox and limits come from these options and
+    A result file of somebody else is hostile code: sandbox, limits and imports come from these options and
     never from the file. Exit codes: 0 every program gave the recorded output and every verdict follows from
     its dialogue, 1 some did not, 2 usage, no dialogue in the file, or no sandbox; 130 interrupted.
     """
@@ -500,7 +500,7 @@ def _record(one: Reproduction) -> dict[str, Any]:
 
 
 def _hint_at_settings(file: Path, options: SandboxOptions) -> None:
-    """Say so if the programs ran under other limits; the file's own word changes nothing."""
+    """Say so if the programs ran under another policy or limits; the file's own word changes nothing."""
     recorded = recorded_settings(file) or {}
     if options.prepare and not recorded.get("prepare"):
         say("tirjudge reproduce: these programs ran without --prepare, which is given here")
@@ -508,6 +508,11 @@ def _hint_at_settings(file: Path, options: SandboxOptions) -> None:
     if isinstance(limits, dict) and limits != options.program_limits:
         given = " ".join(f"--program-limit {name}={value}" for name, value in limits.items())
         say(f"tirjudge reproduce: these programs ran with {printable(given or 'the usual limits')}")
+    judged = recorded.get("import_policy")
+    if judged is True and not options.import_policy:
+        say("tirjudge reproduce: these programs ran with --import-policy, which is not given here")
+    if judged is False and options.import_policy:
+        say("tirjudge reproduce: these programs ran without --import-policy, which is given here")
 
 
 export = typer.Typer(

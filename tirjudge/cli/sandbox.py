@@ -46,6 +46,7 @@ from tirjudge.cli.output import (
 from tirjudge.console_text import printable
 from tirjudge_sandbox import (
     Execution,
+    ImportPolicy,
     Isolation,
     Limits,
     Program,
@@ -113,7 +114,7 @@ BackendOption = Annotated[
 
 @examples(
     "echo 'print(6 * 7)' | tirjudge sandbox run -",
-    "tirjudge sandbox run program.py --timeout 5",
+    "tirjudge sandbox run program.py --timeout 5 --import-policy",
 )
 def run(
     file: Annotated[
@@ -126,6 +127,19 @@ def run(
     stdin: Annotated[
         Path | None,
         option("Sandbox", "File that the program reads as standard input.", "--input", metavar="FILE"),
+    ] = None,
+    import_policy: Annotated[
+        bool,
+        option("Sandbox", "Refuse imports that judging does not need, with a reason.", "--import-policy"),
+    ] = False,
+    allowed: Annotated[
+        list[str] | None,
+        option(
+            "Sandbox",
+            "Allow this module too, with --import-policy. Repeatable.",
+            "--allow-import",
+            metavar="MODULE",
+        ),
     ] = None,
     prepare: Prepare = "",
     backend_option: BackendOption = None,
@@ -153,6 +167,7 @@ def run(
         options = _options(
             backend_option,
             capacity=1,
+            import_policy=_policy(import_policy, allowed or ()),
             allow_weak_isolation=allow_weak_isolation,
             prepare=prepare or None,
         )
@@ -182,6 +197,15 @@ def build() -> None:
 def _limits(flag: str, given: Sequence[str] | None, usual: Limits) -> Limits:
     try:
         return read_limits(assigned(flag, given or ()), usual)
+    except ValueError as error:
+        stop("sandbox", error, USAGE)
+
+
+def _policy(wanted: bool, allowed: Sequence[str]) -> ImportPolicy | None:
+    if allowed and not wanted:
+        stop("sandbox", "--allow-import requires --import-policy", USAGE)
+    try:
+        return ImportPolicy().allowing(*allowed) if wanted else None
     except ValueError as error:
         stop("sandbox", error, USAGE)
 

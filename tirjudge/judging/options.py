@@ -33,7 +33,7 @@ from tirjudge_environments.registry import environment_options, first_fault
 from tirjudge_environments.templates import OwnPrompts, prompt_families
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Later
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
+from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, Status, open_sandbox
 from tirjudge_sandbox.base import MIB, read_limits
 from tirjudge_sandbox.prepared import prepared_digest
 
@@ -101,6 +101,8 @@ class SandboxOptions(BaseModel):
     """A limit of each program, such as memory_bytes=1e9 or wall_seconds=60. Repeatable."""
     prepare: Annotated[str, Option("Sandbox", "--prepare", "FILE"), Later("")] = ""
     """A trusted program, or a folder with __main__.py and data, whose names all programs find."""
+    import_policy: Annotated[bool, Option("Sandbox", "--import-policy/--no-import-policy")] = False
+    """Refuse imports that judging does not need, with a reason that the model can read."""
     allow_weak_isolation: Annotated[
         bool, Option("Sandbox", "--allow-weak-isolation/--no-allow-weak-isolation"), MOVABLE
     ] = False
@@ -137,10 +139,12 @@ class SandboxOptions(BaseModel):
 
     def closed_sandbox(self) -> Sandbox:
         """Return the sandbox, not yet open; raises ValueError for an unknown backend or option."""
-        # Pass on only what was chosen: not every backend can be prepared or isolate less.
+        # Pass on only what was chosen: not every backend has an import policy or can isolate less.
         options = dict(self.backend_options)
         if self.prepare:
             options["prepare"] = self.prepare
+        if self.import_policy:
+            options["import_policy"] = ImportPolicy()
         if self.allow_weak_isolation:
             options["allow_weak_isolation"] = True
         return open_sandbox(self.backend, **options)

@@ -102,8 +102,7 @@ def refuse_other_settings(
     Returns how the numbers moved that may rise, each as `rl.steps was 10 and is now 20`.
 
     Both are JSON or TOML values of the fields of `declared_by`. A key that is missing in the recorded
-    settings has the value of the field's `Later`; any other missing key equals null, and an option that is
-    gone equals false.
+    settings has the value of the field's `Later`; any other missing key equals null.
     """
     before, now = _compared(declared_by, recorded), _compared(declared_by, wanted)
     moved = _take_over(declared_by, before, now)
@@ -200,5 +199,5 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], table: str =
         old, new = before.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             yield from _differences(old, new, f"{table}{key}.")
-        elif old != new and (key in now or old is not False):
+        elif old != new:
             yield f"{table}{key} was {json.dumps(old)} and is now {json.dumps(new)}"

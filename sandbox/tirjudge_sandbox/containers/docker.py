@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from tirjudge_sandbox.base import MIB, SandboxUnavailable
 from tirjudge_sandbox.containers import client, container, image
+from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, Prepared, PreparedSource
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
 from tirjudge_sandbox.workers.worker import PreparedFailed, WorkerFailed
@@ -41,6 +42,7 @@ class DockerSandbox(PooledSandbox):
         programs_per_worker: int = PROGRAMS_PER_WORKER,
         spare: int = 1,
         unix_sockets: bool = False,
+        import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
         prepare: PreparedSource | None = None,
         prepare_seconds: float = PREPARE_SECONDS,
@@ -49,9 +51,10 @@ class DockerSandbox(PooledSandbox):
         """Raises ValueError for a bad option, SandboxUnavailable for the runtime of gVisor.
 
         `capacity`, `preload`, `programs_per_worker`, `spare`, `unix_sockets`, `allow_weak_isolation`,
-        `prepare` and its bounds: see `LocalSandbox`. `image`: None means the image that `tirjudge sandbox
-        build` built; another one must be derived from it. `runtime`: None means the engine's default.
-        `memory_bytes` and `cpus`: limits of one container, its interpreter included.
+        `prepare` and its bounds, and `import_policy`, for which the image needs RestrictedPython: see
+        `LocalSandbox`. `image`: None means the image that `tirjudge sandbox build` built; another one must be
+        derived from it. `runtime`: None means the engine's default. `memory_bytes` and `cpus`: limits of one
+        container, its interpreter included.
         """
         if runtime == "runsc":
             raise SandboxUnavailable(
@@ -66,6 +69,7 @@ class DockerSandbox(PooledSandbox):
             programs_per_worker=programs_per_worker,
             spare=spare,
             unix_sockets=unix_sockets,
+            import_policy=import_policy,
             prepared=None if prepare is None else Prepared.of(prepare, prepare_seconds, prepare_memory_bytes),
         )
         self._image = image

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tirjudge_sandbox.guest import scratch
+from tirjudge_sandbox.guest.import_policy import Check
 from tirjudge_sandbox.guest.wire import Job, Payload
 
 # The functions below look up built-ins in this copy. Without it, a program that empties the original would
@@ -62,6 +63,8 @@ class Place:
     """Called when the files are in place; drops the last rights. Raises OSError."""
     unlaid: Callable[[OSError], NoReturn]
     """Called when the files cannot be put in place, which is no failure of the program."""
+    check: Check | None
+    """The import policy's check of the source, None without a policy."""
     main: types.ModuleType | None
     """The module of the prepared program, in which the program goes on; None without one."""
 
@@ -202,6 +205,9 @@ class ThreadLock:
 def _execute(job: Job, descriptors: Sequence[int], place: Place) -> int:
     try:
         payload = _prepare(job, descriptors, place)
+        if place.check and (refusal := place.check(payload.source, payload.files)):
+            print(refusal, file=sys.stderr)
+            return 1
         namespace = _main_module(payload, place.main)
         exec(compiled(payload.source, FILE), namespace)
     except SystemExit as error:

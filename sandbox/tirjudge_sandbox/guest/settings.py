@@ -24,6 +24,8 @@ class Preparation:
     """Modules to load, where they are installed."""
     unix_sockets: bool = False
     """Allow programs to make AF_UNIX sockets among themselves; none leads out of the worker."""
+    imports: tuple[str, ...] | None = None
+    """Modules that the import policy allows; None without a policy."""
     prepared_bytes: int = 0
     """Address space of the prepared program, which the host sends; 0 if there is none."""
 

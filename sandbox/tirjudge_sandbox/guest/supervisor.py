@@ -29,6 +29,7 @@ from functools import partial
 from typing import NoReturn
 
 from tirjudge_sandbox.guest import (
+    import_policy,
     landlock,
     memory,
     namespaces,
@@ -92,6 +93,9 @@ class Supervisor:
         if not self._contains or not os.access("/dev/shm", os.W_OK):
             _multiprocessing.SemLock = program.ThreadLock
         _warm_up(settings.sites, preparation.preload)
+        self._check = (
+            import_policy.check(frozenset(preparation.imports)) if preparation.imports is not None else None
+        )
         privileges.hide()
         self._calls = seccomp.allow_list(unix_sockets=preparation.unix_sockets)
         if self._contains:
@@ -166,7 +170,7 @@ class Supervisor:
         if not child:
             most, bounded = self._most_processes(job)
             confine = partial(self._confine, forks=self._contains and job.processes > 0, threads=bounded)
-            place = program.Place(self._base_bytes, most, confine, self._unlaid, self._main)
+            place = program.Place(self._base_bytes, most, confine, self._unlaid, self._check, self._main)
             program.become(job, descriptors, place)
         payload, stdin, stdout, stderr, *fetched = descriptors
         for stream in (stdin, stdout, stderr):

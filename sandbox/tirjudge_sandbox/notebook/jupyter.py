@@ -50,6 +50,9 @@ class JupyterSandbox:
 
         `inside`: the backend whose workers are used, `local` or `docker`; `options` are passed to it.
         """
+        if options.get("import_policy") is not None:
+            # The kernel itself runs as a program, and imports far more than a policy allows.
+            raise ValueError("notebooks take no import policy: their kernel would not pass it")
         if inside not in _BACKENDS:
             raise ValueError(f"inside must be one of {', '.join(_BACKENDS)}, not {inside!r}")
         if inside == "local" and (missing := [name for name in _NEEDED if find_spec(name) is None]):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from tirjudge_sandbox.base import Execution, Limits, Program, Status, validate
 from tirjudge_sandbox.guest.limits import WorkingFolder
 from tirjudge_sandbox.guest.settings import Preparation
+from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.prepared import Prepared
 from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
 from tirjudge_sandbox.workers.worker import Channel, Worker, WorkerFailed
@@ -293,6 +294,7 @@ class PooledSandbox:
         programs_per_worker: int,
         spare: int,
         unix_sockets: bool,
+        import_policy: ImportPolicy | None,
         prepared: Prepared | None,
     ):
         self._pool = Pool(capacity, programs_per_worker=programs_per_worker, spare=spare)
@@ -303,6 +305,7 @@ class PooledSandbox:
         self._preparation = Preparation(
             preload=tuple(preload),
             unix_sockets=unix_sockets,
+            imports=None if import_policy is None else tuple(sorted(import_policy.imports)),
             prepared_bytes=0 if prepared is None else prepared.memory_bytes,
         )
 

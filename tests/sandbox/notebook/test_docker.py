@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tirjudge_sandbox import open_sandbox
+from tirjudge_sandbox import ImportPolicy, Program, Status, open_sandbox
 from tirjudge_sandbox.containers import client
 from tirjudge_sandbox.containers.image import TAG
 from tirjudge_sandbox.notebook.cells import CellStatus
@@ -19,7 +19,7 @@ DERIVED = "tirjudge-sandbox-notebooks"
 DOCKERFILE = f"""
 FROM {TAG}
 USER 0
-RUN pip install --no-cache-dir --root-user-action ignore ipykernel
+RUN pip install --no-cache-dir --root-user-action ignore ipykernel RestrictedPython
 USER 65534:65534
 """
 
@@ -56,3 +56,12 @@ async def test_a_notebook_runs_in_a_container(image: str) -> None:
             ended = await notebook.close()
         assert dict(ended.files) == {"out": b"ba"}
         assert (ended.isolation.placement, ended.isolation.missing) == ("container", ())
+
+
+async def test_an_import_policy_applies_in_a_container(image: str) -> None:
+    async with open_sandbox(
+        "docker", image=image, capacity=1, preload=(), import_policy=ImportPolicy()
+    ) as box:
+        ran = await box.run(Program(source="import ssl"))
+        assert (ran.status, ran.stderr.split(":")[0]) == (Status.ERROR, "PolicyError")
+        assert (await box.run(Program(source="d = {1: 1}\nd[1] += 1\nprint(d)"))).stdout == "{1: 2}\n"

@@ -28,6 +28,7 @@ COMMANDS = {
     f"judge rows.jsonl --runner ray {SERVED}": {"ray": "ray"},
     f"judge rows.jsonl --backend docker {SERVED}": {"docker": "docker requests"},
     f"judge rows.jsonl --backend jupyter {SERVED}": {"jupyter": "ipykernel jupyter_client"},
+    f"judge rows.jsonl --import-policy {SERVED}": {"policy": "RestrictedPython"},
     f"judge rows.parquet {SERVED}": {"data": "pyarrow"},
     f"judge owner/rows {SERVED}": {"data": "datasets"},
     "judge rows.jsonl --max-cost 1 --model m --base-url https://api.openai.com/v1": {
@@ -40,6 +41,7 @@ COMMANDS = {
     f"export inspect {EXAMPLES}/instructions.verdicts.jsonl -o logs": {"inspect": "inspect_ai"},
     f"serve --port 0 {SERVED}": {"serve": "fastapi prometheus_client uvicorn"},
     "mcp": {"mcp": "mcp uvicorn"},
+    "sandbox run program.py --import-policy": {"policy": "RestrictedPython"},
     "sandbox build": {"docker": "docker requests"},
     "sandbox serve --port 0": {"serve": "fastapi prometheus_client uvicorn"},
     "train --recipe smol": {"train": "accelerate datasets peft trl"},

@@ -109,7 +109,7 @@ REFUSED = {
     "judge rows.jsonl --generator nosuch SERVED": "leave out either it or --base-url",
     "judge rows.jsonl --generator-option rows": "--generator-option 'rows': write KEY=VALUE",
     "judge rows.jsonl --backend nosuch": "no sandbox 'nosuch'; there are docker, jupyter, local, remote",
-    "judge rows.jsonl --backend remote --backend-option spare=1": "sandbox 'remote': ",
+    "judge rows.jsonl --backend remote --import-policy": "sandbox 'remote': ",
     "judge rows.jsonl --backend remote --model m --base-url URL": "no sandbox server is named",
     "judge rows.jsonl --backend-option name=red": "sandbox 'local': ",
     "judge rows.jsonl --address 127.0.0.1:9 SERVED": "--address belongs to --runner ray",

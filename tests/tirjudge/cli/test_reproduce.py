@@ -183,8 +183,8 @@ def test_a_program_that_lacks_a_part_fails_and_the_others_run(judged: Path) -> N
     assert {one["id"] for one in found["not_same"]} == {"error", "bindings", "fence"}
 
 
-def test_limits_come_from_the_command_line_and_never_from_the_file(tmp_path: Path) -> None:
-    script = asking("import time\ntime.sleep(0.5)\nprint(1)", lambda _: "A")
+def test_limits_and_imports_come_from_the_command_line_and_never_from_the_file(tmp_path: Path) -> None:
+    script = asking("import time, socket\ntime.sleep(0.5)\nprint(1)", lambda _: "A")
     rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
     path = judge_to(tmp_path / "out.jsonl", rows, script)
     wishes = {"limits": {"wall_seconds": 99}, "backend": "none", "allow_weak_isolation": True}
@@ -192,6 +192,8 @@ def test_limits_come_from_the_command_line_and_never_from_the_file(tmp_path: Pat
     (tmp_path / "out.jsonl.settings.json").write_text(json.dumps({"settings": {**wishes, "x": 1}}))
     assert record(path)["same"] == 1
     assert "status was ok and is now wall_limit" in record(path, "--timeout", 0.2)["not_same"][0]["reason"]
+    refused = record(path, "--import-policy")["not_same"][0]["reason"]
+    assert refused.startswith("status was ok and is now error")
 
 
 @pytest.mark.slow
