@@ -228,7 +228,11 @@ def behind(text: str, name: str) -> str | None:
 
 _THINKING_TAGS = (
     *((f"<{name}>", f"</{name}>") for name in (_THINKING, "thinking", "thought", "reasoning", "seed:think")),
-    *(("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷")),
+    *(("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"), ("<|START_THINKING|>", "<|END_THINKING|>")),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    # gpt-oss writes its thinking to another channel; the second form lacks the special tokens.
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    ("analysis", "assistantfinal"),
 )
 
 
