@@ -197,6 +197,8 @@ class Spending:
 
     def add(self, usage: Usage, seconds: float, model: str = "", queued: float = 0.0) -> None:
         """Book a call that a model answered after `seconds` of work, before which it waited for its turn."""
+        # A resumed run adds up what the file has: the same sum as this one's.
+        seconds, queued = round(seconds, 4), round(queued, 4) if queued >= _SHORTEST else 0.0
         if self._descriptor is not None:
             if self._replaces:
                 os.ftruncate(self._descriptor, 0)
@@ -205,8 +207,8 @@ class Spending:
                 "prompt_tokens": usage.prompt_tokens,
                 "completion_tokens": usage.completion_tokens,
                 **({"cached_tokens": usage.cached_tokens} if usage.cached_tokens else {}),
-                "seconds": round(seconds, 4),
-                **({"queued": round(queued, 4)} if queued >= _SHORTEST else {}),
+                "seconds": seconds,
+                **({"queued": queued} if queued else {}),
                 **({"model": model} if model else {}),
             }
             # One write to a file opened for appending: a kill leaves a whole line or none.
