@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -38,12 +39,17 @@ async def start(
             await send_prepared(ours, prepared)
         isolation = await processes.ready(ours, placement, prepared)
     except BaseException as error:
-        await processes.end()
-        ours.close()
+        # A second cancellation must not leave the processes behind.
+        await asyncio.shield(_abandoned(processes, ours))
         if isinstance(error, OSError):
             raise WorkerFailed(f"the host cannot wait for it: {error}") from error
         raise
     return Worker(ours, isolation, working_folder, processes.end, processes.memory_group)
+
+
+async def _abandoned(processes: _Processes, control: socket.socket) -> None:
+    await processes.end()
+    control.close()
 
 
 def _start_processes(

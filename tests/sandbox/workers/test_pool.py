@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import selectors
@@ -200,6 +201,26 @@ class Watches(selectors.DefaultSelector):
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return super().register(*arguments)
+
+
+async def test_a_start_that_is_cancelled_twice_leaves_nothing():
+    # The second cancellation, such as one by a time limit, comes while the first one ends the processes.
+    before = len(os.listdir("/proc/self/fd"))
+    slow = Program(source="import time; time.sleep(60)")
+    for step in range(3):
+        async with LocalSandbox(capacity=2, preload=()) as sandbox:
+            busy = asyncio.ensure_future(sandbox.run(slow))
+            starting = asyncio.ensure_future(sandbox.run(slow))
+            await asyncio.sleep(0.03)
+            starting.cancel()
+            for _ in range(step):
+                await asyncio.sleep(0)
+            starting.cancel()
+            busy.cancel()
+            await asyncio.wait([starting, busy])
+    await asyncio.sleep(0.5)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_without_watches_runs_fail_and_the_sandbox_does_not():
