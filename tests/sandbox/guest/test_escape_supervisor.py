@@ -217,7 +217,7 @@ def with_a_limit_on_descriptors(kind, limits):
 resource.setrlimit = with_a_limit_on_descriptors
 payload = Payload.seal(b"import os; print(os.listdir('/proc/self/fd'))", "{}", {}, (), 0)
 os.dup2(payload, 100)
-place = program.Place(1 << 40, 1 << 20, lambda: None, lambda error: os._exit(3), None)
+place = program.Place(1 << 40, 1 << 20, lambda: None, lambda error: os._exit(3), None, None)
 program.become(Job.of(Limits(), fetch=False), (payload, 0, 1, 2), place)
 """
 
