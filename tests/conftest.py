@@ -1,10 +1,13 @@
 """Settings of every test: signals as in a terminal, no GPU, no deadline for hypothesis, and slow folders."""
 
+import gc
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,18 @@ from tirjudge_sandbox.local import LocalSandbox
 HERE = Path(__file__).parent
 SLOW = (HERE / "benchmarks", HERE / "research")
 """Folders whose tests are all marked `slow`; they measure what the tests of the packages prove."""
+HOMES = (
+    r"torch|trl|transformers|peft|accelerate|tirjudge_training|tests\.(model_families|tirjudge\.tiny_models)",
+    r"nltk|statsmodels|sklearn|ppi_py|krippendorff|choix|tests\.ifeval_registry",
+    r"schemathesis|mcp|sandbox_fusion|ray|datasets|tests\.(fuzzing|environments\.tools\.sdk_server)",
+)
+"""Modules that take seconds to import, by the number of the process that runs the files that import them.
+
+Each of the three lines is for one process; the other processes do not even collect its files. So a module is
+imported once, and not in every process. Files that match several lines belong to the first one. Files that
+match none, and all files where slow tests run too, run wherever a process is free.
+"""
+_IMPORTS = [re.compile(rf"^(?:from|import) (?:{modules})\b", re.MULTILINE) for modules in HOMES]
 LONG = [
     "tirjudge/report/test_pages",
     "tirjudge/report/test_labelling",
@@ -38,6 +53,8 @@ LONG = [
 They run first, so that all processes end at about the same time.
 """
 
+# Collections of garbage while thousands of tests are made would find none.
+gc.disable()
 # A GPU rounds differently from what the tests expect.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # A shell makes a background job ignore some signals, and child processes would inherit that.
@@ -56,8 +73,44 @@ with suppress(ImportError):  # the environments of the RL frameworks have no hyp
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out slow folders where slow tests are not run: importing them takes seconds in every process."""
-    left_out = collection_path in SLOW and "not slow" in config.option.markexpr
-    return True if left_out else None
+    if "not slow" not in config.option.markexpr:
+        return None
+    return True if collection_path in SLOW or _runs_elsewhere(collection_path, config) else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of `pytest-xdist` whether it may leave files to the others."""
+    node.workerinput["homes"] = node.config.option.dist == "loadfile"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Divide files, which the processes have not all collected."""
+    if config.option.dist != "loadfile":
+        return None
+    from tests.processes import Scheduling  # the environments of the RL frameworks have no pytest-xdist
+
+    return Scheduling(config, log)
+
+
+def _runs_elsewhere(path: Path, config: pytest.Config) -> bool:
+    """Return True for a file or folder that is at home in another process than this one."""
+    this = getattr(config, "workerinput", {})
+    if not this.get("homes") or (home := _home(path)) is None:
+        return False
+    number, count = int(this["workerid"].removeprefix("gw")), this["workercount"]
+    # A process that replaces a crashed one may run everything.
+    return number < count and home % count != number
+
+
+def _home(path: Path) -> int | None:
+    if path == HERE / "training":
+        return 0
+    if not (path.name.startswith("test_") and path.suffix == ".py"):
+        return None
+    source = path.read_text()
+    return next((number for number, imports in enumerate(_IMPORTS) if imports.search(source)), None)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -85,6 +138,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _folder(item: pytest.Item) -> Path:
     """Return the folder in `tests` that the test is in, such as `tests/training`."""
     return HERE / item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else item.path.parent
+
+
+def pytest_collection_finish() -> None:
+    """Let later collections of garbage pass over everything that collecting tests has made."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)
