@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Annotated, Any
 
@@ -92,6 +93,7 @@ def _entries() -> dict[str, EntryPoint]:
     return entries | {name: EntryPoint(name, _PLACES[name], GROUP) for name in _ABOUT}
 
 
+@cache
 def _command(name: str, found: Any, **settings: Any) -> Any:
     if isinstance(found, typer.Typer):
         group = get_group(found)

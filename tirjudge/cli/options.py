@@ -14,7 +14,7 @@ import typer
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from tirjudge.cli.output import assigned, one_line_errors, option
+from tirjudge.cli.output import assigned, one_line_errors, option, with_all_shown
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.storage.run_settings import MOVABLE, Option
 from tirjudge.storage.settings_text import json_value, toml_value
@@ -224,9 +224,7 @@ _CONFIG = _keyword("config", Annotated[Path | None, option("Model", _FILE, metav
 
 def _show_all(ctx: typer.Context, wanted: bool) -> None:
     if wanted:
-        for parameter in ctx.command.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
-        print(ctx.get_help())
+        print(with_all_shown(ctx.command).get_help(ctx))
         raise typer.Exit
 
 

@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -110,9 +111,16 @@ class _Command(TyperCommand):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         # The shell completes the options that only --help-all shows, too.
-        for parameter in self.params:
-            parameter.hidden = False  # type: ignore[attr-defined]
-        return super().shell_complete(ctx, incomplete)
+        return TyperCommand.shell_complete(with_all_shown(self), ctx, incomplete)
+
+
+def with_all_shown(command: Any) -> Any:
+    """Return a copy of a command that hides none of its options."""
+    shown = copy(command)
+    shown.params = [copy(parameter) for parameter in command.params]
+    for parameter in shown.params:
+        parameter.hidden = False
+    return shown
 
 
 @contextmanager
