@@ -28,7 +28,7 @@ class SourceCard:
 
     dataset: str
     """The dataset's id on the hub, `owner/name`."""
-    parts: tuple[tuple[str | None, str], ...]
+    parts: tuple[tuple[str | None, str], ...] = ((None, "train"),)
     """(configuration, split) pairs to read; None is the only configuration, `*` stands for every one."""
     domain: str
     """The domain of the rows. In `safety` and `helpfulness` a judge should run no program."""

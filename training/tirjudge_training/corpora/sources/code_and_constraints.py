@@ -77,7 +77,6 @@ class CodeRm(Source[CodeRmRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="KAKA22/CodeRM-UnitTest",
-        parts=((None, "train"),),
         domain="code",
         about=f"solutions that pass {TESTS} unit tests and solutions that fail one, run in the sandbox",
         licence="Apache-2.0",
@@ -211,7 +210,6 @@ class Tulu3(Source[TuluRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="allenai/RLVR-IFeval",
-        parts=((None, "train"),),
         domain="if",
         about="sampled answers to prompts with a constraint, sorted by its verifier",
         licence="ODC-BY",

@@ -23,7 +23,6 @@ class CodePreferencePairs(Source[CodePreferenceRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="Vezora/Code-Preference-Pairs",
-        parts=((None, "train"),),
         domain="reasoning",
         about="correct code, and the same with bugs",
         licence="",
@@ -86,7 +85,6 @@ class JudgeLm(Source[JudgeLmRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="BAAI/JudgeLM-100K",
-        parts=((None, "train"),),
         files="judgelm_train_100k.jsonl",
         domain="general",
         about="pairs with GPT-4's two scores; rows where it gave none (-1) are left out",
@@ -121,7 +119,6 @@ class MathStepDpo(Source[MathStepRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="xinlai/Math-Step-DPO-10K",
-        parts=((None, "train"),),
         domain="reasoning",
         about="the common first steps with the right and with the wrong continuation",
         licence="",
@@ -153,7 +150,6 @@ class SafeRlhf(Source[SafeRlhfRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="PKU-Alignment/PKU-SafeRLHF",
-        parts=((None, "train"),),
         domain="safety",
         about="pairs of a safe and an unsafe response",
         licence="CC-BY-NC-4.0",
@@ -194,7 +190,6 @@ class Skywork(Source[SkyworkRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="Skywork/Skywork-Reward-Preference-80K-v0.2",
-        parts=((None, "train"),),
         domain="chat",
         about="all preference pairs except those of magpie_ultra",
         licence="",
@@ -243,7 +238,6 @@ class UltraInteract(Source[UltraInteractRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="openbmb/UltraInteract_pair",
-        parts=((None, "train"),),
         domain="code",
         about="pairs of a right and a wrong next action, task Coding",
         licence="MIT",

@@ -112,7 +112,6 @@ class S1(Solved[S1Row]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="simplescaling/s1K-1.1",
-        parts=((None, "train"),),
         domain="math",
         about="attempts by their grade, completed with sampled answers sorted by math-verify",
         licence="MIT",
@@ -154,7 +153,6 @@ class WebInstruct(Solved[WebInstructRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="TIGER-Lab/WebInstruct-verified",
-        parts=((None, "train"),),
         domain="reasoning",
         about="sampled answers, sorted by math-verify, for answer types that it can compare",
         licence="Apache-2.0",
@@ -201,7 +199,6 @@ class WildChat(Source[WildChatRow]):
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="allenai/WildChat",
-        parts=((None, "train"),),
         domain="chat",
         about="first turns, English and not toxic (ours); answers to them and to noisy variants are sampled",
         licence="ODC-BY",
