@@ -94,7 +94,7 @@ ELSEWHERE = {
     "extending.md": EXTENSIONS,
     "embedding.md#2": "tests/tirjudge/adapters/test_inspect_ai.py",
     "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",
-    "tutorial.md": "tests/docs/test_tutorial.py",
+    "examples.md": "tests/docs/test_examples.py",
     "serve.md#2": "tests/tirjudge/serve/test_openai.py",
     "sandbox-server.md#1": "tests/sandbox/test_conformance.py",
     "training.md": "tests/training/rl/test_trl_rollout.py",

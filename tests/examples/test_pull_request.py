@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,8 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 WORKFLOW = Path(__file__).parents[2] / "examples" / "pull-request.yml"
 BAD = "It is a number."
 ANSWER = """import json
-for number in range(4):
-    row = {"prompt": f"Question {number}", "answer": ANSWERS[number], "bad": BAD, "label": "A"}
+for number in range(len(ANSWERS)):
+    row = {"id": number, "prompt": f"Question {number}", "answer": ANSWERS[number], "bad": BAD, "label": "A"}
     print(json.dumps(row))
 """
 
@@ -42,7 +43,9 @@ def runs(folder: Path, endpoint: EndpointServer, answers: list[str]) -> list[int
     }
     (job,) = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"].values()
     commands = [step["run"] for step in job["steps"] if "run" in step]
-    assert commands[0] == "pip install 'tirjudge[report]'"
+    paths = {step["with"].get("path") for step in job["steps"] if "checkout" in step.get("uses", "")}
+    assert commands[0] == "pip install './.tirjudge[eval,report]'"
+    assert ".tirjudge" in paths, "the folder that is installed"
     codes = []
     for command in commands[1:]:
         here = command.replace("https://api.openai.com/v1", endpoint.url)
@@ -54,12 +57,20 @@ def runs(folder: Path, endpoint: EndpointServer, answers: list[str]) -> list[int
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("answers", "code"), [(["Eleven."] * 4, 0), (["Eleven.", "Twelve.", "Eleven.", "Eleven."], 1)]
+    ("wrong", "codes"), [(0, [0, 0, 0, 0]), (2, [0, 1, 0, 0]), (8, [0, 1, 1, 0])], ids=["good", "few", "many"]
 )
-def test_a_pull_request_fails_below_the_threshold(tmp_path: Path, answers: list[str], code: int) -> None:
+def test_a_pull_request_fails_below_the_threshold_or_if_it_is_worse_than_main(
+    tmp_path: Path, wrong: int, codes: list[int]
+) -> None:
+    main, branch = tmp_path / "main", tmp_path / "branch"
+    main.mkdir()
+    branch.mkdir()
     with serving() as endpoint:
         endpoint.script = prefers
-        assert runs(tmp_path, endpoint, answers) == [0, code, 0]
-    verdicts = [json.loads(line) for line in (tmp_path / "answers.verdicts.jsonl").read_text().splitlines()]
-    assert sum(row["correct"] for row in verdicts) == answers.count("Eleven.")
-    assert (tmp_path / "report.html").stat().st_size > 0
+        runs(main, endpoint, ["Eleven."] * 12)
+        shutil.copy(main / "answers.verdicts.jsonl", branch / "main.verdicts.jsonl")
+        assert runs(branch, endpoint, ["Twelve."] * wrong + ["Eleven."] * (12 - wrong)) == codes
+    verdicts = [json.loads(line) for line in (branch / "answers.verdicts.jsonl").read_text().splitlines()]
+    assert sum(row["correct"] for row in verdicts) == 12 - wrong
+    assert f'failures="{wrong}"' in (branch / "judge.xml").read_text()
+    assert (branch / "report.html").stat().st_size > 0
