@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -81,7 +80,7 @@ def test_two_prompts_are_compared(folder: Path, monkeypatch: pytest.MonkeyPatch)
     _, session = job(1)
     shown = [line for line in session.code.splitlines() if not line.startswith("$ ")]
     printed = [line for words in typed(1) for line in run(words)]
-    assert [line for line in printed if line in shown][: len(shown)] == shown
+    assert [line for line in shown if line not in printed] == []
     assert (folder / "report.html").exists()
 
 
@@ -98,9 +97,7 @@ def test_the_gate_of_the_page_is_that_of_the_workflow() -> None:
 @needs_smollm2
 def test_grpo_ends_with_a_curve(folder: Path) -> None:
     """One step of two completions, in place of ten steps of four."""
-    done = subprocess.run(
-        [sys.executable, GRPO, "1", "2"], capture_output=True, text=True, check=True, env={**os.environ}
-    )
+    done = subprocess.run([sys.executable, GRPO, "1", "2"], capture_output=True, text=True, check=True)
     assert re.search(r"^  1 +\d+% #*$", done.stdout, re.MULTILINE), done.stdout
     assert "'rewards/judge_group/mean': '0.5'" in done.stdout
     assert "'judge/no_verdict': '0'" in done.stdout
