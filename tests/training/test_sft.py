@@ -22,6 +22,7 @@ from tests.training.forked import Forked
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import ChatEncoder
+from tirjudge_training import sft
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, ordered, train_sft
@@ -74,6 +75,17 @@ def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     train(start, folder)
     return folder
+
+
+def test_a_long_step_reports_its_micro_batches(
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sft, "SECONDS", 0)
+    said: list[str] = []
+    config = CONFIG.model_copy(update={"batch": 88, "micro_batch": 22})
+    train(start, tmp_path, config=config, said=said)
+    parts = [line for line in said if "micro-batch" in line]
+    assert parts == [f"sft {step}/2  micro-batch {part} of 4" for step in (1, 2) for part in (1, 2, 3)]
 
 
 def test_the_loss_falls_and_is_logged(start: Path, whole: Path) -> None:

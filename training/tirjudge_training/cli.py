@@ -91,7 +91,7 @@ def train(
     ] = None,
     plan: Annotated[
         bool,
-        option("Trying out", "Print stages, sizes, tokens, hours and the least memory, and exit.", "--plan"),
+        option("Trying out", "Print stages, sizes, tokens, hours and memory, and exit.", "--plan"),
     ] = False,
     shrink: Annotated[
         bool, option("Trying out", "Try the recipe out with two layers and two batches, on CPU.", "--shrink")

@@ -23,7 +23,7 @@ from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, current_
 from tirjudge_training.distributed.fsdp import each_batch_reduced
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.profiling import PhaseTimer, memory_in_use
+from tirjudge_training.distributed.profiling import PhaseTimer, memory_in_use, return_free_memory
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 
 SORTED = 6
@@ -301,9 +301,18 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.started, self.first = time.perf_counter(), state.global_step
             self.timer = PhaseTimer()
-            self.said = self.started
+            self.said, self.part = self.started, 0
+
+        def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.part += 1
+            if time.perf_counter() - self.said >= SECONDS:
+                self.said = time.perf_counter()
+                parts = f"micro-batch {self.part} of {args.gradient_accumulation_steps}"
+                say(f"sft {state.global_step + 1}/{state.max_steps}  {parts}")
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.part = 0
+            return_free_memory()
             # Steps that no row covers would be missing in the sums: the last, and those before a checkpoint.
             checkpoint = state.global_step % args.save_steps == 0
             control.should_log |= checkpoint or state.global_step == state.max_steps

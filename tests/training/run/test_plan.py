@@ -14,6 +14,7 @@ from starlette.routing import Route
 from typer.testing import CliRunner
 
 from tests.command import tirjudge
+from tests.docs.blocks import ROOT
 from tests.loopback import served
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
 from tests.training.miniature import MINI, assignments
@@ -21,7 +22,7 @@ from tirjudge.cli import app
 from tirjudge.console_text import span
 from tirjudge_training.methods import pipeline_of
 from tirjudge_training.model_folder import LoraConfig
-from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe import ModelConfig, Recipe
 from tirjudge_training.recipe_file import load, shipped
 from tirjudge_training.run import model_size, preflight
 from tirjudge_training.run.context import data_of
@@ -255,6 +256,40 @@ def test_the_engine_of_the_same_process_is_counted(
         assert "rl.vllm.gpu_memory_utilization = 0.69 or less, or " in str(refused.value)
         next_step = {None: "enable_sleep_mode = true", 16: "offload_moments = true", 8: "more GPUs"}[beside]
         assert next_step in str(refused.value)
+
+
+@needs_smollm2
+def test_the_plan_bounds_the_memory_of_the_published_runs_on_a_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The curves of `gib/process` of RL with `smol` in the documentation: at most 10.1 GiB."""
+    use_converted(tmp_path / "cache", monkeypatch)
+    pages = [path.read_text() for path in (ROOT / "docs" / "smol").glob("rl-*.svg")]
+    peaks = [float(one) for page in pages for one in re.findall(r"memory, GiB.*?end\">([\d.]+)<", page)]
+    assert max(peaks) == 10.1
+    recipe = load(Recipe, "smol", [])
+    (line,) = [one for one in lines(recipe, tmp_path) if one.startswith("memory on this CPU: at most ")]
+    stated, *parts = map(float, re.findall(r"([\d.]+) GiB", line))
+    assert max(peaks) < stated < 2 * max(peaks)
+    assert sum(parts) == pytest.approx(stated, abs=0.15)
+    assert line.endswith("in rl: 8 rows of up to 592 tokens, rl.micro_batch = 8"), "400 + 192 tokens"
+
+    free = 6 * 2**30
+    monkeypatch.setattr(preflight, "available_memory", lambda: (free, "free in memory"))
+    pipeline = pipeline_of(recipe)
+    with pytest.raises(TooSmall, match=r"at most 13.* and 6.0 GiB are free in memory: .*; --set ") as refused:
+        preflight._check_space(recipe, pipeline, recipe.model.base, tmp_path)
+    advice = str(refused.value).rpartition("--set ")[2]
+    assert advice == "rl.micro_batch=2"
+    smaller = load(Recipe, "smol", [advice])
+    preflight._check_space(smaller, pipeline_of(smaller), recipe.model.base, tmp_path)
+
+
+def test_attention_scores_are_counted_where_they_are_kept(qwen: Path) -> None:
+    """Eager attention keeps the scores of 32 heads in each of 36 layers, in float32."""
+    models = [ModelConfig(base=str(qwen), attn_implementation=one) for one in ("eager", "sdpa")]
+    eager, sdpa = (model_size.activation_bytes(model, 64) or 0 for model in models)
+    assert eager - sdpa == 36 * 32 * 64 * 64 * 4
 
 
 @pytest.mark.slow

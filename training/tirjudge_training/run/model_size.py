@@ -15,6 +15,7 @@ from tirjudge.models import resolve_model
 from tirjudge.models.resolve import hub_files
 from tirjudge_training.distributed.processes import Sharding, launched_processes
 from tirjudge_training.model_folder import LoraConfig, base_of
+from tirjudge_training.recipe import ModelConfig
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.run.lora_layers import require_start, require_targets
 from tirjudge_training.weight_sync.base import Sampler
@@ -147,19 +148,53 @@ def beside_engine_bytes(needed: int, shape: Shape, *, shards: int, offloaded: bo
     return needed - (FROZEN + MOMENTS * offloaded) * shape.trained // shards
 
 
+def activation_bytes(model: ModelConfig, tokens: int) -> int | None:
+    """Return the bytes that a forward pass of one row keeps for the backward pass, without logits.
+
+    The pass runs on torch's meta device, which computes shapes alone; None if the model cannot run there.
+    Only `eager` attention keeps its scores, `[heads, tokens, tokens]`.
+    """
+    import torch
+
+    config = config_of(model.base, planned=True)
+    network = skeleton(config, dtype=torch.float32)
+    if model.lora is not None:
+        from peft import inject_adapter_in_model
+
+        network = inject_adapter_in_model(model.lora.adapter(), network)
+    weights = {parameter.untyped_storage()._cdata for parameter in network.parameters()}
+    heads, kept = config.get_text_config().num_attention_heads, dict[int, Any]()
+
+    def keep(tensor: Any) -> Any:
+        scores = tuple(tensor.shape[-2:]) == (tokens, tokens) and tensor.numel() == heads * tokens**2
+        storage = tensor.untyped_storage()
+        if storage._cdata not in weights and (model.attn_implementation == "eager" or not scores):
+            kept[storage._cdata] = storage
+        return tensor
+
+    ids = torch.zeros(1, tokens, dtype=torch.long, device="meta")
+    mask = torch.zeros(1, 1, tokens, tokens, device="meta")
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            network.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    except (NotImplementedError, RuntimeError):  # such as experts that depend on the tokens
+        return None
+    return sum(storage.nbytes() for storage in kept.values())
+
+
 def gib(size: int) -> str:
     """Format bytes as GiB, or as MiB below half a GiB."""
     return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
 
 
-def skeleton(config: Any) -> Any:
+def skeleton(config: Any, **options: Any) -> Any:
     """Build the model of a configuration without its weights."""
     import torch
     from transformers import AutoModelForCausalLM
 
     # The meta device builds all layers without allocating their weights.
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False, **options)
 
 
 def config_of(model: str, *, planned: bool = False) -> Any:

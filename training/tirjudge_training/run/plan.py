@@ -1,4 +1,4 @@
-"""The plan of a run, made without starting it: stages, trajectories, tokens, hours and the least memory."""
+"""The plan of a run, made without starting it: stages, trajectories, tokens, hours and memory."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.run import model_size
+from tirjudge_training.run.cpu_memory import largest_passes, trains_on_cpu
 from tirjudge_training.run.model_size import Shape, gib
 from tirjudge_training.run.preflight import engine_share
 from tirjudge_training.stages.base import DONE, Size, Stage
@@ -79,7 +80,7 @@ def plan(
     yield ""
     yield from _rates(recipe, origin, replaces=any(size.resampled for size in sizes.values()))
     if shape is not None:
-        yield _memory(recipe, pipeline, shape)
+        yield from _memory(recipe, pipeline, shape)
 
 
 def _shape(recipe: Recipe) -> Shape | None:
@@ -146,7 +147,7 @@ def _rates(recipe: Recipe, origin: str, *, replaces: bool) -> Iterator[str]:
         yield f"the other end of a range: every group is replaced rl.replacement_rounds = {rounds} times"
 
 
-def _memory(recipe: Recipe, pipeline: Pipeline, shape: Shape) -> str:
+def _memory(recipe: Recipe, pipeline: Pipeline, shape: Shape) -> Iterator[str]:
     devices = recipe.rates.devices
     needed = model_size.training_bytes(
         shape,
@@ -159,11 +160,16 @@ def _memory(recipe: Recipe, pipeline: Pipeline, shape: Shape) -> str:
     where = f"each of {devices} devices" if devices > 1 else "the device"
     line = f"memory of {where}: at least {gib(needed)}; activations come on top"
     if recipe.rl.generator != "vllm":
-        return line
+        yield line
+        found = largest_passes(recipe, pipeline.stages, shape, needed) if trains_on_cpu(devices) else None
+        if found is not None:
+            yield f"memory on this CPU: at most {gib(found.total)}: {found.parts(needed)}"
+        return
     beside = model_size.beside_engine_bytes(
         needed, shape, shards=devices, offloaded=recipe.rl.offload_moments
     )
     share = f"vLLM's engine, which takes {engine_share(recipe):.0%} of the device"
     if recipe.rl.vllm.get("enable_sleep_mode"):
-        return f"{line}. At least {gib(beside)} while batches are sampled, beside {share}"
-    return f"{line}, and all the time {share}"
+        yield f"{line}. At least {gib(beside)} while batches are sampled, beside {share}"
+    else:
+        yield f"{line}, and all the time {share}"

@@ -20,7 +20,7 @@ from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.checkpoints import SHARDED, STATE_DICT_TYPE
 from tirjudge_training.distributed.fsdp import EFFICIENT
-from tirjudge_training.distributed.processes import Sharding
+from tirjudge_training.distributed.processes import Sharding, launched_processes
 from tirjudge_training.methods import Pipeline
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.recipe import Recipe
@@ -28,6 +28,7 @@ from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.config import require_reporters
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.run import model_size
+from tirjudge_training.run.cpu_memory import largest_passes, trains_on_cpu
 from tirjudge_training.run.model_size import Shape, gib
 from tirjudge_training.stages.base import DONE, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
@@ -267,6 +268,14 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) ->
         raise TooSmall(
             f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; {advice}"
         )
+    waiting = [stage for stage in pipeline.stages if not (folder / stage.name / DONE).exists()]
+    if trains_on_cpu(launched_processes()) and recipe.rl.generator == "transformers":
+        found = largest_passes(recipe, waiting, shape, needed)
+        if found is not None and found.total > available:
+            raise TooSmall(
+                f"{model}: training takes at most {gib(found.total)}, and {gib(available)} are {where}: "
+                f"{found.parts(needed)}; {found.smaller(available)}"
+            )
     _check_weight_folder(recipe, shape, model)
     written, room = disk_bytes(pipeline, shape, recipe.model.lora), available_disk(folder)
     if written > room:
