@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Sandbox, SandboxUnavailable, Status
 from tirjudge_sandbox.guest.limits import WorkingFolder
-from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Preparation
+from tirjudge_sandbox.guest.namespaces import WITHOUT_NAMESPACES
+from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, Prepared
 from tirjudge_sandbox.registry import open_sandbox, sandbox_names
 from tirjudge_sandbox.workers import local_process

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Self
 
 from tirjudge_sandbox.base import SandboxUnavailable
-from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES
+from tirjudge_sandbox.guest.namespaces import WITHOUT_NAMESPACES
 from tirjudge_sandbox.import_policy import ImportPolicy, check_installed
 from tirjudge_sandbox.prepared import PREPARE_MEMORY_BYTES, PREPARE_SECONDS, Prepared, PreparedSource
 from tirjudge_sandbox.workers import local_process

@@ -20,6 +20,7 @@ def main() -> None:
     numbers = {
         "unshare": {"x86_64": 272, "aarch64": 97}[os.uname().machine],
         "landlock": syscalls.setup("landlock_create_ruleset"),
+        "mount_setattr": syscalls.setup("mount_setattr"),
     }
     code = [_LOAD_NUMBER]
     for name in sys.argv[1].split(","):

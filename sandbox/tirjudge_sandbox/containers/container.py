@@ -188,7 +188,7 @@ def _hardened(shape: Shape, working_folder: WorkingFolder, uid: int, address: st
         "memswap_limit": shape.memory_bytes,
         "nano_cpus": int(shape.cpus * 1e9),
         "ipc_mode": "none",
-        "tmpfs": {"/tmp": f"noexec,nosuid,nodev,{working_folder.mount_options(uid)}"},
+        "tmpfs": {"/tmp": f"noexec,nosuid,nodev,{working_folder.mount_options()},uid={uid},gid={uid}"},
         "mounts": [Mount(target=CONTROL, source=address, type="bind", read_only=True)],
         # The supervisor must be PID 1. An init process would collect its children, and programs could signal
         # it.

@@ -1,23 +1,26 @@
 """The first process of a worker: it prepares the isolation and starts the supervisor inside.
 
-On a host it forks the supervisor and waits for it; in a container it becomes the supervisor.
+On a host it forks the supervisor and waits for it; in a container it becomes the supervisor. It loads few
+modules, since loading them is most of its time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import socket
 import sys
+from _json import encode_basestring_ascii  # `json` takes long to load
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import NoReturn
 
 from tirjudge_sandbox.guest import landlock, memory, namespaces, privileges
-from tirjudge_sandbox.guest.settings import PLAIN, USERNS, WITHOUT_NAMESPACES, Outside
+from tirjudge_sandbox.guest.namespaces import PLAIN, USERNS, WITHOUT_NAMESPACES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from tirjudge_sandbox.guest.settings import Outside
 
 _NOBODY = 65534
 _FIRST_OWN_ID = 1_900_000_000
@@ -32,17 +35,19 @@ CONTROL = "/control"
 _READABLE_IN_CONTAINER = ("/usr", "/lib", "/lib64", "/python", "/etc/ld.so.cache", *namespaces.DEVICES)
 
 
-def main() -> None:
-    """Prepare a worker on a host as the command line says, and end when the supervisor ends."""
-    settings = _lowered(Outside.from_json(sys.argv[1]))
-    control = socket.socket(fileno=settings.inside.control)
+def main(settings: Outside) -> None:
+    """Prepare a worker on a host, and end when the supervisor ends."""
+    # The lowest free descriptor, however many descriptors the host holds. A program closes all descriptors
+    # below its limit. A socket above the limit would stay open, and the program could report its own end.
+    control = os.dup(settings.control)
+    os.close(settings.control)
     # Let the kernel choose workers first when memory runs out. Raising the score needs no privilege.
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(memory.TEMPLATE_SCORE))
+        _write("/proc/self/oom_score_adj", str(memory.TEMPLATE_SCORE))
     if settings.memory_group:
         # The host finds out whether it worked.
         with contextlib.suppress(OSError):
-            Path(settings.memory_group).write_text("0")
+            _write(settings.memory_group, "0")
     try:
         uid = _program_uid(settings.placement)
         if settings.placement in WITHOUT_NAMESPACES:
@@ -53,13 +58,13 @@ def main() -> None:
             namespaces.enter(own_user=settings.placement == USERNS, inner_uid=uid)
         supervisor = os.fork()
         if not supervisor:
-            _become_supervisor(settings, uid)
+            _become_supervisor(settings, control, uid)
     except OSError as error:
-        control.send(json.dumps({"failed": _describe(error)}).encode())
+        _send_failure(control, f"{error.filename}: {_reason(error)}" if error.filename else _reason(error))
         os._exit(1)
-    control.send(json.dumps({"supervisor": supervisor}).encode())
+    os.write(control, b'{"supervisor": %d}' % supervisor)
     # A copy of the control socket that stays open here would hide the end of the supervisor from the host.
-    os.closerange(0, control.fileno() + 1)
+    os.closerange(0, control + 1)
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
@@ -70,13 +75,13 @@ def main() -> None:
     os._exit(0)
 
 
-def main_in_container() -> None:
-    """Prepare a worker in a container as the command line says, and become the supervisor.
+def main_in_container(settings: Outside) -> None:
+    """Prepare a worker in a container, and become the supervisor.
 
     The container runtime has already done everything that needs privileges.
     """
-    settings = Outside.from_json(sys.argv[1])
-    inside = settings.inside
+    import socket  # only here, since it takes long to load
+
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         control.connect(CONTROL)
@@ -85,33 +90,27 @@ def main_in_container() -> None:
     try:
         # Opened for the supervisor, which will not be able to open files in /proc and /sys.
         files = memory.KernelFiles.open()
-        os.set_inheritable(control.fileno(), True)
-        privileges.limit(unix_sockets=inside.preparation.unix_sockets)
+        privileges.limit(unix_sockets=settings.unix_sockets)
         privileges.forbid_new()
-        files = _restricted(files, _READABLE_IN_CONTAINER, inside.scratch)
-        os.chdir(inside.scratch)
-        given = replace(inside, control=control.fileno()).to_json()
-        os.execve(settings.command[0], [*settings.command, given, files.to_json()], settings.environment)
+        _restrict(files, _READABLE_IN_CONTAINER, settings.scratch)
+        os.chdir(settings.scratch)
+        _execute_supervisor(settings, control.fileno(), files)
     except OSError as error:
-        control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
+        _send_failure(control.fileno(), _reason(error))
         sys.exit(1)
 
 
-def _describe(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else reason
+def _send_failure(control: int, reason: str) -> None:
+    os.write(control, f'{{"failed": {encode_basestring_ascii(reason)}}}'.encode())
 
 
-def _lowered(settings: Outside) -> Outside:
-    """Move the control socket to the lowest free descriptor, however many descriptors the host holds.
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
 
-    A program closes all descriptors below its limit. A socket above the limit would stay open, and the
-    program could report its own end.
-    """
-    given = settings.inside.control
-    control = os.dup(given)
-    os.close(given)
-    return replace(settings, inside=replace(settings.inside, control=control))
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def _program_uid(placement: str) -> int:
@@ -122,7 +121,7 @@ def _program_uid(placement: str) -> int:
 
 def _own_id() -> int:
     """Return an unused id of this user namespace. Raises OSError."""
-    end = min(_end(Path("/proc/self", kind)) for kind in ("uid_map", "gid_map"))
+    end = min(_end(f"/proc/self/{kind}") for kind in ("uid_map", "gid_map"))
     own = _FIRST_OWN_ID + os.getpid()
     if own < end:
         return own
@@ -131,38 +130,41 @@ def _own_id() -> int:
     return end - _NAMED_IDS - os.getpid() % (end - 2 * _NAMED_IDS)
 
 
-def _end(id_map: Path) -> int:
-    first, _, count = id_map.read_text().splitlines()[-1].split()
+def _end(id_map: str) -> int:
+    with open(id_map) as file:
+        first, _, count = file.readlines()[-1].split()
     return int(first) + int(count)
 
 
-def _become_supervisor(settings: Outside, uid: int) -> NoReturn:
-    inside = settings.inside
+def _become_supervisor(settings: Outside, control: int, uid: int) -> NoReturn:
     # Opened for the supervisor, which will have no /proc.
     files = memory.KernelFiles.open([settings.memory_kills] if settings.memory_kills else [])
     if settings.placement in WITHOUT_NAMESPACES:
         readable = [*namespaces.SYSTEM, *namespaces.DEVICES, *(source for source, _ in settings.binds)]
-        os.mkdir(inside.scratch, 0o700)
+        os.mkdir(settings.scratch, 0o700)
         if settings.placement != PLAIN:
-            os.chown(inside.scratch, uid, uid)
+            os.chown(settings.scratch, uid, uid)
     else:
         readable = ["/"]
         namespaces.pivot(
-            settings.binds, inside.scratch, hidden=settings.hidden, folder=settings.folder, owner=uid
+            settings.binds, settings.scratch, hidden=settings.hidden, folder=settings.folder, owner=uid
         )
-    os.chdir(inside.scratch)
-    privileges.limit(unix_sockets=inside.preparation.unix_sockets)
+    os.chdir(settings.scratch)
+    privileges.limit(unix_sockets=settings.unix_sockets)
     privileges.drop(None if settings.placement == PLAIN else uid)
-    files = _restricted(files, readable, inside.scratch)
-    os.set_inheritable(inside.control, True)
-    # A new program keeps nothing of the memory of this one, which holds paths of the host.
-    arguments = [*settings.command, inside.to_json(), files.to_json()]
-    os.execve(arguments[0], arguments, settings.environment)
+    _restrict(files, readable, settings.scratch)
+    _execute_supervisor(settings, control, files)
 
 
-def _restricted(files: memory.KernelFiles, readable: Sequence[str], scratch: str) -> memory.KernelFiles:
+def _restrict(files: memory.KernelFiles, readable: Sequence[str], scratch: str) -> None:
     """Add the rules that the supervisor enters before anything else. Raises OSError."""
-    if not landlock.abi():
-        return files
-    write = [scratch, *namespaces.WRITABLE_DEVICES]
-    return replace(files, ruleset=landlock.ruleset(read=readable, write=write))
+    if landlock.abi():
+        write = [scratch, *namespaces.WRITABLE_DEVICES]
+        files.ruleset = landlock.ruleset(read=readable, write=write)
+
+
+def _execute_supervisor(settings: Outside, control: int, files: memory.KernelFiles) -> NoReturn:
+    os.set_inheritable(control, True)
+    # A new program keeps nothing of the memory of this one, which holds paths of the host.
+    arguments = [*settings.command, str(control), files.inherited()]
+    os.execve(arguments[0], arguments, settings.environment)

@@ -81,7 +81,6 @@ class WorkingFolder:
             }
         )
 
-    def mount_options(self, owner: int) -> str:
-        """Return the options of its tmpfs; `owner` is its uid and gid."""
-        size = self.disk_bytes
-        return f"size={size},nr_inodes={most_files(size)},mode=0700,uid={owner},gid={owner}"
+    def mount_options(self) -> str:
+        """Return the options of its tmpfs but for the owner."""
+        return f"size={self.disk_bytes},nr_inodes={most_files(self.disk_bytes)},mode=0700"

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
 
 from tirjudge_sandbox.guest import syscalls
 
@@ -33,22 +30,21 @@ def collapse_heap() -> None:
             syscalls.libc("madvise", region << _HUGE_PAGE_BITS, 1 << _HUGE_PAGE_BITS, _MADV_COLLAPSE)
 
 
-@dataclass(frozen=True, slots=True)
 class KernelFiles:
     """Descriptors of files about this process, opened before it may no longer open any."""
 
-    process: int
-    """/proc/self, in which the supervisor opens files before it enters `ruleset`: they show what is mapped
-    after the `execve` that made it."""
-    ruleset: int | None
-    """The rules of Landlock; None where there is none."""
-    score: int | None
-    """/proc/self/oom_score_adj; None where it may not be written."""
-    kills: int | None
-    """The control group's count of processes killed for lack of memory; None where there is none."""
+    def __init__(self, process: int, ruleset: int | None, score: int | None, kills: int | None):
+        """A descriptor is None where there is no such file.
+
+        `process`: /proc/self, in which the supervisor opens files before it enters `ruleset`: they show what
+        is mapped after the `execve` that made it. `ruleset`: the rules of Landlock. `score`:
+        /proc/self/oom_score_adj, if it may be written. `kills`: the control group's count of processes
+        killed for lack of memory.
+        """
+        self.process, self.ruleset, self.score, self.kills = process, ruleset, score, kills
 
     @classmethod
-    def open(cls, kills: Sequence[str] = _EVENT_FILES) -> Self:
+    def open(cls, kills: Sequence[str] = _EVENT_FILES) -> KernelFiles:
         """Open the files. `kills`: paths to try for the count. Raises OSError."""
         return cls(
             os.open("/proc/self", os.O_PATH | os.O_DIRECTORY),
@@ -57,17 +53,19 @@ class KernelFiles:
             next((one for path in kills if (one := _opened(path, os.O_RDONLY)) is not None), None),
         )
 
-    def to_json(self) -> str:
-        """Return the numbers for a program that inherits the descriptors."""
+    def inherited(self) -> str:
+        """Return the numbers for a program that inherits the descriptors, with a point for None."""
         numbers = (self.process, self.ruleset, self.score, self.kills)
         for descriptor in numbers:
             if descriptor is not None:
                 os.set_inheritable(descriptor, True)
-        return json.dumps(numbers)
+        return " ".join("." if descriptor is None else str(descriptor) for descriptor in numbers)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        return cls(*json.loads(text))
+    def of_parent(cls, text: str) -> KernelFiles:
+        """Return the descriptors that `inherited` of the former program named."""
+        process, *others = text.split()
+        return cls(int(process), *(None if one == "." else int(one) for one in others))
 
 
 class Mapped:

@@ -7,7 +7,12 @@ import struct
 from collections.abc import Sequence
 
 from tirjudge_sandbox.guest import syscalls
-from tirjudge_sandbox.guest.limits import WorkingFolder
+
+ROOT, USERNS, OWN_UID, PLAIN = "root", "userns", "own-uid", "plain"
+"""Placements on a host. `root` and `userns` use namespaces, made with privileges or in a user namespace;
+`own-uid` and `plain` do without, under a uid of the worker's own or that of the host's process. A worker in a
+container has the placement `container`."""
+WITHOUT_NAMESPACES = (OWN_UID, PLAIN)
 
 NEW_USER = 0x1000_0000
 _NEW_ALL = 0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x2000_0000 | 0x4000_0000
@@ -46,13 +51,14 @@ def pivot(
     scratch: str,
     *,
     hidden: Sequence[str] = (),
-    folder: WorkingFolder,
+    folder: str,
     owner: int,
 ) -> None:
     """Replace the root folder by a small read-only tree with one writable folder.
 
     `binds`: pairs of a path of the host, without symbolic links, and its path inside. `hidden`: files inside
-    that are to be empty. `owner`: uid and gid of the folder `scratch`. Raises OSError.
+    that are to be empty. `folder`: mount options of the folder `scratch`. `owner`: its uid and gid. Raises
+    OSError.
     """
     # pivot_root refuses shared mounts, through which mounts made here could also appear on the host.
     syscalls.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
@@ -70,7 +76,7 @@ def pivot(
         # can be written to, while its times, which are the host's, cannot be changed.
         _bind("/host" + path, path, _READ_ONLY | _NOSUID)
     os.mkdir(scratch)
-    _mount_tmpfs(scratch, folder.mount_options(owner), _MS_NOEXEC)
+    _mount_tmpfs(scratch, f"{folder},uid={owner},gid={owner}", _MS_NOEXEC)
     # Semaphores of `multiprocessing` are files in /dev/shm: as a link, it shares the bounds of this folder.
     os.symlink(scratch, "/dev/shm")
     # Detached, because the other mounts of the host are still beneath it.

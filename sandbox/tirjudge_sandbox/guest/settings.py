@@ -1,19 +1,11 @@
-"""Settings of a worker, which it receives as JSON on its command line."""
+"""Settings of a worker, which its processes receive on their command lines."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
-
-from tirjudge_sandbox.guest.limits import WorkingFolder
-
-ROOT, USERNS, OWN_UID, PLAIN = "root", "userns", "own-uid", "plain"
-"""Placements on a host. `root` and `userns` use namespaces, made with privileges or in a user namespace;
-`own-uid` and `plain` do without, under a uid of the worker's own or that of the host's process. A worker in a
-container has the placement `container`."""
-WITHOUT_NAMESPACES = (OWN_UID, PLAIN)
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -34,8 +26,6 @@ class Preparation:
 class Inside:
     """Settings of the supervisor. Programs can read the settings, so they must hold no path of the host."""
 
-    control: int
-    """Descriptor of the control socket."""
     scratch: str
     """The writable folder."""
     own_root: bool
@@ -49,10 +39,7 @@ class Inside:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        return cls._of(json.loads(text))
-
-    @classmethod
-    def _of(cls, fields: dict[str, Any]) -> Self:
+        fields = json.loads(text)
         return cls(**{**fields, "preparation": Preparation(**fields["preparation"])})
 
 
@@ -61,14 +48,19 @@ class Outside:
     """Settings of the launcher, which programs cannot see."""
 
     placement: str
-    folder: WorkingFolder
+    folder: str
+    """Mount options of the writable folder."""
     binds: list[tuple[str, str]]
     """Pairs of a file or folder of the host, without symbolic links, and its read-only path inside."""
     command: list[str]
-    """Command line of the supervisor; its settings are appended."""
+    """Command line of the supervisor with its settings; the numbers of its descriptors are appended."""
     environment: dict[str, str]
-    inside: Inside
-    """Settings of the supervisor."""
+    control: int
+    """Descriptor of the control socket."""
+    scratch: str
+    """The writable folder."""
+    unix_sockets: bool
+    """See `Preparation`."""
     temporary: str = ""
     """A folder to remove at the end, since the host may have been killed; empty for none."""
     hidden: Sequence[str] = ()
@@ -78,11 +70,9 @@ class Outside:
     memory_kills: str = ""
     """File that counts the group's processes that were killed for lack of memory."""
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
+    def to_code(self) -> str:
+        """Return Python code of an object with these attributes, in a module that has imported `types`.
 
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        fields = json.loads(text)
-        folder, inside = WorkingFolder(**fields["folder"]), Inside._of(fields["inside"])
-        return cls(**{**fields, "folder": folder, "inside": inside})
+        Loading data classes and JSON would take most of the launcher's time.
+        """
+        return f"types.SimpleNamespace(**{asdict(self)!r})"

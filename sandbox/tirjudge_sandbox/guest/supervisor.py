@@ -55,8 +55,8 @@ _LONGEST_POLL = 3_600_000
 def main() -> None:
     """Prepare, report the result, and serve programs until the host closes the control socket."""
     settings = Inside.from_json(sys.argv[1])
-    control = socket.socket(fileno=settings.control)
-    files = memory.KernelFiles.from_json(sys.argv[2])
+    control = socket.socket(fileno=int(sys.argv[2]))
+    files = memory.KernelFiles.of_parent(sys.argv[3])
     try:
         mapped = memory.Mapped(files.process)
         if files.ruleset is not None:

@@ -16,7 +16,7 @@ from typing import Self
 
 from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.guest import landlock
-from tirjudge_sandbox.guest.settings import OWN_UID, PLAIN, ROOT, USERNS
+from tirjudge_sandbox.guest.namespaces import OWN_UID, PLAIN, ROOT, USERNS
 
 PLACEMENTS = (ROOT, USERNS, OWN_UID, PLAIN)
 """Every placement on a host, the best first."""

@@ -47,8 +47,8 @@ _ENVIRONMENT = {
 
 def launch_command(settings: Outside) -> list[str]:
     """Return the command line of a worker's first process on the host."""
-    code = _boot(str(Path(guest.__path__[0]).parent), "launcher", "main")
-    return [sys.executable, *_FLAGS, "-c", code, settings.to_json()]
+    code = _boot(str(Path(guest.__path__[0]).parent), "launcher", "main", settings.to_code())
+    return [sys.executable, *_FLAGS, "-c", code]
 
 
 def launch_environment() -> dict[str, str]:
@@ -62,40 +62,41 @@ def pivoted_settings(
     """Return settings for a worker with its own root folder, where the interpreter has fixed paths."""
     folders = _site_folders()
     sites = [f"{_INSIDE}/site-{index}" for index in range(len(folders))]
+    inside = Inside(scratch=_INSIDE_SCRATCH, own_root=True, sites=sites, preparation=preparation)
     return Outside(
         placement=placement,
-        folder=working_folder,
+        folder=working_folder.mount_options(),
         binds=[*_interpreter_binds(), *zip(folders, sites, strict=True)],
         hidden=[path for folder, site in zip(folders, sites, strict=True) for path in _hidden(folder, site)],
-        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "supervisor", "main")],
+        command=_supervisor_command(_INSIDE_EXECUTABLE, _INSIDE_PACKAGE, inside),
         environment={
             **_ENVIRONMENT,
             "HOME": _INSIDE_SCRATCH,
             "LD_LIBRARY_PATH": f"{_INSIDE}/lib:{_INSIDE}/lib64",
             "PATH": f"{_INSIDE}/bin",
         },
-        inside=_inside(control, _INSIDE_SCRATCH, sites, preparation, own_root=True),
+        control=control,
+        scratch=_INSIDE_SCRATCH,
+        unix_sockets=preparation.unix_sockets,
     )
 
 
 def contained_command(preparation: Preparation, working_folder: WorkingFolder) -> list[str]:
     """Return the command line of a container, whose image has the interpreter at the same fixed paths."""
+    sites = [f"{_INSIDE}/site-0"]
+    inside = Inside(scratch=_INSIDE_SCRATCH, own_root=True, sites=sites, preparation=preparation)
     settings = Outside(
         placement="container",
-        folder=working_folder,
+        folder=working_folder.mount_options(),
         binds=[],
-        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "supervisor", "main")],
+        command=_supervisor_command(_INSIDE_EXECUTABLE, _INSIDE_PACKAGE, inside),
         environment={**_ENVIRONMENT, "HOME": _INSIDE_SCRATCH, "PATH": f"{_INSIDE}/bin"},
-        # -1: the container connects its control socket by itself.
-        inside=_inside(-1, _INSIDE_SCRATCH, [f"{_INSIDE}/site-0"], preparation, own_root=True),
+        control=-1,  # the container connects its control socket by itself
+        scratch=_INSIDE_SCRATCH,
+        unix_sockets=preparation.unix_sockets,
     )
-    return [
-        _INSIDE_EXECUTABLE,
-        *_FLAGS,
-        "-c",
-        _boot(_INSIDE_PACKAGE, "launcher", "main_in_container"),
-        settings.to_json(),
-    ]
+    code = _boot(_INSIDE_PACKAGE, "launcher", "main_in_container", settings.to_code())
+    return [_INSIDE_EXECUTABLE, *_FLAGS, "-c", code]
 
 
 def unpivoted_settings(
@@ -109,21 +110,22 @@ def unpivoted_settings(
     sites = _site_folders()
     package = str(Path(guest.__path__[0]).parent)
     binds = [*_interpreter_binds(), *((folder, folder) for folder in (*sites, package))]
+    inside = Inside(scratch=scratch, own_root=False, sites=sites, preparation=preparation)
     return Outside(
         placement=placement,
-        folder=working_folder,
+        folder=working_folder.mount_options(),
         binds=binds,
-        command=[binds[0][0], *_FLAGS, "-c", _boot(package, "supervisor", "main")],
+        command=_supervisor_command(binds[0][0], package, inside),
         environment={**_ENVIRONMENT, **launch_environment(), "HOME": scratch},
         temporary=folder,
-        inside=_inside(control, scratch, sites, preparation, own_root=False),
+        control=control,
+        scratch=scratch,
+        unix_sockets=preparation.unix_sockets,
     )
 
 
-def _inside(
-    control: int, scratch: str, sites: list[str], preparation: Preparation, *, own_root: bool
-) -> Inside:
-    return Inside(control=control, scratch=scratch, own_root=own_root, sites=sites, preparation=preparation)
+def _supervisor_command(executable: str, package: str, inside: Inside) -> list[str]:
+    return [executable, *_FLAGS, "-c", _boot(package, "supervisor", "main"), inside.to_json()]
 
 
 def _interpreter_binds() -> list[tuple[str, str]]:
@@ -158,7 +160,7 @@ def _hidden(folder: str, site: str) -> Iterator[str]:
                     yield str(path)
 
 
-def _boot(folder: str, module: str, function: str) -> str:
+def _boot(folder: str, module: str, function: str, argument: str = "") -> str:
     """Return code that calls a function of one guest module in `folder`.
 
     A stand-in for the package keeps its real `__init__`, which belongs to the host, from being imported.
@@ -169,5 +171,5 @@ def _boot(folder: str, module: str, function: str) -> str:
         f"package.__path__ = [{folder!r}]\n"
         "sys.modules['tirjudge_sandbox'] = package\n"
         f"from tirjudge_sandbox.guest.{module} import {function}\n"
-        f"{function}()\n"
+        f"{function}({argument})\n"
     )

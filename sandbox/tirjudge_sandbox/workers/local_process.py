@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.guest.limits import WorkingFolder
-from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Outside, Preparation
+from tirjudge_sandbox.guest.namespaces import WITHOUT_NAMESPACES
+from tirjudge_sandbox.guest.settings import Outside, Preparation
 from tirjudge_sandbox.prepared import Prepared
 from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
@@ -131,7 +132,7 @@ def _launch(settings: Outside) -> subprocess.Popen[bytes]:
         # Pipes, as programs get them: the interpreter chooses its stream objects' buffering when it starts.
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        pass_fds=[settings.inside.control],
+        pass_fds=[settings.control],
         env=interpreter.launch_environment(),
         cwd="/",
         # The worker has a process group of its own: a terminal sends Ctrl-C to the whole group of this

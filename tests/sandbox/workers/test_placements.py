@@ -183,6 +183,11 @@ def test_without_landlock_and_namespaces_it_refuses_with_the_reason():
     assert "--allow-weak-isolation" in line
 
 
+def test_a_step_that_fails_where_the_standard_library_is_gone_is_named():
+    (line,) = opened(NOBODY, refused="mount_setattr", placement="userns")
+    assert "userns: mount_setattr: Operation not permitted" in line
+
+
 def test_weak_isolation_needs_permission_and_is_reported(secret):
     programs = (f"print(open({str(secret)!r}).read())", "import os; os.fork()")
     placement, notes, read, fork = opened(
