@@ -270,9 +270,12 @@ async def test_a_start_that_is_cancelled_leaves_no_connection_open(monkeypatch, 
 
     monkeypatch.setattr(container, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(client, "ask", answer)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker, container._listener(tmp_path) as listener:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as worker,
+        container._listener(tmp_path) as listener,
+    ):
         starting = asyncio.ensure_future(container._Container(None, None)._connected(listener))
         with pytest.raises(asyncio.CancelledError):
             await starting
-        del starting
+        starting = None
         gc.collect()
