@@ -40,8 +40,8 @@ _EVIDENCE = {
     "missing": "no program was run",
     "failed": "every program failed",
     "unchecked": "the program was not run again on other responses",
-    "tie": "the program does not tell the responses apart: run on others, it prints the same",
-    "separates": "the program tells the responses apart: run on others, it prints something else",
+    "tie": "the program does not tell the responses apart: its output is the same for other responses",
+    "separates": "the program tells the responses apart: its output changes with other responses",
     "tool": "the answer of a tool",
 }
 """The values of `Evidence` in words."""

@@ -294,7 +294,7 @@ def test_rows_are_shown_and_selected_by_their_evidence(tmp_path: Path, judging: 
     assert [line.split()[0] for line in brief.splitlines() if "  undecided" in line] == ["c", "d"]
     shown = invoke("show", file, "a", folder=tmp_path).stdout
     assert "decided by a program\n" in shown.replace(" \n", "\n")
-    assert "evidence: the program tells the responses apart: run on others, it prints something else" in shown
+    assert "evidence: the program tells the responses apart: its output changes with other responses" in shown
     shown = invoke("show", file, "c", folder=tmp_path).stdout
     assert "a tie, since no program decided it; the judge's guess was A" in shown
     assert "evidence: no program was run" in shown
