@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache, partial
 
 from tirjudge_training.cpu_forward import PART
 from tirjudge_training.distributed.device import current_device
@@ -26,17 +27,15 @@ CHECKPOINT = 12
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """The largest forward pass of a stage, and the key of the recipe that makes it smaller."""
+    """The largest forward pass of a stage, with the key that makes it smaller, and its bytes: `fixed`, and
+    `each` for each of its `rows`, which have at most `tokens` tokens."""
 
     stage: str
     key: str
     rows: int
     tokens: int
-    """The most tokens of a row."""
     fixed: int
-    """Bytes for any number of rows."""
     each: int
-    """Bytes for each row."""
 
     @property
     def total(self) -> int:
@@ -71,13 +70,11 @@ def largest_passes(recipe: Recipe, stages: Iterable[Stage], shape: Shape, state:
 
     None if a stage's rows have no limit, no stage trains, or the model's activations cannot be counted.
     """
-    found = []
-    by_length: dict[int, int | None] = {}
+    found, counted = [], cache(partial(model_size.activation_bytes, recipe.model))
     for stage in stages:
         if isinstance(stage, FineTuning):
             key = "warmup.sft.micro_batch" if stage.demonstrated else "sft.micro_batch"
-            rows, tokens = stage.config.share(1), stage.config.max_tokens
-            learned = tokens
+            rows, tokens = stage.config.share(1), (learned := stage.config.max_tokens)
         elif isinstance(stage, Reinforcement) and stage.config.trainer == "trl":
             if recipe.data.max_prompt_tokens is None:
                 return None
@@ -85,19 +82,14 @@ def largest_passes(recipe: Recipe, stages: Iterable[Stage], shape: Shape, state:
             tokens, learned = recipe.data.max_prompt_tokens + config.max_tokens, config.max_tokens
             rows = config.shares(1)[0]
             if config.token_budget is not None:  # one pack in place of the rows
-                key, rows, tokens = "rl.token_budget", 1, max(tokens, config.token_budget)
-                learned = tokens
+                key, rows, tokens = "rl.token_budget", 1, (learned := max(tokens, config.token_budget))
         else:
             continue
-        if tokens not in by_length:
-            by_length[tokens] = model_size.activation_bytes(recipe.model, tokens)
-        activations = by_length[tokens]
-        if activations is None:
+        if (activations := counted(tokens)) is None:
             return None
         # An output layer that is not trained is applied to a part of the tokens after the other.
         scored = learned if shape.adapter is None else min(learned, PART)
         logits = LOGITS * FROZEN * shape.vocabulary * scored
-        fixed = state + LIBRARIES + CHECKPOINT * shape.trained
-        each = int(FREED * (activations + logits))
+        fixed, each = state + LIBRARIES + CHECKPOINT * shape.trained, int(FREED * (activations + logits))
         found.append(Passes(stage.name, key, rows, tokens, fixed, each))
     return max(found, key=lambda one: one.total, default=None)
