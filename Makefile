@@ -22,10 +22,8 @@ format:
 	ruff format .
 	ruff check --fix .
 
-# In a fresh clone, the first line compiles what three processes would compile at the same time. The last line runs what may
-# not run at the same time as another test.
+# The last line runs what may not run at the same time as another test.
 test:
-	[ -d tests/__pycache__ ] || python -m pytest --collect-only -q > /dev/null || true
 	python -m pytest --durations 60 --durations-min 4 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 	python -m pytest -m alone tests/sandbox
 
