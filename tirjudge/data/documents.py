@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tirjudge.console_text import counted
-from tirjudge.data.suggestions import names_a_part
+from tirjudge.data.suggestions import known_place, names_a_part
 from tirjudge_environments.tasks.columns import similar_name
 from tirjudge_environments.tasks.messages import conversation_of
 
@@ -74,7 +74,8 @@ def rows_in(document: Any) -> tuple[list[Any], str] | None:
 def _listed(document: Mapping[str, Any], above: str = "") -> tuple[str, list[dict[str, Any]]] | None:
     """Return the only list of objects under a known key, with the key; one text alone is no row.
 
-    Of a document without a known key, and without a part of a row, it is the only list of several objects.
+    Of a document without a known key, and without a part of a row, it is the only list of objects that have
+    a prompt each.
     """
     lists = [
         (f"{above}{key}", value)
@@ -97,8 +98,9 @@ def _listed(document: Mapping[str, Any], above: str = "") -> tuple[str, list[dic
 
 
 def _rows(value: Any) -> bool:
-    several = isinstance(value, list) and len(value) > 1 and conversation_of(value) is None
-    return several and all(isinstance(one, dict) and len(one) > 1 for one in value)
+    if not isinstance(value, list) or len(value) < 2 or conversation_of(value) is not None:
+        return False
+    return all(isinstance(one, dict) and len(one) > 1 and known_place(one, "prompt") for one in value)
 
 
 def _split(document: Mapping[str, Any]) -> list[dict[str, Any]] | None:

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any
 
 from tirjudge_environments.tasks.columns import column_named, similar_name
@@ -134,9 +135,9 @@ def _within(place: str, *parts: str) -> bool:
 
 
 def names_a_part(name: str) -> bool:
-    """Return True for a name under which files have a prompt or responses."""
-    known = (*_KNOWN_NAMES["prompt"], *_KNOWN_NAMES["responses"], *_KNOWN_NAMES["response"])
-    return similar_name(name) in (*known, *_RESPONSE_PARTS, *_CONVERSATIONS)
+    """Return True for a name under which rows have a prompt, responses or a label."""
+    known = (names for part, names in _KNOWN_NAMES.items() if part != "rating")
+    return similar_name(name) in (*chain(*known), *_RESPONSE_PARTS, *_CONVERSATIONS)
 
 
 def unread_note(names: Sequence[str]) -> str:
