@@ -90,7 +90,7 @@ class Judge:
     `compare`, `score`, `rank` and `batch` block, and also work inside a running event loop (a notebook);
     `acompare`, `ascore`, `arank` and `abatch` are awaited. All work runs in one thread of the judge, and
     concurrent calls run concurrently. The judge opens at the first call; close it, or use it as a context
-    manager.
+    manager. `tirjudge judge --help-all` explains the options.
 
     If the model or the sandbox fails, a single call raises GeneratorFailed or SandboxUnavailable, and a batch
     records the failure of the row. A judge that ends without a readable verdict did answer: its Judgment has

@@ -148,7 +148,8 @@ def test_a_command_runs(command: str, folder: Path, endpoint: EndpointServer) ->
 @each_row("command", [one for one in DOCUMENTED if "tirjudge " in one])
 def test_the_options_of_a_command_exist(command: str) -> None:
     for part in re.findall(r"(?:^|\$\(| )tirjudge ([^)]*)", command):
-        context = click.Context(get_command(app))
+        group = get_command(app)
+        context = click.Context(group, **group.context_settings)
         words = shlex.split(part)
         name, found, words = context.command.resolve_command(context, words)
         while isinstance(found, click.Group) and words:

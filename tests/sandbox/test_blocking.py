@@ -97,12 +97,7 @@ def test_a_sandbox_that_cannot_open_leaves_no_thread() -> None:
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
-        (
-            "Program",
-            ['Program("print(x + 1)"', "bindings: Global names defined before", "fetch: Relative paths"],
-        ),
-        ("Limits", ["wall_seconds: Time from", "output_bytes: Standard output and"]),
-        ("Execution", ["exit_code: None unless", "queued_seconds: Time between"]),
+        ("Program", ['Program("print(x + 1)"']),
         ("Status", ["WALL_LIMIT, CPU_LIMIT", "SANDBOX_FAILED: the"]),
         ("open_sandbox", ["async with open_sandbox(", "capacity"]),
         ("open_sandbox_sync", ["with open_sandbox_sync() as box"]),

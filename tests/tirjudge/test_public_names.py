@@ -29,14 +29,8 @@ def test_a_judge_has_named_and_typed_options() -> None:
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
-        (
-            "Judge",
-            ["samples: Samples of every view: the majority", "max_cost: Stop before", "spending: Calls,"],
-        ),
-        ("Judge", ["api_key: The endpoint's key", "sandbox: A sandbox in place", "score(self, prompt"]),
-        ("JudgeOptions", ["order: Order in which responses", "retries: Further attempts of a request"]),
-        ("Judgment", ["best: Candidates that share the first place", "Candidates, best first: all"]),
-        ("Sampling", ["temperature: 0 is greedy", "seed: Seed of one row"]),
+        ("Judge", ["samples: int = 1", "score(self, prompt"]),
+        ("Judgment", ["Candidates, best first: all"]),
         ("GeneratorFailed", ["could not answer", "raises it"]),
         ("CostReached", ["max_cost", "how much was spent"]),
     ],
