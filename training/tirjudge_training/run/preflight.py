@@ -30,7 +30,7 @@ from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.run import model_size
 from tirjudge_training.run.cpu_memory import largest_passes, trains_on_cpu
 from tirjudge_training.run.model_size import Shape, gib
-from tirjudge_training.stages.base import DONE, Stage
+from tirjudge_training.stages.base import DONE, Say, Stage
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.weight_sync.base import free_bytes, parent_folder
 from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, WeightServer
@@ -58,7 +58,7 @@ def require_packages(recipe: Recipe) -> None:
     require_reporters(recipe.rl.report_to)
 
 
-def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
+def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path, say: Say = print) -> None:
     """Refuse a run that would fail later. Writes nothing and loads no weights.
 
     Raises ImportError if a library of the extra `train` is broken; BadRecipe for a model or an engine that
@@ -95,7 +95,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     _check_packing(recipe, recipe.model.base)
     if rolls_out:
         _check_decoding(recipe, pipeline, recipe.model.base)
-    _check_space(recipe, pipeline, recipe.model.base, folder)
+    _check_space(recipe, pipeline, recipe.model.base, folder, say)
 
 
 def _rolls_out(stage: Stage) -> bool:
@@ -248,8 +248,8 @@ def _check_decoding(recipe: Recipe, pipeline: Pipeline, base: str) -> None:
         )
 
 
-def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) -> None:
-    """Refuse a run that needs more memory or disk space than there is."""
+def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path, say: Say = print) -> None:
+    """Refuse a run that needs more memory or disk space than there is; say so if it only may need more."""
     shape = model_size.trained_shape(base, recipe.model.lora, recipe.model.dtype)
     reference = any(stage.reference for stage in pipeline.stages)
     # A lower limit: activations and logits depend on the batch.
@@ -272,8 +272,8 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, base: str, folder: Path) ->
     if trains_on_cpu(launched_processes()) and recipe.rl.generator == "transformers":
         found = largest_passes(recipe, waiting, shape, needed)
         if found is not None and found.total > available:
-            raise TooSmall(
-                f"{model}: training takes at most {gib(found.total)}, and {gib(available)} are {where}: "
+            say(
+                f"warning: training may take up to {gib(found.total)}, and {gib(available)} are {where}: "
                 f"{found.parts(needed)}; {found.smaller(available)}"
             )
     _check_weight_folder(recipe, shape, model)

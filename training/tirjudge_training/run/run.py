@@ -51,7 +51,7 @@ def train(
     data = data_of(recipe)
     pipeline = pipeline_of(counted(recipe, data))
     processes.first(lambda: _hand_over(pipeline, folder))
-    processes.first(lambda: check(recipe, pipeline, data, folder))
+    processes.first(lambda: check(recipe, pipeline, data, folder, say))
     processes.first(lambda: _check_template(recipe, pipeline, data))
     with disk_full_errors(folder), processes.folder(folder) as run_folder:
         processes.first(lambda: claim(run_folder, recipe, pipeline, data, repeat=repeat, say=say))
