@@ -17,11 +17,12 @@ HERE = Path(__file__).parent
 SLOW = (HERE / "benchmarks", HERE / "research")
 """Folders whose tests are all marked `slow`; they measure what the tests of the packages prove."""
 HOMES = (
-    r"torch|trl|transformers|peft|accelerate|tirjudge_training|tests\.(model_families|tirjudge\.tiny_models)",
+    r"torch|trl|transformers|peft|accelerate|tirjudge_training|examples\.miniature"
+    r"|tests\.(model_families|tirjudge\.tiny_models)",
     r"nltk|statsmodels|sklearn|ppi_py|krippendorff|choix|tests\.ifeval_registry",
     r"schemathesis|mcp|sandbox_fusion|ray|datasets|tests\.(fuzzing|environments\.tools\.sdk_server)",
 )
-"""Modules that take seconds to import, by the number of the process that runs the files that import them.
+"""Modules that take seconds to import, or whose model does, by the number of the process for their files.
 
 Each of the three lines is for one process; the other processes do not even collect its files. So a module is
 imported once, and not in every process. Files that match several lines belong to the first one. Files that

@@ -77,6 +77,7 @@ def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_long_step_reports_its_micro_batches(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

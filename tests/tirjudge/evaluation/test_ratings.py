@@ -260,6 +260,7 @@ def test_pearson_and_the_mean_of_prompts_beside_scipy(tmp_path: Path) -> None:
         assert [figure["low"], figure["high"]] == pytest.approx(expected, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_the_interval_of_pearson_is_fishers_for_normal_values(tmp_path: Path) -> None:
     draw = np.random.default_rng(4)
     people = draw.normal(size=500)

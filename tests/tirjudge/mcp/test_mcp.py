@@ -160,6 +160,7 @@ async def test_an_optional_argument_may_be_null_and_an_answer_has_a_size(url: st
                 assert "have no room in 2000 characters" in several.structured_content["detail"]
 
 
+@pytest.mark.slow
 async def test_tools_over_http(url: str) -> None:
     async with Client(url) as client:
         for arguments, answer in ANSWERS:

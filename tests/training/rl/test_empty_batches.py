@@ -84,6 +84,7 @@ def test_a_batch_without_a_row_in_the_loss_leaves_the_weights_alone(
     assert f"({3 * GROUPS} {kind.replace('_', ' ')})" in line
 
 
+@pytest.mark.slow
 def test_a_run_with_nothing_in_any_loss_ends_without_a_model(roomy_model: Path, tmp_path: Path) -> None:
     """In eight tokens there is no verdict, so that every rollout is wrong; one of the rows is held back."""
     data = tmp_path / "rows.jsonl"

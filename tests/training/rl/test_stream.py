@@ -113,6 +113,7 @@ def test_two_epochs_sample_every_row_twice_replacements_included(whole: Path) ->
     assert (whole / "checkpoints" / f"checkpoint-{len(seen)}").is_dir(), "the last step has a checkpoint"
 
 
+@pytest.mark.slow
 def test_a_run_that_had_seen_all_rows_makes_no_further_step(whole: Path, tiny_model: Path) -> None:
     before = rows_of(whole)
     train(tiny_model, whole)

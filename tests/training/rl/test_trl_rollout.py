@@ -106,6 +106,7 @@ def test_rollouts_whose_prompt_is_too_long_are_left_out_of_their_batch(
     assert any(row["grad_norm"] > 0 for row in logs(grpo))
 
 
+@pytest.mark.slow
 def test_responses_that_a_judge_sees_after_its_check_are_in_no_prompt_and_no_loss(
     tiny_model: Path, tmp_path: Path
 ) -> None:

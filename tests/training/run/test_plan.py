@@ -258,6 +258,7 @@ def test_the_engine_of_the_same_process_is_counted(
         assert next_step in str(refused.value)
 
 
+@pytest.mark.slow
 @needs_smollm2
 def test_the_plan_bounds_the_memory_of_the_published_runs_on_a_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,7 @@ def test_a_note_leaves_out_the_options_of_the_reward(tmp_path: Path) -> None:
     assert note["formats"] == {"judgelrm-pair": {}}
 
 
+@pytest.mark.slow
 def test_a_note_names_the_tools_of_the_training(smol: tuple[Recipe, RowData]) -> None:
     recipe, data = smol
     tools = recipe.rl.model_copy(update={"tools": ToolSettings(servers=("tests",))})
