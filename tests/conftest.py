@@ -22,10 +22,10 @@ HOMES = (
     r"nltk|statsmodels|sklearn|ppi_py|krippendorff|choix|tests\.ifeval_registry",
     r"schemathesis|mcp|sandbox_fusion|ray|datasets|tests\.(fuzzing|environments\.tools\.sdk_server)",
 )
-"""Modules that take seconds to import, or whose model does, by the number of the process for their files.
+"""Modules that take seconds to import, or whose model does, by the number of the process that runs the files.
 
-Each of the three lines is for one process; the other processes do not even collect its files. So a module is
-imported once, and not in every process. Files that match several lines belong to the first one. Files that
+Each of the three members is for one process; the others do not even collect its files. So a module is
+imported once, and not in every process. Files that match several members belong to the first one. Files that
 match none, and all files where slow tests run too, run wherever a process is free.
 """
 _IMPORTS = [re.compile(rf"^(?:from|import) (?:{modules})\b", re.MULTILINE) for modules in HOMES]
