@@ -89,10 +89,10 @@ def _listed(document: Mapping[str, Any], above: str = "") -> tuple[str, list[dic
         return lists[0]
     known = ((key, value) for key, value in document.items() if similar_name(key) in WRAPPERS)
     inner = [(key, value) for key, value in known if isinstance(value, dict)]
-    if above or lists or any(map(names_a_part, document)):
+    if len(inner) == 1 and not above:
+        return _listed(inner[0][1], f"{inner[0][0]}.")
+    if above or lists or inner or any(map(names_a_part, document)):
         return None
-    if inner:
-        return _listed(inner[0][1], f"{inner[0][0]}.") if len(inner) == 1 else None
     others = [(key, value) for key, value in document.items() if _rows(value)]
     return others[0] if len(others) == 1 else None
 

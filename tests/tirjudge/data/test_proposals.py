@@ -75,6 +75,8 @@ FILES: dict[str, Any] = {
     "openai-evals.jsonl": rows(lambda q, a: {
         "run_id": "r", "type": "sampling", "data": {"prompt": chat(q), "sampled": [a]}}),
     "questions of a run.json": {"name": "run", "pairs": rows(lambda q, a: {"question": q, "answer": a})},
+    "a task's results.json": {"task": "t", "results": {"samples": rows(lambda q, a: {
+        "question": q, "answer": a})}},
     "evaluations.json": {"Evaluations": rows(lambda q, a: {"query": q, "completion": a})},
 }  # fmt: skip
 
