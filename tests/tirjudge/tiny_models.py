@@ -24,6 +24,13 @@ CHAT = (
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TRL_ON_CPU: dict[str, Any] = {
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "report_to": [],
+}
+"""Arguments of `GRPOConfig` with which TRL trains a tiny model."""
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 96,

@@ -27,7 +27,7 @@ from tests.environments.adapters.dialogues import (
     settings,
 )
 from tests.environments.adapters.examples import example
-from tests.tirjudge.tiny_models import tiny_qwen3
+from tests.tirjudge.tiny_models import TRL_ON_CPU, tiny_qwen3
 from tirjudge_environments import Reward
 from tirjudge_environments.adapters.dialogues import LinkedViews
 from tirjudge_environments.adapters.trl import JudgeEnv, judge_reward
@@ -99,10 +99,7 @@ def trainer(folder: Path, rewards: Any, scripts: Sequence[Script], **changes: An
         "num_generations": 2,
         "max_completion_length": LENGTH,
         "max_tool_calling_iterations": SETTINGS.turns - 1,
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "report_to": [],
+        **TRL_ON_CPU,
     }
     words = tokenizer()
     judge = settings(**dict(SETTINGS) | scripts[0].changes)

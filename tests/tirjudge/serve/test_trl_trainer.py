@@ -12,7 +12,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tests.environments.adapters.test_trl import tokenizer
 from tests.tirjudge.judge_server import judge_serving
-from tests.tirjudge.tiny_models import tiny_qwen3
+from tests.tirjudge.tiny_models import TRL_ON_CPU, tiny_qwen3
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.serve.trl import JudgeReward
 from tirjudge_environments import Context
@@ -108,10 +108,7 @@ def trained(rewards: Any, folder: Path) -> tuple[list[dict[str, float]], bool]:
             max_tool_calling_iterations=1,
             logging_steps=1,
             save_strategy="no",
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to=[],
+            **TRL_ON_CPU,
         ),
     )
     trainer.train()

@@ -9,7 +9,7 @@ from typing import Any
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tests.tirjudge.tiny_models import TRL_ON_CPU, bpe_tokenizer, tiny_qwen3
 
 STEPS, BATCH = 8, 16
 
@@ -33,10 +33,7 @@ def trainer(reward: Any, prompts: Sequence[str], folder: Path) -> GRPOTrainer:
             lr_scheduler_type="constant",
             logging_steps=1,
             save_strategy="no",
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to=[],
+            **TRL_ON_CPU,
             seed=0,
         ),
     )
