@@ -13,18 +13,26 @@ MIB = 1 << 20
 
 
 class Counting:
-    """Judges rows that take a moment, and remembers the most bytes of files that were held at once."""
+    """Judges rows that take a moment, and remembers the most bytes of files that were held at once.
 
-    def __init__(self) -> None:
-        self.held = self.most = self.at_once = self.running = 0
+    A row without bytes is judged only once `without_files` such rows are in work.
+    """
+
+    def __init__(self, without_files: int) -> None:
+        self.held = self.most = 0
+        self.together = asyncio.Barrier(without_files)
         self.judged_rows: list[str] = []
         self.failures: list[Failure] = []
 
     async def judge(self, work: Work) -> str:
-        self.held, self.running = self.held + work.size, self.running + 1
-        self.most, self.at_once = max(self.most, self.held), max(self.at_once, self.running)
-        await asyncio.sleep(0.05)
-        self.held, self.running = self.held - work.size, self.running - 1
+        self.held += work.size
+        self.most = max(self.most, self.held)
+        if work.size:
+            await asyncio.sleep(0.05)
+        else:
+            async with asyncio.timeout(60):
+                await self.together.wait()
+        self.held -= work.size
         return work.task.id
 
     def expects(self, work: Work, task: Any) -> bool:
@@ -51,11 +59,10 @@ async def test_rows_wait_for_room(tmp_path: Path, monkeypatch: Any) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "t").write_bytes(bytes(size))
     names = ["small"] * 8 + ["large"] * 2 + ["small"] * 3 + ["gone"] + ["empty"] * 8
-    seen = Counting()
+    seen = Counting(without_files=8)
     runner = BatchRunner(seen.judge, seen, Plan(concurrency=32, first=2), room=Room(most=6 * MIB))
     assert await runner.run([row(number, name) for number, name in enumerate(names)]) == len(names)
     assert len(seen.judged_rows) == len(names) - 1
     assert ["gone: No such file or directory" in failure.reason for failure in seen.failures] == [True]
     # Both responses of a row have equal files.
     assert seen.most == 9 * MIB
-    assert seen.at_once > 8

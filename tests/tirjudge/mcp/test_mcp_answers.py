@@ -191,9 +191,9 @@ async def test_a_tag_in_the_output_cannot_end_the_element():
 
 
 async def test_many_open_tags_are_escaped_in_linear_time():
-    started = time.monotonic()
+    started = time.process_time()
     shown = Answer(("<output" * 2000 + "< " * 2000,)).shown("xml")
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
     assert shown.count("&lt;output") == 2000
     assert shown.count("<output") == 1
 
