@@ -46,7 +46,6 @@ class JudgeFormat(Protocol):
 
     def __call__(self, **options: Any) -> Environment:
         """Open the format with these options; raises TypeError or ValueError for a bad one."""
-        ...
 
 
 class Environment(Protocol):
@@ -62,26 +61,21 @@ class Environment(Protocol):
 
         A trainer that scores one rollout at a time cannot train such a judge.
         """
-        ...
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         """Return one sample's views, one per rollout; raises ValueError for a task of the wrong size."""
-        ...
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         """Return the judge's prompt for one view of a task."""
-        ...
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
         """Read one turn: all that the model wrote since the prompt or the last output, prefill included.
 
         Any text has a reading; none raises.
         """
-        ...
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         """Return the questions that must be answered before `score`; empty for most judges."""
-        ...
 
     def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
         """Score a group of episodes of one task.
@@ -89,7 +83,6 @@ class Environment(Protocol):
         `answers` maps the key of each of `questions` to its answer. Returns one tuple per episode, with one
         score per trajectory of the episode.
         """
-        ...
 
 
 @runtime_checkable
@@ -101,7 +94,6 @@ class ToolEnvironment(Environment, Protocol):
 
         Never called with an execution whose sandbox failed.
         """
-        ...
 
 
 OUTPUT_PLACE = "{output}"
@@ -114,8 +106,6 @@ class LateText(Protocol):
 
     def later_text(self, task: JudgeTask, view: View) -> str:
         """Return the part, for which tokens are kept; the output replaces the last `OUTPUT_PLACE`."""
-        ...
 
     def shows_later(self, request: RunCode, outcome: Execution | Refused) -> bool:
         """Return True if that part follows this output."""
-        ...

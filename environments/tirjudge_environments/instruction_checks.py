@@ -26,7 +26,6 @@ class Verifier(Protocol):
 
     def holds(self, response: str) -> bool:
         """Return True if the response follows the instruction, for any text, in time linear in its length."""
-        ...
 
 
 class Instruction(BaseModel, ABC):

@@ -246,26 +246,21 @@ class Encoder(Protocol):
 
     def prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of the chat template and the prefill, with the contents encoded as plain text."""
-        ...
 
     def opening(self, prompt: Prompt) -> str:
         """Return the start of the judge's turn that those ids hold: an open `<think>`, and the prefill."""
-        ...
 
     def text(self, text: str) -> list[int]:
         """Return the ids of plain text, which contain no added token of the tokenizer, special or not."""
-        ...
 
     def turn(self, text: str, before: Sequence[int]) -> list[int]:
         """Return the ids of a user's turn behind the judge's turn `before`, and the start of the next turn.
 
         The text is encoded as plain text.
         """
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of sampled ids without the tokens that end a turn."""
-        ...
 
 
 def rendered(template: str, messages: Sequence[dict[str, str]], **values: Any) -> str:

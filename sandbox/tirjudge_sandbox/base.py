@@ -187,7 +187,6 @@ class Sandbox(Protocol):
 
         Raises InvalidProgram, which is a ValueError, for what `validate` refuses.
         """
-        ...
 
 
 def read_limits(given: Mapping[str, Any], usual: Limits = Limits()) -> Limits:

@@ -203,11 +203,9 @@ class RowSource(Protocol):
 
     def count(self) -> int | None:
         """Return the number of rows; None if unknown."""
-        ...
 
     def is_at(self, path: Path) -> bool:
         """Return True if these rows are the file at `path`."""
-        ...
 
 
 def open_rows(

@@ -321,12 +321,9 @@ class ScoringProtocol(Protocol):
     @property
     def card(self) -> ProtocolCard:
         """Description for listings, tables and the documentation."""
-        ...
 
     def units(self, rows: Iterable[JudgedRow]) -> Units:
         """Measure every row in one pass. Raises Unscorable if rows lack what the protocol needs."""
-        ...
 
     def figures(self, units: Units) -> Figures:
         """Return the numbers of these units. In a resample a unit may occur several times."""
-        ...

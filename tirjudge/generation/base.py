@@ -134,16 +134,13 @@ class Generator(Protocol):
     @property
     def model(self) -> str:
         """The name that result rows carry."""
-        ...
 
     @property
     def encoder(self) -> Encoder | None:
         """Encoder of text into this model's token ids; None for an endpoint that takes only text."""
-        ...
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """Generate one turn. Cancelling frees all resources. Raises GeneratorFailed, also ContextTooLong."""
-        ...
 
     async def close(self) -> None: ...
 

@@ -170,7 +170,6 @@ class Sink(Protocol[T_contra]):
 
         `task` is the row as read, before any text is cut.
         """
-        ...
 
     def judged(self, work: Work, result: T_contra) -> None: ...
 
@@ -178,7 +177,6 @@ class Sink(Protocol[T_contra]):
 
     def stopped(self, work: Work, error: Exception) -> None:
         """Called for an error after which no further row is tried; raise it to cancel the running ones."""
-        ...
 
 
 @dataclass(slots=True)
@@ -311,11 +309,9 @@ class RowJudge(Protocol):
     @property
     def cached(self) -> int:
         """The calls of the model that a cache answered."""
-        ...
 
     async def row(self, work: Work) -> Mapping[str, Any]:
         """Return the row of the result file; raises Unjudged."""
-        ...
 
 
 class EngineRowJudge:

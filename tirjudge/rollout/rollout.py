@@ -31,7 +31,6 @@ class RewardAnswers(Protocol):
 
     async def answers(self, questions: Iterable[Question]) -> Mapping[str, str]:
         """Return the answers by question key."""
-        ...
 
 
 class Rollout:

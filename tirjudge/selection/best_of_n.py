@@ -35,14 +35,12 @@ class Referee(Protocol):
 
     async def score(self, candidate: int) -> float | None:
         """Score one candidate alone; None without a verdict. Raises RefereeUnavailable."""
-        ...
 
     async def best(self, candidates: Sequence[int]) -> tuple[int, ...]:
         """Return the candidates that share first place among two or more; empty without a verdict.
 
         Raises RefereeUnavailable.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,6 @@ class Method(Protocol):
 
     async def select(self, question: CandidateSet, grade: Grade, referee: Referee) -> Selection:
         """Select a candidate from verdicts and `grade.answers`; never from `grade.solved`."""
-        ...
 
 
 def open_method(name: str, *, group_size: int = 4, seed: int = 0) -> Method:

@@ -84,7 +84,6 @@ class Check(Protocol):
 
     async def grade(self, question: CandidateSet) -> Grade:
         """Raises ValueError, in one line, for a question that it cannot grade."""
-        ...
 
 
 class RefereeUnavailable(RuntimeError):

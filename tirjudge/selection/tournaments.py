@@ -36,21 +36,17 @@ class Tournament(Protocol):
 
     def least(self, size: int) -> int:
         """Return the fewest comparisons in which every member of a group of `size` takes part."""
-        ...
 
     def comparisons(self, size: int, most: int | None = None) -> int:
         """Return the number of comparisons for a group of `size`, of which at most `most` are made."""
-        ...
 
     def following(
         self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
     ) -> tuple[Members, ...]:
         """Return the members to compare next, all at once, after those `played`; none at the end."""
-        ...
 
     def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
         """Return each member's reward, from 0 to 1; None for a member without any verdict."""
-        ...
 
 
 def check_method(name: str) -> None:

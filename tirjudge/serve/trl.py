@@ -70,7 +70,6 @@ class GroupSource(Protocol):
         reference: str,
     ) -> Awaitable[GroupRewards]:
         """Return the rewards of the completions of one prompt."""
-        ...
 
 
 class JudgeGroupReward:

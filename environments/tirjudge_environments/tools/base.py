@@ -33,12 +33,10 @@ class Tool(Protocol):
     @property
     def spec(self) -> ToolSpec:
         """The name, the description and the JSON schema of the arguments, as the judge is shown them."""
-        ...
 
     @property
     def limits(self) -> Limits:
         """The bounds of one call. A tool that runs on another machine keeps time and output alone."""
-        ...
 
     async def call(
         self, arguments: Mapping[str, Any], *, bindings: Mapping[str, Any] | None = None, seed: int = 0
@@ -50,7 +48,6 @@ class Tool(Protocol):
         a failure in `stderr`, and `status` says how the call ended: OK; ERROR, which the tool reports; a
         limit; or SANDBOX_FAILED, which says nothing about the call and is never shown to a judge.
         """
-        ...
 
 
 async def called(

@@ -61,11 +61,9 @@ class _Connection(Protocol):
 
         Raises _Failed and _TooLong, and _Refusal for arguments that cannot be sent.
         """
-        ...
 
     async def close(self, *, at_once: bool) -> None:
         """End the connection, without grace for the server if `at_once`."""
-        ...
 
 
 class McpServer:

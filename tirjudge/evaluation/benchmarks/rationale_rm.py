@@ -117,7 +117,6 @@ class Answering(Protocol):
 
     async def answers(self, asks: Iterable[Question]) -> dict[str, str]:
         """Return answers by the key of their question; unanswered questions are missing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

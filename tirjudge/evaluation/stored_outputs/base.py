@@ -44,26 +44,21 @@ class StoredOutputFormat(Protocol):
     @property
     def name(self) -> str:
         """Equals the name of the format's entry point."""
-        ...
 
     @property
     def about(self) -> str:
         """Project and files, in one line."""
-        ...
 
     @property
     def benchmark(self) -> str:
         """Benchmark whose published figures are printed with the scores; empty if the format has none."""
-        ...
 
     @property
     def protocols(self) -> tuple[str, ...]:
         """Names of the default protocols."""
-        ...
 
     def recognises(self, row: Record) -> bool:
         """Return True if a file whose first row is `row` has this format; at most one format may."""
-        ...
 
     def read(self, row: Record, label: Record | None, default_id: str) -> Iterable[JudgedRow]:
         """Read one row; `label` is the matching row of the file of labels, if `--labels` was given.
@@ -71,7 +66,6 @@ class StoredOutputFormat(Protocol):
         The label is looked up when it is first used; a format that never uses it takes no `--labels`. Raises
         Unreadable, KeyError, TypeError or ValueError for a row of another shape.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +86,6 @@ class NestedFormat(Protocol):
     @property
     def shape(self) -> TypeAdapter[Any]:
         """The columns that are read. It is only asked for rows that `read` has refused."""
-        ...
 
 
 def prompt_of(row: Record) -> str:

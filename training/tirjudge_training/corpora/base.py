@@ -112,7 +112,6 @@ class Sampler(Protocol):
         An answer that a model cannot give (a content filter, a context too short) is missing from the list.
         Raises NotAnswered.
         """
-        ...
 
 
 class Source(ABC, Generic[Columns]):

@@ -23,12 +23,10 @@ class PolicyGenerator(Generator, Protocol):
     @property
     def busy_seconds(self) -> float:
         """Wall seconds since the start in which tokens were computed or waited for."""
-        ...
 
     @property
     def precision(self) -> str:
         """The type of matrix products: `bfloat16`, ..."""
-        ...
 
 
 class Policy(Protocol):
@@ -37,19 +35,15 @@ class Policy(Protocol):
     @property
     def generator(self) -> PolicyGenerator:
         """The generator with the weights of the last `refresh`."""
-        ...
 
     async def refresh(self) -> None:
         """Load the trainer's current weights. Raises GeneratorFailed."""
-        ...
 
     async def rest(self) -> None:
         """Release the memory that only sampling needs, until the next `refresh`."""
-        ...
 
     async def close(self) -> None:
         """Release engine, memory and temporary files."""
-        ...
 
 
 MEMORY = Path("/dev/shm")
