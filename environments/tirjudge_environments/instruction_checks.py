@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from tirjudge_environments.registry import first_fault
+from tirjudge_environments.types import FrozenModel
 
 Relation = Literal["less than", "at least"]
 """The comparison of a count with its threshold."""
@@ -28,15 +29,13 @@ class Verifier(Protocol):
         """Return True if the response follows the instruction, for any text, in time linear in its length."""
 
 
-class Instruction(BaseModel, ABC):
+class Instruction(FrozenModel, ABC):
     """One of IFEval's 25 instructions (Zhou et al. 2023, Table 1); the fields are the arguments.
 
     Results equal the results of the authors' released registry, with two exceptions: random draws of the
     registry (see `LetterFrequency` and `detected_language`), and words of a row, which are plain text here
     and not patterns.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: ClassVar[str]
     """The name in rows: `group:instruction`."""

@@ -27,13 +27,13 @@ from importlib.resources import files
 from itertools import chain
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from tirjudge_environments.files.listing import listing
 from tirjudge_environments.messages import conversation_text, is_transcript, texts_of, tools_text
 from tirjudge_environments.orders import letters
 from tirjudge_environments.quoting import Reads, quote_lines, unmarked, visible
-from tirjudge_environments.types import Criterion, JudgeTask, derive_seed
+from tirjudge_environments.types import Criterion, FrozenModel, JudgeTask, derive_seed
 
 _FOLDER = files("tirjudge_environments") / "prompts"
 _SLOT = re.compile(r"\{(prompt|response|response [A-Z]+|letter)\}")
@@ -134,10 +134,8 @@ def prompt_families(part: str = "pairwise") -> tuple[str, ...]:
     return tuple(family for family in families if f"{family}-{part}" in known)
 
 
-class PromptExample(BaseModel):
+class PromptExample(FrozenModel):
     """A question with its answer, which the judge reads before the question that is asked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: str
     responses: tuple[str, ...] = Field(min_length=1)
@@ -150,10 +148,8 @@ _COUNTS = {"pointwise": 1, "pairwise": 2, "listwise": 3}
 _PARTS = tuple(f"{kind}{variant}" for kind in _COUNTS for variant in ("", "-no-tools", "-calls"))
 
 
-class OwnPrompts(BaseModel):
+class OwnPrompts(FrozenModel):
     """Prompts of one's own for TIR-Judge's formats."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     system: str = ""
     """The system message; empty for none."""

@@ -8,8 +8,16 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict
+
 from tirjudge_environments.files.folder import NO_FILES, Folder
 from tirjudge_sandbox import Execution
+
+
+class FrozenModel(BaseModel):
+    """A model that cannot be changed and refuses unknown keys: the base class of configurations."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)

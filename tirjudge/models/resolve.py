@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from tirjudge.console_text import first_line, printable
 from tirjudge.models.gguf_file import (
@@ -25,6 +25,7 @@ from tirjudge.models.gguf_file import (
 from tirjudge.models.machine import ModelUnavailable, cache_folder, require
 from tirjudge.storage.settings_text import json_file
 from tirjudge_environments.registry import first_fault
+from tirjudge_environments.types import FrozenModel
 
 logger = logging.getLogger(__name__)
 
@@ -241,10 +242,8 @@ _Shown = Annotated[str, AfterValidator(printable)]
 """A text of a stranger's folder, which terminals, pages and logs show."""
 
 
-class BaseNote(BaseModel):
+class BaseNote(FrozenModel):
     """The base model that an adapter was trained on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: _Shown
     """As the recipe names it: `smol`, a folder or a hub id."""
@@ -256,10 +255,8 @@ Undecided = Literal["guess", "tie"]
 """Verdict on a comparison that no program decided: the judge's guess, or a tie."""
 
 
-class ModelNote(BaseModel):
+class ModelNote(FrozenModel):
     """The file `tirjudge.json` in a model folder, written by `tirjudge train`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompts: _Shown = "tir"
     """The family of prompts with which the judge was trained."""

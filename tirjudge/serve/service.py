@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
+from pydantic import FiniteFloat, PositiveFloat
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
@@ -20,6 +20,7 @@ from tirjudge.selection.arriving_groups import ArrivingGroups
 from tirjudge.selection.group_rewards import GroupJudge, GroupRewards
 from tirjudge.serve.messages import MOST_CHARACTERS, ChatMessage, GroupRequest, JudgeRequest, MemberRequest
 from tirjudge_environments.tasks import RowError
+from tirjudge_environments.types import FrozenModel
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.guard import CALLER, OWNER, Access
 from tirjudge_sandbox.server.intake import IntakeLimits
@@ -36,10 +37,8 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Routes that need no token."""
 
 
-class JudgeServerSettings(BaseModel):
+class JudgeServerSettings(FrozenModel):
     """The limits of a judge server, and its reward for a response without a verdict."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     access: Access = Access(open_paths=OPEN_PATHS)
     intake: IntakeLimits = IntakeLimits()

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge.judging.meta_judge import RewardQuestions
 from tirjudge.progress import ProgressReporter
@@ -16,6 +16,7 @@ from tirjudge.records.result_row import failed
 from tirjudge.statistics.proportions import Proportion
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge_environments import Environment, Episode, Reward, Score
+from tirjudge_environments.types import FrozenModel
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.distributed.processes import ALONE, Processes, SharedRows
@@ -26,10 +27,8 @@ ANSWERS = "answers.jsonl"
 """The file of a measurement with each `Answer`, the id of its task and its number."""
 
 
-class HeldoutConfig(BaseModel):
+class HeldoutConfig(FrozenModel):
     """The tasks and limits of a held-out measurement."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(default=500, gt=0)
     """Tasks per format."""
@@ -46,10 +45,8 @@ class HeldoutConfig(BaseModel):
         return rl if self.max_tokens is None else rl.model_copy(update={"max_tokens": self.max_tokens})
 
 
-class ValidationConfig(BaseModel):
+class ValidationConfig(FrozenModel):
     """The settings of the choice among the steps of an RL stage."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(default=100, gt=0)
     """Tasks per judge, at most; each validated step answers all tasks greedily (ours)."""

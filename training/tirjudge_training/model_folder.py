@@ -8,7 +8,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.local.loading import merged, with_adapter
@@ -18,6 +18,7 @@ from tirjudge.models import resolve_model, weights_sha256
 from tirjudge.models.machine import complete
 from tirjudge.models.resolve import NOTE_FILE, BaseNote, ModelNote, model_folder, read_note
 from tirjudge.storage.durable_files import write_atomically
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
 from tirjudge_training.distributed.device import PLAIN, Attention, Dtype, Kernels, current_device
 from tirjudge_training.distributed.fsdp import whole_weights, without_weights
@@ -27,10 +28,8 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 """The file of an adapter folder with its weights, as PEFT names it."""
 
 
-class LoraConfig(BaseModel):
+class LoraConfig(FrozenModel):
     """The adapter of a training stage. Defaults are ours."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int = Field(default=16, gt=0)
     alpha: float = Field(default=32.0, gt=0, allow_inf_nan=False)

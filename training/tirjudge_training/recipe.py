@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.models.resolve import embedded_model, embedded_name
 from tirjudge.storage.run_settings import MOVABLE, RISES
+from tirjudge_environments.types import FrozenModel
 from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import recipe_file
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
@@ -38,10 +39,8 @@ METHODS = Plugins(
 """Each member is a function of `Recipe` and `[method_options]` that returns a `methods.Pipeline`."""
 
 
-class Rates(BaseModel):
+class Rates(FrozenModel):
     """The lengths and speeds of a plan. The lengths are assumptions, not measurements."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     devices: int = Field(default=1, gt=0)
     prompt_tokens: int = Field(default=1500, gt=0)
@@ -85,10 +84,8 @@ def _known_method(name: str) -> str:
     return name
 
 
-class ModelConfig(BaseModel):
+class ModelConfig(FrozenModel):
     """The model that is trained."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     base: str
     """A model folder, that of an adapter included, a GGUF file, a hub id or a short name."""
@@ -123,18 +120,14 @@ class ModelConfig(BaseModel):
         return str(Path(self.base).expanduser()) if self.base.startswith("~") else self.base
 
 
-class WarmUpConfig(BaseModel):
+class WarmUpConfig(FrozenModel):
     """The warm-up of a base model on demonstrations."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sft: SftConfig = SftConfig()
 
 
-class IterateConfig(BaseModel):
+class IterateConfig(FrozenModel):
     """The rounds of the method `iterative` (TIR §4.3)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rounds: Annotated[int, RISES] = Field(default=2, gt=0)
     """Rounds of rejection sampling, SFT from the initial model and RL, after the first RL stage. There may be
@@ -146,10 +139,8 @@ class IterateConfig(BaseModel):
     rejection sampling and SFT without any RL (TIR Fig. 5 has the second)."""
 
 
-class Recipe(BaseModel):
+class Recipe(FrozenModel):
     """One run: model, data, method and the settings of every stage."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: Annotated[str, MOVABLE] = ""
     """The line about the recipe in `tirjudge train --list`."""

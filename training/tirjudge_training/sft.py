@@ -10,12 +10,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge.progress import SECONDS
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import CheckpointWriter, ShardedTrainer
@@ -46,10 +47,8 @@ Schedule = Literal[
 """transformers' names of the learning rate schedules that need no further arguments."""
 
 
-class SftConfig(BaseModel):
+class SftConfig(FrozenModel):
     """The supervised stage. Defaults are TIR-Judge's (§5.1); `ours` marks what the paper does not print."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     epochs: int = Field(default=1, gt=0)
     batch: int = Field(default=64, gt=0)

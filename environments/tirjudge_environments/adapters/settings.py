@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
+from pydantic import BeforeValidator, Field, field_serializer
 
 from tirjudge_environments.base import Environment
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns
 from tirjudge_environments.tools.base import ToolSettings
-from tirjudge_environments.types import Budget, JudgeTask, View, derive_seed
+from tirjudge_environments.types import Budget, FrozenModel, JudgeTask, View, derive_seed
 from tirjudge_sandbox import Limits
 
 
@@ -29,10 +29,8 @@ def _plain(value: Any) -> Any:
 Options = Annotated[Mapping[str, Any], BeforeValidator(_plain)]
 
 
-class JudgeSettings(BaseModel):
+class JudgeSettings(FrozenModel):
     """Settings of a judge, as plain values for any framework's YAML, JSON or keyword arguments."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     judge: str = "tir-pairwise"
     """Name of a judge format, including third-party ones."""

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tirjudge_environments.checkers.rules import LONGEST_RULE, RulePattern, Value
 from tirjudge_environments.registry import first_fault
+from tirjudge_environments.types import FrozenModel
 
 VERSION = 1
 LARGEST_FILE = 4 << 20
@@ -34,10 +35,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class Measurement(BaseModel):
+class Measurement(FrozenModel):
     """Numbers of a checker on rows that it was not chosen on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     digest: str
     """`Checker.digest` of the rule and the source that were measured."""

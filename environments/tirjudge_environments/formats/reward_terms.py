@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PrivateAttr, model_validator
+from pydantic import Field, FiniteFloat, PrivateAttr, model_validator
 
 from tirjudge_environments.registry import RewardOnly
 from tirjudge_environments.types import (
     By,
     Episode,
+    FrozenModel,
     JudgeTask,
     Reward,
     Score,
@@ -84,10 +85,8 @@ def length(seen: Scored) -> float | Unscored:
     return length_reward(seen.trajectory)
 
 
-class Rewarded(BaseModel):
+class Rewarded(FrozenModel):
     """The base class of formats whose reward is made of terms."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     marks: ClassVar[tuple[str, ...]] = ("think",)
     """The tokens from which the format reads: names of tags, and commands such as `\\boxed`."""

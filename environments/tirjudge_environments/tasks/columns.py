@@ -7,15 +7,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
-
 from tirjudge_environments.tasks.cells import RowError, plain, text_of
+from tirjudge_environments.types import FrozenModel
 
 _MISSING = object()
 """The value of a place that a row does not have."""
 
 
-class ColumnPlaces(BaseModel):
+class ColumnPlaces(FrozenModel):
     """The places in a row that hold the parts of something, one field for each part.
 
     A place is the name of a column. Dots reach into nested columns, and numbers into lists:
@@ -23,8 +22,6 @@ class ColumnPlaces(BaseModel):
     `a,b,c` lists places. If the row has a column of exactly this name, that column is taken, or else the only
     column whose name differs in capitals, spaces and punctuation: `Response A` for `response_a`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset()
     """Parts that an empty place leaves out, whatever columns a row has."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from tirjudge_environments.types import ToolSpec
+from tirjudge_environments.types import FrozenModel, ToolSpec
 from tirjudge_sandbox import Execution, Limits, SandboxUnavailable, Status
 from tirjudge_sandbox.base import MIB
 
@@ -63,10 +63,8 @@ async def called(
     return await tool.call(found, bindings=bindings, seed=seed)
 
 
-class ToolSettings(BaseModel):
+class ToolSettings(FrozenModel):
     """The tools that a judge may call besides Python, and their limits."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     servers: tuple[str, ...] = ()
     """`tests` offers `run_tests`. All others are MCP servers: `mcp:COMMAND` starts a program that speaks over

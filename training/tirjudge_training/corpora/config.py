@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tirjudge.generation.base import SamplingOptions
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import AskedModel
 from tirjudge.storage.run_settings import MOVABLE
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.corpora.base import KINDS, Kind
 
 ALL: Literal["all"] = "all"
@@ -20,11 +21,7 @@ WORDS = 8
 """TIR §4.1: "strict 8-gram decontamination"."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class WantedRows(_Frozen):
+class WantedRows(FrozenModel):
     """The number of rows of one source, by format. The name of the table is the source's name."""
 
     pointwise: Count = 0
@@ -64,7 +61,7 @@ class SamplingConfig(SamplingOptions):
     """Prompts taken per wanted row, since not all yield both a good and a bad answer (ours)."""
 
 
-class CleaningConfig(_Frozen):
+class CleaningConfig(FrozenModel):
     """Decontamination (TIR §4.1)."""
 
     against: tuple[str, ...] | None = None
@@ -76,7 +73,7 @@ class CleaningConfig(_Frozen):
     content (ours). None ignores no runs."""
 
 
-class CorpusConfig(_Frozen):
+class CorpusConfig(FrozenModel):
     """A corpus: every choice that determines its rows."""
 
     description: Annotated[str, MOVABLE] = ""

@@ -7,10 +7,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge_environments import Environment, JudgeTask, derive_seed, open_environment
 from tirjudge_environments.messages import whole_text
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.stream import TaskSource
 
@@ -26,10 +27,8 @@ SEEDS = 2**32
 """One more than the largest derived seed; a seed divided by it is uniform in [0, 1)."""
 
 
-class DataConfig(BaseModel):
+class DataConfig(FrozenModel):
     """The data of a run. Paths are relative to the working directory, or begin with `package:`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     train: Path
     """Labelled rows in the form that `tirjudge judge` reads: a file, or the folder of a corpus made by
@@ -80,10 +79,8 @@ def data_path(path: Path) -> Path:
     return Path(str(resources.files("tirjudge_training"))) / name.removeprefix(PACKAGE)
 
 
-class EnvironmentConfig(BaseModel):
+class EnvironmentConfig(FrozenModel):
     """A judge that rows are given to."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """The name of an environment, such as `tir-pairwise`."""

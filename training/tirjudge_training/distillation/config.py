@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from tirjudge.generation.base import SamplingOptions
 from tirjudge.generation.endpoint.http import api_root
@@ -14,6 +14,7 @@ from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.endpoint.options import EndpointOptions
 from tirjudge.judging.options import KEY_VARIABLES
 from tirjudge.storage.run_settings import MOVABLE
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.rl.dynamic_sampling import Keep
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"
@@ -23,10 +24,8 @@ one of `KEY_VARIABLES`."""
 Tier = Literal["tools", "turns"]
 
 
-class TeacherModel(BaseModel):
+class TeacherModel(FrozenModel):
     """A model behind an OpenAI-compatible endpoint."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = ""
     """The model's name at the endpoint."""

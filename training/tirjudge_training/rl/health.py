@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge_environments import Reward, StopReason
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
 FAILING = {StopReason.SANDBOX_DOWN: "the sandbox", StopReason.GENERATOR_DOWN: "generation"}
@@ -19,10 +20,8 @@ FIRST_SHOWN = "verdicts/first_shown"
 """The metric with the share of the verdicts on pairs that name the response shown first."""
 
 
-class HealthConfig(BaseModel):
+class HealthConfig(FrozenModel):
     """The thresholds at which an RL stage stops (ours). They may be changed when a run is resumed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     failures: float = Field(default=0.1, ge=0, le=1)
     """The share of a batch's rollouts that may fail in the sandbox, or in generation, after resampling."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge_environments import Reward, Score, StopReason, Trajectory
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
 PART = "overlong"
 """The name of the punishment among the parts of a reward."""
 
 
-class OverlongConfig(BaseModel):
+class OverlongConfig(FrozenModel):
     """The treatment of trajectories near `rl.max_tokens` in RL; by default there is none (ours)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mask: bool = False
     """Leave trajectories that were cut at the limit out of the loss. Their rewards count in their group."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge_environments import Reward, derive_seed
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.recipe_file import BadRecipe
 from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
@@ -16,10 +17,8 @@ SCREENED = "screened.jsonl"
 """The file of a pass: for each row its id, its scored `samples`, and how many were `right` in all views."""
 
 
-class ScreenConfig(BaseModel):
+class ScreenConfig(FrozenModel):
     """A pass over all training rows before RL, which leaves out rows that teach nothing (ours)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     samples: int = Field(default=8, gt=1)
     """Rollouts per row. Rows that are right in all rollouts, or in none, are left out."""

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
-
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig, RewardQuestions
 from tirjudge.progress import ProgressReporter
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels
@@ -106,10 +105,8 @@ class Disk:
     """Snapshots of weights in bfloat16."""
 
 
-class Stage(BaseModel, ABC):
+class Stage(FrozenModel, ABC):
     """One step of a run. The result depends only on the stage's fields and folder and the run's data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """Name of the stage's folder, unique within the run."""

@@ -20,7 +20,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge.console_text import printable
 from tirjudge.progress import ProgressReporter
@@ -49,6 +49,7 @@ from tirjudge_environments.programs.outputs import error_line, printed_counts
 from tirjudge_environments.registry import with_tools
 from tirjudge_environments.tools import open_tools
 from tirjudge_environments.tools.base import Tool
+from tirjudge_environments.types import FrozenModel
 from tirjudge_sandbox import Execution, Sandbox, open_sandbox
 from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.data.own_rows import DEMONSTRATION
@@ -85,10 +86,8 @@ class Fault(StrEnum):
     FORBIDDEN = "belong to a domain in which no program may run"
 
 
-class DemonstrationsConfig(BaseModel):
+class DemonstrationsConfig(FrozenModel):
     """The dialogues of a warm-up on the rows of `data.demonstrations`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: int | None = Field(default=None, gt=0)
     """Number of rows; None is all rows. Every view of a row is a dialogue."""

@@ -5,22 +5,21 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge.records.episodes import episode_record
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import Episode, Reward, Transcript
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.rl.dynamic_sampling import Keep, ScoredRollouts, cheapest, full
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, SamplingStage, Size
 
 
-class RejectionConfig(BaseModel):
+class RejectionConfig(FrozenModel):
     """The settings of rejection sampling (TIR §4.3)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompts: int | None = Field(default=None, gt=0)
     """Number of training tasks; None is all tasks."""

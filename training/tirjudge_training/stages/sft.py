@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
@@ -21,6 +21,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.orders import letter
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.distributed.processes import SharedRows, launched_processes
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer
@@ -111,10 +112,8 @@ def kept_samples(stage: Path) -> Iterator[Sample]:
 LETTER = "{letter}"
 
 
-class AnswersConfig(BaseModel):
+class AnswersConfig(FrozenModel):
     """The answers that `method = "answers"` teaches."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str = LETTER
     """The whole answer in the form that the judge parses; `{letter}` is the letter of the right response."""

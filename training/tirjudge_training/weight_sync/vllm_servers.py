@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from tirjudge.console_text import printable
 from tirjudge.generation import GeneratorFailed, Sampling
@@ -16,6 +16,7 @@ from tirjudge.generation.base import BusyClock
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge_environments import Completion, Context
+from tirjudge_environments.types import FrozenModel
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.weight_sync.base import WeightFolder
 
@@ -129,10 +130,8 @@ def _line(reason: object) -> str:
     return printable(" ".join(str(reason).split()) or type(reason).__name__, LONGEST)
 
 
-class VllmServerConfig(BaseModel):
+class VllmServerConfig(FrozenModel):
     """The servers, and how they receive weights (ours)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     urls: tuple[str, ...] = Field(min_length=1)
     """One server or several, `http://host:port`; the processes of a run are distributed over them."""
