@@ -82,7 +82,8 @@ def environment_options(name: str) -> frozenset[str]:
     Raises ValueError for an unknown name.
     """
     entry = ENVIRONMENTS.load(name)
-    return frozenset(entry.model_fields) if _is_model(entry) else frozenset()
+    is_model = isinstance(entry, type) and issubclass(entry, BaseModel)
+    return frozenset(entry.model_fields if is_model else ())
 
 
 def score_scale(name: str) -> tuple[float, float] | None:
@@ -155,10 +156,6 @@ def fault_line(fault: Mapping[str, Any], whole: str = "") -> str:
     place = ".".join(map(str, fault["loc"])) or whole
     reason = str(fault["msg"]).removeprefix("Value error, ")
     return f"{place}: {reason}" if place else reason
-
-
-def _is_model(entry: Any) -> bool:
-    return isinstance(entry, type) and issubclass(entry, BaseModel)
 
 
 def _problem(error: Any) -> str:

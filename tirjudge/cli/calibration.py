@@ -125,8 +125,11 @@ def _curve(rows: Sequence[CalibratedRow], confidence: Confidence, seed: int) -> 
         raise ValueError(f"--confidence {confidence}: {hints[confidence]}") from None
 
 
-def print_calibration(one: Calibration, *, full: bool) -> None:
-    """Print the tables of a calibration, each with the line that says what it shows."""
+def show(one: Calibration, *, full: bool, as_json: bool) -> None:
+    """Print a calibration as JSON, or as tables, each with the line that says what it shows."""
+    if as_json:
+        print(json.dumps(record(one), indent=2, allow_nan=False))
+        return
     _print_agreement(one)
     if one.corrected:
         _print_corrected(one.corrected)
@@ -346,14 +349,6 @@ def record(one: Calibration) -> dict[str, Any]:
             "holds": verified.holds,
         },
     }
-
-
-def show(one: Calibration, *, full: bool, as_json: bool) -> None:
-    """Print a calibration as tables or as JSON."""
-    if as_json:
-        print(json.dumps(record(one), indent=2, allow_nan=False))
-    else:
-        print_calibration(one, full=full)
 
 
 def _spread(points: Sequence[Point]) -> list[Point]:

@@ -105,7 +105,8 @@ class ClusterRowJudge:
         try:
             self._look(nodes(self._ray))
             if not self._seats:
-                raise ValueError("--runner ray: the cluster has no node with a CPU" + self._lacking_gpus())
+                gpus = f" and {self.gpus} GPUs" if self.gpus else ""
+                raise ValueError(f"--runner ray: the cluster has no node with a CPU{gpus}")
             async with self._changed:
                 await self._changed.wait_for(lambda: self._live or not self._starting)
             refusals = {seat.node.name: seat.refusal for seat in self._seats.values() if seat.refusal}
@@ -264,9 +265,6 @@ class ClusterRowJudge:
         if self.gpus is not None:
             return self.gpus
         return 0 if self.assignment.options.base_url else min(1, node.gpus)
-
-    def _lacking_gpus(self) -> str:
-        return f" and {self.gpus} GPUs" if self.gpus else ""
 
     async def _start(self, seat: _Seat) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

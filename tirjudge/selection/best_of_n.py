@@ -238,13 +238,6 @@ class Judgments:
         """True if the judge's endpoint refuses every request."""
         return self._engine.denied
 
-    def of(self, question: CandidateSet, solved: Sequence[float] | None = None) -> QuestionReferee:
-        """Return a referee for the candidates of one question.
-
-        `solved` says which candidates solve it, if that is known: judgments are recorded with their reward.
-        """
-        return QuestionReferee(question, self, solved)
-
     async def judge(
         self,
         question: CandidateSet,
@@ -299,7 +292,8 @@ class QuestionReferee:
 
     question: CandidateSet
     judgments: Judgments
-    solved: Sequence[float] | None = None
+    solved: Sequence[float] | None
+    """Says which candidates solve it, if that is known: judgments are recorded with their reward."""
 
     async def score(self, candidate: int) -> float | None:
         kept = await self.judgments.judge(self.question, (candidate,), "pointwise", self.solved)
@@ -405,7 +399,7 @@ class BestOfN:
         selections = {}
         if self.judgments is not None:
             seen = shown(question, self.truncate, thinking=self.thinking)
-            referee = self.judgments.of(seen, grade.solved)
+            referee = QuestionReferee(seen, self.judgments, grade.solved)
             # One method after the other, so that a method reuses the judgments of those before it.
             selections = {
                 name: await method.select(seen, grade, referee) for name, method in self.methods.items()

@@ -81,10 +81,6 @@ async def take_turns(
         left -= 1
         stirred.set()
 
-    # Apart from `part_done`: a piece ends after its parts, when scored, or earlier, by an error.
-    def piece_done(task: asyncio.Task[T]) -> None:
-        stirred.set()
-
     exhausted = False
     try:
         while True:
@@ -95,7 +91,8 @@ async def take_turns(
                 else:
                     left += parts
                     task = asyncio.create_task(work(number, part_done))
-                    task.add_done_callback(piece_done)
+                    # Apart from `part_done`: a piece ends after its parts, when scored, or by an error.
+                    task.add_done_callback(lambda _: stirred.set())
                     running[task] = number
             if not running:
                 break

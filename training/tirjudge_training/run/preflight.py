@@ -30,7 +30,7 @@ from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.run import model_size
 from tirjudge_training.run.cpu_memory import largest_passes, trains_on_cpu
 from tirjudge_training.run.model_size import Shape, gib
-from tirjudge_training.stages.base import DONE, Say, Stage
+from tirjudge_training.stages.base import DONE, Say
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.weight_sync.base import free_bytes, parent_folder
 from tirjudge_training.weight_sync.vllm_servers import VllmServerConfig, WeightServer
@@ -73,7 +73,8 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path, say: Say
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
-    rolls_out = any(map(_rolls_out, pipeline.stages))
+    # A stage with limits of rollouts uses the sandbox and the sampler of `[rl]`.
+    rolls_out = any(isinstance(value, RolloutConfig) for stage in pipeline.stages for _, value in stage)
     asks_teacher = any(stage.asks_teacher for stage in pipeline.stages)
     if rolls_out:
         _check_tools(recipe, data)
@@ -96,11 +97,6 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path, say: Say
     if rolls_out:
         _check_decoding(recipe, pipeline, recipe.model.base)
     _check_space(recipe, pipeline, recipe.model.base, folder, say)
-
-
-def _rolls_out(stage: Stage) -> bool:
-    """Return True if a stage has limits of rollouts, which name the sandbox and the sampler of `[rl]`."""
-    return any(isinstance(value, RolloutConfig) for _, value in stage)
 
 
 def _check_sandbox(key: str, name: str) -> None:
