@@ -1,4 +1,4 @@
-"""Behaviours of providers by name: the next report is one line of `BEHAVIOURS`.
+"""Behaviours of providers by name: the next report is one line of the table of its outcome.
 
 A behaviour answers requests in place of a provider with a perfect judge behind it, which prefers A. The
 wordings are those of public reports.
@@ -242,82 +242,277 @@ def up_to_excluded(limit: int) -> Play:
 
 LITELLM = "litellm.BadRequestError: OpenAIException - " + "Received Model Group=judge " * 16
 
+REPEATED: dict[str, Any] = {
+    "Zhipu: network_error once": ending("network_error", "A is"),
+    "vLLM: abort": ending("abort", "A is"),
+    "Gemini: OTHER": ending("OTHER", None),
+    "Gemini: MALFORMED_FUNCTION_CALL": ending("function_call_filter: MALFORMED_FUNCTION_CALL", None),
+    "Ollama: load": ending("load", ""),
+    "OpenRouter: an error inside a choice": ending(
+        "stop", "A is", error={"code": 502, "message": "Upstream error from Chutes"}
+    ),
+    "Gemini: an empty answer once": chat(None) | {"usage": {"prompt_tokens": 9}},
+    "a choice without anything": {"choices": [{}]},
+    "TGI: 424": JSONResponse({"error": "Request failed during generation", "error_type": "generation"}, 424),
+    "Groq: 498": failure(498, "Flex tier capacity exceeded"),
+    "GitHub: a rate limit as 403": failure(403, "API rate limit exceeded"),
+    "Bedrock: throttling as 400": failure(400, "ThrottlingException: Too many requests, please wait."),
+    "Hugging Face: a model that loads": JSONResponse(
+        {"error": "Model m is currently loading", "estimated_time": 20.0}, 503
+    ),
+    "Anthropic: overloaded_error": JSONResponse(
+        {"type": "error", "error": {"type": "overloaded_error"}}, 529
+    ),
+    "MiniMax: a rate limit inside a 200": minimax(1002, "rate limit"),
+    "Gemini: 429 with a delay in its body": google(
+        429, "You exceeded your current quota. Please retry in 3.2s."
+    ),
+    "a stream that breaks": lambda body: streamed(body, end="", usage=False),
+    "OpenRouter: an error in a stream": Response(
+        'data: {"choices": [{"delta": {"content": "A is"}}]}\n\n'
+        'data: {"error": {"code": 502, "message": "Provider disconnected"}}\n\n',
+        media_type="text/event-stream",
+    ),
+    "a torn body": torn(),
+    "choices: null": {"id": "x", "choices": None},
+    "an error that is a text": {"error": "upstream connect error"},
+    "Zhipu: success is false": {"code": 1302, "msg": "Too many requests", "success": False},
+}
+"""First replies after which the request is repeated, and judged."""
+
+AT_ONCE: dict[str, Any] = {
+    "Cohere: COMPLETE": ending("COMPLETE"),
+    "Anthropic: end_turn": ending("end_turn"),
+    "TGI: eos_token": ending("eos_token"),
+    "no finish reason": ending(None),
+    "a gateway that always streams": streamed,
+    "a stream with a line separator in a text": Response(
+        'data: {"choices": [{"delta": {"content": "One.\u2028Two.\x85' + VERDICT + '"}}]}\r\n\r\n'
+        'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\r\n\r\ndata: [DONE]\r\n\r\n',
+        media_type="text/event-stream",
+    ),
+    "Mistral: thinking as a part": chat(
+        [
+            {"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]},
+            {"type": "text", "text": VERDICT},
+        ]
+    ),
+    "usage that is nonsense": chat(VERDICT) | {"usage": {"prompt_tokens": "7", "completion_tokens": -1.0}},
+    "Mistral: a stream with thinking in parts": lambda body: events(
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}]},
+        {"content": "A is right. "},
+        {"content": [{"type": "text", "text": "<preference>A</preference>"}]},
+    ),
+    "a content that is one part": chat({"type": "text", "text": VERDICT}),
+    "a content that is a list of texts": chat([VERDICT]),
+    "a body with a byte order mark": Response(b"\xef\xbb\xbf" + json.dumps(chat(VERDICT)).encode()),
+    "an error without content beside an answer": chat(VERDICT) | {"error": {"code": 0, "message": ""}},
+}
+"""Replies that are verdicts, without a further request or a warning."""
+
+CUT: dict[str, Any] = {
+    "OpenRouter: native_finish_reason": ending("stop", "A is", native_finish_reason="MAX_TOKENS"),
+    "OpenAI: length": ending("length", "A is"),
+    "Gemini: MAX_TOKENS": ending("MAX_TOKENS", "A is"),
+    "Vertex: FinishReason.MAX_TOKENS": ending("FinishReason.MAX_TOKENS", None),
+    "Mistral: model_length": ending("model_length", "A"),
+    "Anthropic: model_context_window_exceeded": ending("model_context_window_exceeded", "A"),
+    "a stream with an empty finish reason behind the true one": lambda body: events(
+        {"content": "A is"}, finish="length", more={"index": 0, "delta": {}, "finish_reason": ""}
+    ),
+}
+"""Replies that a limit of tokens cut, in the words of providers."""
+
+WITHHELD: dict[str, tuple[str, Any]] = {
+    "OpenRouter: a final error inside a choice": (
+        "flagged by moderation",
+        ending("error", "", error={"code": 403, "message": "Input flagged by moderation"}),
+    ),
+    "OpenAI: content_filter": ("filter", ending("content_filter", "")),
+    "Gemini: SAFETY": ("SAFETY", ending("SAFETY", None)),
+    "Gemini: RECITATION": ("RECITATION", ending("RECITATION", None)),
+    "Gemini: content_filter: PROHIBITED_CONTENT": (
+        "PROHIBITED",
+        ending("content_filter: PROHIBITED_CONTENT", None),
+    ),
+    "Vertex: FinishReason.SPII": ("SPII", ending("FinishReason.SPII", "")),
+    "Zhipu: sensitive": ("sensitive", ending("sensitive", "A is")),
+    "Anthropic: refusal": ("refusal", ending("refusal", "")),
+    "Bedrock: guardrail_intervened": ("guardrail", ending("guardrail_intervened", "Blocked.")),
+    "Cohere: ERROR_TOXIC": ("ERROR_TOXIC", ending("ERROR_TOXIC", "")),
+    "Azure: a filtered prompt": ("content management", failure(400, CONTENT_POLICY, code="content_filter")),
+    "Alibaba: DataInspectionFailed": (
+        "inappropriate",
+        failure(400, "Input data may contain inappropriate content.", code="data_inspection_failed"),
+    ),
+    "Moonshot: high risk": (
+        "high risk",
+        failure(400, "The request was rejected because it was considered high risk"),
+    ),
+    "DeepSeek: Content Exists Risk": (
+        "Content Exists Risk",
+        failure(400, "Content Exists Risk", type="invalid_request_error"),
+    ),
+    "Gemini: a blocked choice without a message": ("SAFETY", {"choices": [{"finish_reason": "SAFETY"}]}),
+    "Cerebras: an unknown filter": ("nsfw", ending("nsfw_content", "")),
+    "OpenRouter: a moderated row": (
+        "flagged",
+        failure(403, "openai/gpt-4o requires moderation. Your input was flagged for 'violence'."),
+    ),
+    "MiniMax: a filtered answer inside a 200": (
+        "sensitive",
+        chat(VERDICT) | {"base_resp": {"status_code": 1027, "status_msg": "output new_sensitive"}},
+    ),
+}
+"""Filtered rows: words of the reason, and the reply."""
+
+DENIED: dict[str, tuple[str, Any]] = {
+    "OpenAI: a model without access": (
+        "access to model",
+        failure(403, "Project `p` does not have access to model `m`", code="model_not_found"),
+    ),
+    "OpenAI: an unsupported country": (
+        "Country",
+        failure(403, "Country, region, or territory not supported"),
+    ),
+    "OpenAI: an unknown model": (
+        "does not exist",
+        failure(404, "The model `m` does not exist or you do not have access to it."),
+    ),
+    "Gemini: a wrong key as 400": (
+        "set the key",
+        google(400, "API key not valid. Please pass a valid API key."),
+    ),
+    "xAI: a wrong key as 400": (
+        "set the key",
+        JSONResponse({"code": "invalid-argument", "error": "Incorrect API key provided: x*y."}, 400),
+    ),
+    "Anthropic: no credit as 400": (
+        "credit balance",
+        failure(400, "Your credit balance is too low to access the Anthropic API."),
+    ),
+    "DeepSeek: no balance": ("Balance", failure(402, "Insufficient Balance")),
+    "Moonshot: no quota as 429": (
+        "suspended",
+        failure(429, "Your account is suspended", type="exceeded_current_quota_error"),
+    ),
+    "MiniMax: no balance inside a 200": ("insufficient balance", minimax(1008, "insufficient balance")),
+    "a wrong key inside a 200": (
+        "set the key",
+        {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}},
+    ),
+    "Groq: a model that is no longer there": (
+        "decommissioned",
+        failure(
+            400,
+            "The model `llama3-70b-8192` has been decommissioned and is no longer supported.",
+            code="model_decommissioned",
+        ),
+    ),
+    "LiteLLM: an unknown model as 400": (
+        "Invalid model name",
+        failure(400, "{'error': '/chat/completions: Invalid model name passed in model=m.'}"),
+    ),
+    "DeepSeek: an unknown model as 400": ("Model Not Exist", failure(400, "Model Not Exist")),
+    "Mistral: an unknown model as 400": (
+        "Invalid model",
+        JSONResponse({"object": "error", "message": "Invalid model: m", "type": "invalid_model"}, 400),
+    ),
+    "Zhipu: an unknown model as 400": ("模型", failure(400, "模型不存在，请检查模型代码。", code="1211")),
+    "OpenRouter: the free requests of a day": (
+        "free-models-per-day",
+        failure(429, "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock more"),
+    ),
+}
+"""Endpoints that refuse every row: words of the reason, and the reply."""
+
+TOO_LONG: dict[str, Any] = {
+    "LiteLLM: a full context behind a long prefix": failure(
+        400, LITELLM + "This model's maximum context length is 8192 tokens."
+    ),
+    "llama.cpp: a full context": failure(
+        400,
+        "the request exceeds the available context size, try increasing it",
+        type="exceed_context_size_error",
+    ),
+    "LM Studio: a full context inside a 200": {
+        "error": "The number of tokens to keep from the initial prompt is greater than the context "
+        "length. Try to load the model with a larger context length, or provide a shorter input"
+    },
+    "Groq: larger than the limit of a minute": failure(
+        413,
+        "Request too large for model `llama-3.1-8b-instant` on tokens per minute (TPM): Limit 6000, "
+        "Requested 9120, please reduce your message size and try again.",
+        code="rate_limit_exceeded",
+    ),
+    "OpenAI: larger than the limit of a minute": failure(
+        429,
+        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 43211. The "
+        "input or output tokens must be reduced in order to run successfully.",
+        code="rate_limit_exceeded",
+    ),
+    "OpenAI: a string that is too long": failure(
+        400,
+        "Invalid 'messages[0].content': string too long. Expected a string with maximum length "
+        "1048576, but got a string with length 1200000 instead.",
+        code="string_above_max_length",
+    ),
+    "nginx: 413": HTMLResponse("<html><h1>413 Request Entity Too Large</h1></html>", 413),
+}
+"""Replies to a row that no later moment makes small enough."""
+
+UNSUPPORTED: dict[str, tuple[str, Any]] = {
+    "OpenAI: temperature of a reasoning model": (
+        "temperature",
+        failure(
+            400,
+            "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) "
+            "value is supported.",
+            param="temperature",
+        ),
+    ),
+    "OpenAI: a search model": (
+        "temperature",
+        failure(400, "Model incompatible request argument supplied: temperature"),
+    ),
+    "Moonshot: only 1 is allowed": (
+        "temperature",
+        failure(400, "invalid temperature: only 1 is allowed for this model"),
+    ),
+    "Gemini: Unknown name": ("seed", google(400, 'Invalid JSON payload received. Unknown name "seed".')),
+    "Go servers: unknown field": ("seed", PlainTextResponse('json: unknown field "seed"', 400)),
+    "Mistral: extra inputs": ("seed", pydantic_refusal("seed")),
+    "TGI: temperature must be positive": (
+        "temperature",
+        JSONResponse({"error": "Input validation error: `temperature` must be strictly positive"}, 422),
+    ),
+    "Fireworks: unrecognized request argument": (
+        "seed",
+        failure(400, "Unrecognized request argument supplied: seed"),
+    ),
+    "LiteLLM: a long prefix": (
+        "temperature",
+        failure(400, LITELLM + "`temperature` is deprecated for this model."),
+    ),
+}
+"""A field that a request is repeated without, and the reply that refuses it."""
+
 BEHAVIOURS: dict[str, Behaviour] = {
-    # Finish reasons: a failure of the server is repeated, and then fails the row.
-    "Zhipu: network_error once": Behaviour(first(ending("network_error", "A is")), "judged"),
+    **{name: Behaviour(first(reply), "judged") for name, reply in REPEATED.items()},
+    **{name: Behaviour(always(reply), "judged", requests=1) for name, reply in AT_ONCE.items()},
+    **{name: Behaviour(always(reply), "token_budget", requests=1) for name, reply in CUT.items()},
+    **{name: Behaviour(always(reply), "withheld", words, 1) for name, (words, reply) in WITHHELD.items()},
+    **{name: Behaviour(always(reply), "denied", words, 1) for name, (words, reply) in DENIED.items()},
+    **{name: Behaviour(always(reply), "too_long", "shorten the row", 2) for name, reply in TOO_LONG.items()},
+    **{
+        name: Behaviour(refusing(field, reply), "judged", f"leave out {field}")
+        for name, (field, reply) in UNSUPPORTED.items()
+    },
     "Zhipu: network_error": Behaviour(always(ending("network_error", None)), "down", "network_error", 3),
     "DeepSeek: insufficient_system_resource": Behaviour(
         always(ending("insufficient_system_resource", "A is")), "down", "insufficient_system_resource", 3
     ),
-    "vLLM: abort": Behaviour(first(ending("abort", "A is")), "judged"),
     "OpenRouter: error with a whole verdict": Behaviour(always(ending("error")), "down", "'error'", 3),
-    "Gemini: OTHER": Behaviour(first(ending("OTHER", None)), "judged"),
-    "Gemini: MALFORMED_FUNCTION_CALL": Behaviour(
-        first(ending("function_call_filter: MALFORMED_FUNCTION_CALL", None)), "judged"
-    ),
-    "Ollama: load": Behaviour(first(ending("load", "")), "judged"),
-    "OpenRouter: an error inside a choice": Behaviour(
-        first(ending("stop", "A is", error={"code": 502, "message": "Upstream error from Chutes"})), "judged"
-    ),
-    "OpenRouter: a final error inside a choice": Behaviour(
-        always(ending("error", "", error={"code": 403, "message": "Input flagged by moderation"})),
-        "withheld",
-        "flagged by moderation",
-        1,
-    ),
-    "OpenRouter: native_finish_reason": Behaviour(
-        always(ending("stop", "A is", native_finish_reason="MAX_TOKENS")), "token_budget", requests=1
-    ),
-    # Filters
-    "OpenAI: content_filter": Behaviour(always(ending("content_filter", "")), "withheld", "filter", 1),
-    "Gemini: SAFETY": Behaviour(always(ending("SAFETY", None)), "withheld", "SAFETY", 1),
-    "Gemini: RECITATION": Behaviour(always(ending("RECITATION", None)), "withheld", "RECITATION", 1),
-    "Gemini: content_filter: PROHIBITED_CONTENT": Behaviour(
-        always(ending("content_filter: PROHIBITED_CONTENT", None)), "withheld", "PROHIBITED", 1
-    ),
-    "Vertex: FinishReason.SPII": Behaviour(always(ending("FinishReason.SPII", "")), "withheld", "SPII", 1),
-    "Zhipu: sensitive": Behaviour(always(ending("sensitive", "A is")), "withheld", "sensitive", 1),
-    "Anthropic: refusal": Behaviour(always(ending("refusal", "")), "withheld", "refusal", 1),
-    "Bedrock: guardrail_intervened": Behaviour(
-        always(ending("guardrail_intervened", "Blocked.")), "withheld", "guardrail", 1
-    ),
-    "Cohere: ERROR_TOXIC": Behaviour(always(ending("ERROR_TOXIC", "")), "withheld", "ERROR_TOXIC", 1),
-    "Azure: a filtered prompt": Behaviour(
-        always(failure(400, CONTENT_POLICY, code="content_filter")), "withheld", "content management", 1
-    ),
-    "Alibaba: DataInspectionFailed": Behaviour(
-        always(failure(400, "Input data may contain inappropriate content.", code="data_inspection_failed")),
-        "withheld",
-        "inappropriate",
-        1,
-    ),
-    "Moonshot: high risk": Behaviour(
-        always(failure(400, "The request was rejected because it was considered high risk")),
-        "withheld",
-        "high risk",
-        1,
-    ),
-    "DeepSeek: Content Exists Risk": Behaviour(
-        always(failure(400, "Content Exists Risk", type="invalid_request_error")),
-        "withheld",
-        "Content Exists Risk",
-        1,
-    ),
-    # Lengths
-    "OpenAI: length": Behaviour(always(ending("length", "A is")), "token_budget", requests=1),
-    "Gemini: MAX_TOKENS": Behaviour(always(ending("MAX_TOKENS", "A is")), "token_budget", requests=1),
-    "Vertex: FinishReason.MAX_TOKENS": Behaviour(
-        always(ending("FinishReason.MAX_TOKENS", None)), "token_budget", requests=1
-    ),
-    "Mistral: model_length": Behaviour(always(ending("model_length", "A")), "token_budget", requests=1),
-    "Anthropic: model_context_window_exceeded": Behaviour(
-        always(ending("model_context_window_exceeded", "A")), "token_budget", requests=1
-    ),
-    # Ends in other words
-    "Cohere: COMPLETE": Behaviour(always(ending("COMPLETE")), "judged", requests=1),
-    "Anthropic: end_turn": Behaviour(always(ending("end_turn")), "judged", requests=1),
-    "TGI: eos_token": Behaviour(always(ending("eos_token")), "judged", requests=1),
-    "no finish reason": Behaviour(always(ending(None)), "judged", requests=1),
     "a finish reason that is a number": Behaviour(
         always(ending(1)), "judged", "the unknown reason '1'", requests=1
     ),
@@ -329,42 +524,13 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "an unknown word in a program": Behaviour(
         first(ending("ponies", FENCE[:40])), "judged", "'ponies'", 3, judge="fence"
     ),
-    "Gemini: an empty answer once": Behaviour(first(chat(None) | {"usage": {"prompt_tokens": 9}}), "judged"),
     "Gemini: empty answers": Behaviour(
         always(chat("") | {"usage": {"prompt_tokens": 9, "completion_tokens": 0}}), "down", "empty", 2
     ),
-    "Gemini: a blocked choice without a message": Behaviour(
-        always({"choices": [{"finish_reason": "SAFETY"}]}), "withheld", "SAFETY", 1
-    ),
-    "a choice without anything": Behaviour(first({"choices": [{}]}), "judged"),
-    "Cerebras: an unknown filter": Behaviour(always(ending("nsfw_content", "")), "withheld", "nsfw", 1),
-    # Failures of the server under the status of a refusal
-    "TGI: 424": Behaviour(
-        first(JSONResponse({"error": "Request failed during generation", "error_type": "generation"}, 424)),
-        "judged",
-    ),
-    "Groq: 498": Behaviour(first(failure(498, "Flex tier capacity exceeded")), "judged"),
     "Groq: tool_use_failed": Behaviour(
         first(failure(400, "Failed to call a function.", code="tool_use_failed", failed_generation="<f")),
         "judged",
         judge="tools",
-    ),
-    "GitHub: a rate limit as 403": Behaviour(first(failure(403, "API rate limit exceeded")), "judged"),
-    "Bedrock: throttling as 400": Behaviour(
-        first(failure(400, "ThrottlingException: Too many requests, please wait.")), "judged"
-    ),
-    "Hugging Face: a model that loads": Behaviour(
-        first(JSONResponse({"error": "Model m is currently loading", "estimated_time": 20.0}, 503)), "judged"
-    ),
-    "Anthropic: overloaded_error": Behaviour(
-        first(JSONResponse({"type": "error", "error": {"type": "overloaded_error"}}, 529)), "judged"
-    ),
-    # Refused rows, and refused keys
-    "OpenRouter: a moderated row": Behaviour(
-        always(failure(403, "openai/gpt-4o requires moderation. Your input was flagged for 'violence'.")),
-        "withheld",
-        "flagged",
-        1,
     ),
     "a firewall that blocks one row": Behaviour(
         one_row_blocked(403, HTMLResponse("<html><h1>403 Forbidden</h1></html>", 403)),
@@ -382,109 +548,12 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "Cloudflare: an address that is blocked": Behaviour(
         always(HTMLResponse("<html><h1>Sorry, you have been blocked</h1></html>", 403)), "denied", "", 2
     ),
-    "OpenAI: a model without access": Behaviour(
-        always(failure(403, "Project `p` does not have access to model `m`", code="model_not_found")),
-        "denied",
-        "access to model",
-        1,
-    ),
-    "OpenAI: an unsupported country": Behaviour(
-        always(failure(403, "Country, region, or territory not supported")), "denied", "Country", 1
-    ),
-    "OpenAI: an unknown model": Behaviour(
-        always(failure(404, "The model `m` does not exist or you do not have access to it.")),
-        "denied",
-        "does not exist",
-        1,
-    ),
-    "Gemini: a wrong key as 400": Behaviour(
-        always(google(400, "API key not valid. Please pass a valid API key.")), "denied", "set the key", 1
-    ),
-    "xAI: a wrong key as 400": Behaviour(
-        always(JSONResponse({"code": "invalid-argument", "error": "Incorrect API key provided: x*y."}, 400)),
-        "denied",
-        "set the key",
-        1,
-    ),
-    "Anthropic: no credit as 400": Behaviour(
-        always(failure(400, "Your credit balance is too low to access the Anthropic API.")),
-        "denied",
-        "credit balance",
-        1,
-    ),
-    "DeepSeek: no balance": Behaviour(always(failure(402, "Insufficient Balance")), "denied", "Balance", 1),
-    "Moonshot: no quota as 429": Behaviour(
-        always(failure(429, "Your account is suspended", type="exceeded_current_quota_error")),
-        "denied",
-        "suspended",
-        1,
-    ),
-    "MiniMax: no balance inside a 200": Behaviour(
-        always(minimax(1008, "insufficient balance")), "denied", "insufficient balance", 1
-    ),
-    "MiniMax: a rate limit inside a 200": Behaviour(first(minimax(1002, "rate limit")), "judged"),
-    "Gemini: 429 with a delay in its body": Behaviour(
-        first(google(429, "You exceeded your current quota. Please retry in 3.2s.")), "judged"
-    ),
-    # Sampling fields
-    "OpenAI: temperature of a reasoning model": Behaviour(
-        refusing(
-            "temperature",
-            failure(
-                400,
-                "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) "
-                "value is supported.",
-                param="temperature",
-            ),
-        ),
-        "judged",
-        "leave out temperature",
-    ),
-    "OpenAI: a search model": Behaviour(
-        refusing("temperature", failure(400, "Model incompatible request argument supplied: temperature")),
-        "judged",
-        "leave out temperature",
-    ),
-    "Moonshot: only 1 is allowed": Behaviour(
-        refusing("temperature", failure(400, "invalid temperature: only 1 is allowed for this model")),
-        "judged",
-        "leave out temperature",
-    ),
     "xAI: stop": Behaviour(
         refusing("stop", failure(400, "Argument not supported on this model: stop")),
         "judged",
         "leave out stop",
         3,
         judge="fence",
-    ),
-    "Gemini: Unknown name": Behaviour(
-        refusing("seed", google(400, 'Invalid JSON payload received. Unknown name "seed".')),
-        "judged",
-        "leave out seed",
-    ),
-    "Go servers: unknown field": Behaviour(
-        refusing("seed", PlainTextResponse('json: unknown field "seed"', 400)), "judged", "leave out seed"
-    ),
-    "Mistral: extra inputs": Behaviour(
-        refusing("seed", pydantic_refusal("seed")), "judged", "leave out seed"
-    ),
-    "TGI: temperature must be positive": Behaviour(
-        refusing(
-            "temperature",
-            JSONResponse({"error": "Input validation error: `temperature` must be strictly positive"}, 422),
-        ),
-        "judged",
-        "leave out temperature",
-    ),
-    "Fireworks: unrecognized request argument": Behaviour(
-        refusing("seed", failure(400, "Unrecognized request argument supplied: seed")),
-        "judged",
-        "leave out seed",
-    ),
-    "LiteLLM: a long prefix": Behaviour(
-        refusing("temperature", failure(400, LITELLM + "`temperature` is deprecated for this model.")),
-        "judged",
-        "leave out temperature",
     ),
     "two fields in a row": Behaviour(
         lambda body, before: (
@@ -496,7 +565,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
         "leave out temperature",
         3,
     ),
-    # Lengths of answers and contexts
     "OpenAI: max_completion_tokens": Behaviour(
         refusing(
             "max_tokens",
@@ -542,25 +610,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "Alibaba: max_tokens above the model's limit": Behaviour(
         at_most(2000, failure(400, "Range of max_tokens should be [1, 2000]")), "judged", "at most 2000"
     ),
-    "LiteLLM: a full context behind a long prefix": Behaviour(
-        always(failure(400, LITELLM + "This model's maximum context length is 8192 tokens.")),
-        "too_long",
-        "shorten the row",
-        2,
-    ),
-    "llama.cpp: a full context": Behaviour(
-        always(
-            failure(
-                400,
-                "the request exceeds the available context size, try increasing it",
-                type="exceed_context_size_error",
-            )
-        ),
-        "too_long",
-        "shorten the row",
-        2,
-    ),
-    # Streams
     "Alibaba: only streams": Behaviour(only_streams, "judged"),
     "Alibaba: only streams native calls": Behaviour(only_streams, "judged", requests=3, judge="tools"),
     "Alibaba: Qwen 3 thinks only in streams": Behaviour(
@@ -572,59 +621,11 @@ BEHAVIOURS: dict[str, Behaviour] = {
         "judged",
     ),
     "a server of streams without stream_options": Behaviour(no_stream_options, "judged", "", 3),
-    "a gateway that always streams": Behaviour(always(streamed), "judged", requests=1),
-    "a stream with a line separator in a text": Behaviour(
-        always(
-            Response(
-                'data: {"choices": [{"delta": {"content": "One.\u2028Two.\x85' + VERDICT + '"}}]}\r\n\r\n'
-                'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\r\n\r\ndata: [DONE]\r\n\r\n',
-                media_type="text/event-stream",
-            )
-        ),
-        "judged",
-        requests=1,
-    ),
-    "a stream that breaks": Behaviour(first(lambda body: streamed(body, end="", usage=False)), "judged"),
-    "OpenRouter: an error in a stream": Behaviour(
-        first(
-            Response(
-                'data: {"choices": [{"delta": {"content": "A is"}}]}\n\n'
-                'data: {"error": {"code": 502, "message": "Provider disconnected"}}\n\n',
-                media_type="text/event-stream",
-            )
-        ),
-        "judged",
-    ),
-    # Bodies that are no answer
     "a login page": Behaviour(
         always(HTMLResponse("<!DOCTYPE html><title>Sign in</title>")), "down", "a web page with the title", 3
     ),
     "null": Behaviour(always(Response("null", media_type="application/json")), "down", "'null'", 3),
     "an empty body": Behaviour(always(Response("")), "down", "the body is empty", 3),
-    "a torn body": Behaviour(first(torn()), "judged"),
-    "choices: null": Behaviour(first({"id": "x", "choices": None}), "judged"),
-    "an error that is a text": Behaviour(first({"error": "upstream connect error"}), "judged"),
-    "Zhipu: success is false": Behaviour(
-        first({"code": 1302, "msg": "Too many requests", "success": False}), "judged"
-    ),
-    # Messages in other forms
-    "Mistral: thinking as a part": Behaviour(
-        always(
-            chat(
-                [
-                    {"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]},
-                    {"type": "text", "text": VERDICT},
-                ]
-            )
-        ),
-        "judged",
-        requests=1,
-    ),
-    "usage that is nonsense": Behaviour(
-        always(chat(VERDICT) | {"usage": {"prompt_tokens": "7", "completion_tokens": -1.0}}),
-        "judged",
-        requests=1,
-    ),
     "older servers: function_call": Behaviour(
         lambda body, before: (
             chat(VERDICT)
@@ -641,7 +642,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
         "judged",
         judge="tools",
     ),
-    # Native calls
     "Gemini 3: thought_signature": Behaviour(
         keeps(
             "extra_content",
@@ -701,27 +701,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "a call without a name": Behaviour(
         bad_call({"id": "a", "function": {"arguments": None}}), "judged", judge="tools", requests=3
     ),
-    # Streams and answers in further forms
-    "Mistral: a stream with thinking in parts": Behaviour(
-        always(
-            lambda body: events(
-                {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": THOUGHT}]}]},
-                {"content": "A is right. "},
-                {"content": [{"type": "text", "text": "<preference>A</preference>"}]},
-            )
-        ),
-        "judged",
-        requests=1,
-    ),
-    "a stream with an empty finish reason behind the true one": Behaviour(
-        always(
-            lambda body: events(
-                {"content": "A is"}, finish="length", more={"index": 0, "delta": {}, "finish_reason": ""}
-            )
-        ),
-        "token_budget",
-        requests=1,
-    ),
     "Gemini: a stream of two calls with the index 0": Behaviour(
         streamed_calls({**called(PROGRAM, "a"), "index": 0}, {**called(PROGRAM, "b"), "index": 0}),
         "judged",
@@ -755,96 +734,9 @@ BEHAVIOURS: dict[str, Behaviour] = {
         judge="tools",
         requests=2,
     ),
-    "a content that is one part": Behaviour(
-        always(chat({"type": "text", "text": VERDICT})),
-        "judged",
-        requests=1,  # type: ignore[arg-type]
-    ),
-    "a content that is a list of texts": Behaviour(
-        always(chat([VERDICT])),
-        "judged",
-        requests=1,  # type: ignore[arg-type]
-    ),
     "an old call that is empty in every answer": Behaviour(
         empty_old_call, "judged", judge="tools", requests=2
     ),
-    "a body with a byte order mark": Behaviour(
-        always(Response(b"\xef\xbb\xbf" + json.dumps(chat(VERDICT)).encode())), "judged", requests=1
-    ),
-    "an error without content beside an answer": Behaviour(
-        always(chat(VERDICT) | {"error": {"code": 0, "message": ""}}), "judged", requests=1
-    ),
-    # Refusals inside a 200
-    "LM Studio: a full context inside a 200": Behaviour(
-        always(
-            {
-                "error": "The number of tokens to keep from the initial prompt is greater than the context "
-                "length. Try to load the model with a larger context length, or provide a shorter input"
-            }
-        ),
-        "too_long",
-        "shorten the row",
-        2,
-    ),
-    "a wrong key inside a 200": Behaviour(
-        always({"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}),
-        "denied",
-        "set the key",
-        1,
-    ),
-    "MiniMax: a filtered answer inside a 200": Behaviour(
-        always(chat(VERDICT) | {"base_resp": {"status_code": 1027, "status_msg": "output new_sensitive"}}),
-        "withheld",
-        "sensitive",
-        1,
-    ),
-    # Requests that no later moment makes small enough
-    "Groq: larger than the limit of a minute": Behaviour(
-        always(
-            failure(
-                413,
-                "Request too large for model `llama-3.1-8b-instant` on tokens per minute (TPM): Limit 6000, "
-                "Requested 9120, please reduce your message size and try again.",
-                code="rate_limit_exceeded",
-            )
-        ),
-        "too_long",
-        "shorten the row",
-        2,
-    ),
-    "OpenAI: larger than the limit of a minute": Behaviour(
-        always(
-            failure(
-                429,
-                "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 43211. The "
-                "input or output tokens must be reduced in order to run successfully.",
-                code="rate_limit_exceeded",
-            )
-        ),
-        "too_long",
-        "shorten the row",
-        2,
-    ),
-    "OpenAI: a string that is too long": Behaviour(
-        always(
-            failure(
-                400,
-                "Invalid 'messages[0].content': string too long. Expected a string with maximum length "
-                "1048576, but got a string with length 1200000 instead.",
-                code="string_above_max_length",
-            )
-        ),
-        "too_long",
-        "shorten the row",
-        2,
-    ),
-    "nginx: 413": Behaviour(
-        always(HTMLResponse("<html><h1>413 Request Entity Too Large</h1></html>", 413)),
-        "too_long",
-        "shorten the row",
-        2,
-    ),
-    # Limits of an answer in further words
     "Bedrock: maximum tokens": Behaviour(
         at_most(
             4096,
@@ -871,39 +763,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
         ),
         "judged",
     ),
-    # Every request is refused
-    "Groq: a model that is no longer there": Behaviour(
-        always(
-            failure(
-                400,
-                "The model `llama3-70b-8192` has been decommissioned and is no longer supported.",
-                code="model_decommissioned",
-            )
-        ),
-        "denied",
-        "decommissioned",
-        1,
-    ),
-    "LiteLLM: an unknown model as 400": Behaviour(
-        always(failure(400, "{'error': '/chat/completions: Invalid model name passed in model=m.'}")),
-        "denied",
-        "Invalid model name",
-        1,
-    ),
-    "DeepSeek: an unknown model as 400": Behaviour(
-        always(failure(400, "Model Not Exist")), "denied", "Model Not Exist", 1
-    ),
-    "Mistral: an unknown model as 400": Behaviour(
-        always(
-            JSONResponse({"object": "error", "message": "Invalid model: m", "type": "invalid_model"}, 400)
-        ),
-        "denied",
-        "Invalid model",
-        1,
-    ),
-    "Zhipu: an unknown model as 400": Behaviour(
-        always(failure(400, "模型不存在，请检查模型代码。", code="1211")), "denied", "模型", 1
-    ),
     "a tool choice that one model lacks": Behaviour(
         always(failure(400, "registry.ollama.ai/library/m:latest does not support tools")),
         "down",
@@ -917,13 +776,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "a redirect to a login": Behaviour(
         always(Response("", 302, {"location": "https://login.example"})), "denied", "another one", 2
     ),
-    "OpenRouter: the free requests of a day": Behaviour(
-        always(failure(429, "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock more")),
-        "denied",
-        "free-models-per-day",
-        1,
-    ),
-    # A turn with a call and no text
     "LM Studio: null is no content": Behaviour(
         without_null(failure(400, "Invalid 'content': 'content' field must be a string or an array")),
         "judged",

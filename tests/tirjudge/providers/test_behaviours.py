@@ -66,10 +66,6 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "sleep", sleep)
 
 
-async def test_at_least_sixty_behaviours_are_known() -> None:
-    assert len(BEHAVIOURS) >= 60
-
-
 async def judged(server: EndpointServer, behaviour: Behaviour, sandbox: Sandbox) -> tuple[Judgment, bool]:
     server.script = lambda body: behaviour.play(body, len(server.asked) - 1)
     options = JudgeOptions(
