@@ -1,4 +1,4 @@
-"""Constraint families: verifiers on hand-made cases, writers checked by verifiers, and disjoint splits."""
+"""Constraint families: verifiers on hand-made cases, writers and programs that agree, and splits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from random import Random
 
 import pytest
 
-from examples.miniature.constraints import CHECKABLE, FAMILIES, HELD_OUT, TRAIN, Slots
+from examples.miniature.constraints import CHECKABLE, FAMILIES, HELD_OUT, TRAIN, Family, Slots
 from examples.miniature.constraints.words import HELD_OUT_WORDS, TRAIN_WORDS
 from tests.rows import each_row
+from tirjudge_environments import TirListwise, TirPairwise, TirPointwise
+from tirjudge_environments.types import Completion, Finish, JudgeTask, Message, RunCode
+from tirjudge_sandbox import Program, open_sandbox
 
 CASES = [
     ("contains", Slots("river"), "By the River.", "By the lake."),
@@ -75,3 +78,39 @@ def test_the_splits_share_no_word_letter_or_threshold() -> None:
     drawn = [{split.number(Random(seed), 2, 50) for seed in range(500)} for split in (TRAIN, HELD_OUT)]
     assert drawn[0] | drawn[1] == set(range(2, 51))
     assert not drawn[0] & drawn[1]
+
+
+FORMATS = ((TirPointwise, "pointwise", 1), (TirPairwise, "pairwise", 2), (TirListwise, "listwise", 4))
+
+
+def judged(family: Family, shown: str, count: int, seed: int) -> tuple[Program, list[bool]]:
+    """Return a program with a session's variables, and the verifier's result for each response."""
+    rng, split = Random(seed), (TRAIN, HELD_OUT)[seed % 2]
+    constraint = family.draw(rng, split)
+    candidates = tuple(constraint.write(rng, split, good=rng.random() < 0.5) for _ in range(count))
+    task = JudgeTask(id=str(seed), prompt=(Message("user", constraint.text),), candidates=candidates)
+    environment = next(kind for kind, name, _ in FORMATS if name == shown)(prompts="mini")
+    view = environment.views(task)[0]
+    text = f"```python\n{family.program(shown)}\n```\n"
+    reading = environment.read(task, view, Completion(text=text, finish=Finish.STOP))
+    assert isinstance(reading, RunCode)
+    verdicts = [constraint.holds(candidates[index]) for index in view.order]
+    return Program(source=reading.source, bindings=reading.bindings), verdicts
+
+
+@pytest.mark.slow
+async def test_programs_print_the_verifiers_answers() -> None:
+    async with open_sandbox(preload=()) as sandbox:
+        for family in CHECKABLE:
+            for seed in range(4):
+                for _, shown, count in FORMATS:
+                    program, expected = judged(family, shown, count, seed)
+                    execution = await sandbox.run(program)
+                    assert execution.stdout.split() == printed(shown, expected), (family.name, program)
+
+
+def printed(shown: str, expected: list[bool]) -> list[str]:
+    """Return the expected output: True or False for each response, or the letters of passing responses."""
+    if shown == "listwise":
+        return [letter for letter, kept in zip("ABCD", expected, strict=True) if kept]
+    return [str(kept) for kept in expected]

@@ -1,4 +1,4 @@
-"""The demonstration model: its size, its tokenizer and its folder."""
+"""The demonstration model: its size, tokenizer and folder, the rows that it trains on, its start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from examples.miniature.__main__ import SFT, write_rows, write_start
 from examples.miniature.model import ShapeConfig, build_model, save
+from examples.miniature.warmup_corpus import CorpusConfig
 from tirjudge_environments import ChatEncoder
 
 
@@ -50,3 +52,21 @@ def test_the_same_seed_gives_the_same_model_folder(built: tuple[Any, Any], tmp_p
     card = json.loads((tmp_path / "tirjudge.json").read_text())
     assert card["prompts"] == "mini"
     assert card["note"].startswith("demonstration model")
+
+
+def test_rows_are_different_and_a_function_of_the_seed(tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        write_rows(tmp_path / name, train=30, heldout=2, seed=seed)
+    first, again, other = ((tmp_path / name / "train.jsonl").read_text() for name in "abc")
+    assert first == again != other
+    rows = [json.loads(line) for line in first.splitlines()]
+    assert len({row["id"] for row in rows}) == 30
+    assert {row["environment"] for row in rows} == {"tir-pairwise", "tir-pointwise", "tir-listwise"}
+
+
+@pytest.mark.slow
+def test_random_weights_become_a_start(tmp_path: Path) -> None:
+    sft = SFT.model_copy(update={"batch": 8, "micro_batch": 8})
+    model = write_start(tmp_path, CorpusConfig(programs=8, readings=4, dialogues=4), sft=sft)
+    assert (model / "model.safetensors").exists()
+    assert json.loads((model / "tirjudge.json").read_text())["prompts"] == "mini"

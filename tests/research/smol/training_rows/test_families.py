@@ -15,19 +15,8 @@ from research.smol.training_rows.writing import Pen, compose
 from tirjudge_environments.instruction_checks import IFEVAL
 
 REQUEST = "Write a blog post about houseplants."
-VOCABULARY = [
-    "anchor",
-    "quartz",
-    "jigsaw",
-    "velvet",
-    "kitchen",
-    "box",
-    "proof",
-    "cloud",
-    "winter",
-    "yellow",
-    "zip",
-]
+WORDS = "anchor quartz jigsaw velvet kitchen box proof cloud winter yellow zip"
+VOCABULARY = WORDS.split()
 
 
 def pen(seed: int) -> Pen:

@@ -35,48 +35,12 @@ from tests.research.smol.training_rows.test_generator import generator
 from tirjudge_training.corpora.decontamination import OverlapIndex, Text
 
 REQUEST = "Write about houseplants."
-VOCABULARY = (
-    *(
-        "anchor",
-        "basket",
-        "copper",
-        "dinner",
-        "ending",
-        "fabric",
-        "garden",
-        "harbour",
-        "island",
-        "jigsaw",
-        "kitchen",
-    ),
-    *(
-        "ladder",
-        "market",
-        "needle",
-        "orange",
-        "pencil",
-        "quartz",
-        "rather",
-        "silver",
-        "timber",
-        "under",
-        "velvet",
-    ),
-    *(
-        "winter",
-        "yellow",
-        "sun",
-        "action",
-        "loved",
-        "slowly",
-        "baker",
-        "running",
-        "happy",
-        "sea",
-        "tide",
-        "cold",
-    ),
-)
+WORDS = """
+    anchor basket copper dinner ending fabric garden harbour island jigsaw kitchen ladder
+    market needle orange pencil quartz rather silver timber under velvet winter yellow
+    sun action loved slowly baker running happy sea tide cold
+"""
+VOCABULARY = tuple(WORDS.split())
 PARTS: dict[str, tuple[str, list[str]]] = {
     "sentences": ("It rained. Did it? Yes!\n\nSo we left", ["It rained.", "Did it?", "Yes!", "So we left"]),
     "lines": ("one\n\n two \nthree", ["one", " two ", "three"]),
