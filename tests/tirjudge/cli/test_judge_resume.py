@@ -213,18 +213,6 @@ def test_an_endpoint_that_refuses_every_request_ends_the_run_at_once(
     assert advice in stopped
 
 
-def test_a_row_that_is_refused_later_does_not_end_the_run(tmp_path: Path, endpoint: EndpointServer) -> None:
-    """OpenRouter answers 403 for a row that its moderation flags."""
-    write_rows(tmp_path / "rows.jsonl", pairs(9))
-    flagged = "Question 4"
-    endpoint.script = lambda body: (
-        failure(403, "flagged by moderation") if flagged in str(body) else chat("<preference>A</preference>")
-    )
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
-    assert (run.returncode, len(results(tmp_path / "rows.verdicts.jsonl"))) == (1, 8)
-    assert "rows.jsonl:5: generator_down: " in run.stderr
-
-
 def test_rows_that_fail_at_an_unreachable_endpoint_are_judged_by_a_later_run(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:

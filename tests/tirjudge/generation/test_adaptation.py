@@ -36,6 +36,8 @@ def refused(body: Any, status: int = 400) -> EndpointRefused:
         ("`temperature` and `top_p` cannot both be specified for this model. Please use only one.", "top_p"),
         ("Model grok-4 does not support parameter stop.", "stop"),
         ("Argument not supported on this model: stop", "stop"),
+        ("Unsupported parameter: 'stop' is not supported with this model.", "stop"),
+        ("claude-opus-4-7 does not support temperature=0.0.", "temperature"),
         ("stop_sequences: each stop sequence must contain non-whitespace", "stop"),
         ("invalid temperature: only 1 is allowed for this model", "temperature"),
         ("temperature: Input should be greater than 0", "temperature"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tests.tirjudge.endpoint_server import called, chat, failure, torn
 
@@ -223,11 +223,6 @@ def google(status: int, text: str, **more: Any) -> Response:
     return JSONResponse([{"error": {"code": status, "message": text, "status": "X", **more}}], status)
 
 
-def pydantic_refusal(name: str) -> Response:
-    detail = [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]
-    return JSONResponse({"detail": detail}, 422)
-
-
 def up_to_excluded(limit: int) -> Play:
     """Vertex: refuse an answer's length from a limit on, with the range in the message."""
 
@@ -427,6 +422,20 @@ DENIED: dict[str, tuple[str, Any]] = {
 """Endpoints that refuse every row: words of the reason, and the reply."""
 
 TOO_LONG: dict[str, Any] = {
+    "OpenAI: input tokens": failure(
+        400,
+        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 289650.",
+    ),
+    "Groq: context_length_exceeded": failure(
+        400, "Please reduce the length of the messages or completion.", code="context_length_exceeded"
+    ),
+    "Gemini: the input token count": failure(
+        400, "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
+    ),
+    "xAI: the maximum prompt length": failure(
+        400, "This model's maximum prompt length is 131072 but the request contains 200000 tokens."
+    ),
+    "Bedrock: too long": failure(400, "Input is too long for requested model."),
     "LiteLLM: a full context behind a long prefix": failure(
         400, LITELLM + "This model's maximum context length is 8192 tokens."
     ),
@@ -470,25 +479,6 @@ UNSUPPORTED: dict[str, tuple[str, Any]] = {
             "value is supported.",
             param="temperature",
         ),
-    ),
-    "OpenAI: a search model": (
-        "temperature",
-        failure(400, "Model incompatible request argument supplied: temperature"),
-    ),
-    "Moonshot: only 1 is allowed": (
-        "temperature",
-        failure(400, "invalid temperature: only 1 is allowed for this model"),
-    ),
-    "Gemini: Unknown name": ("seed", google(400, 'Invalid JSON payload received. Unknown name "seed".')),
-    "Go servers: unknown field": ("seed", PlainTextResponse('json: unknown field "seed"', 400)),
-    "Mistral: extra inputs": ("seed", pydantic_refusal("seed")),
-    "TGI: temperature must be positive": (
-        "temperature",
-        JSONResponse({"error": "Input validation error: `temperature` must be strictly positive"}, 422),
-    ),
-    "Fireworks: unrecognized request argument": (
-        "seed",
-        failure(400, "Unrecognized request argument supplied: seed"),
     ),
     "LiteLLM: a long prefix": (
         "temperature",
@@ -582,30 +572,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
         ),
         "judged",
         key="x",
-    ),
-    "OpenAI: max_tokens above the model's limit": Behaviour(
-        at_most(
-            4096,
-            failure(
-                400,
-                "max_tokens is too large: 8192. This model supports at most 4096 completion tokens, whereas "
-                "you provided 8192.",
-            ),
-        ),
-        "judged",
-        "at most 4096 tokens",
-    ),
-    "Anthropic: max_tokens above the model's limit": Behaviour(
-        at_most(
-            4096,
-            failure(
-                400,
-                "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for "
-                "claude-3-haiku-20240307",
-            ),
-        ),
-        "judged",
-        "at most 4096 tokens",
     ),
     "Alibaba: max_tokens above the model's limit": Behaviour(
         at_most(2000, failure(400, "Range of max_tokens should be [1, 2000]")), "judged", "at most 2000"

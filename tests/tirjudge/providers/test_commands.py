@@ -136,16 +136,6 @@ def test_a_server_that_lacks_the_model_for_once_ends_no_run(tmp_path: Path, endp
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 5
 
 
-def test_a_refused_key_ends_the_run_at_once(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.script = lambda body: failure(403, "no")
-    write_rows(tmp_path / "rows.jsonl", pairs(20))
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--concurrency", "1", *through(endpoint))
-    assert run.returncode == 1
-    assert "the endpoint refuses every request" in run.stderr
-    # One row, and one harmless question.
-    assert len(endpoint.asked) == 2
-
-
 def test_a_cut_prompt_fails_the_row_with_the_remedy(tmp_path: Path, endpoint: EndpointServer) -> None:
     """Ollama drops the front of a long prompt, and only the number of tokens that it read shows it."""
 
