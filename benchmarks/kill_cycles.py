@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def words(folder: Path) -> list[str]:
 def places(log: Path) -> list[str]:
     """Return the progress lines of a run without their times and numbers."""
     lines = log.read_text().splitlines() if log.exists() else []
-    return [line.split(" ", 1)[1].split("  ")[0].split("; ")[0] for line in lines]
+    return [re.sub(r"(step \d+ of \d+): .*", r"\1", line.split(" ", 1)[1]).split("; ")[0] for line in lines]
 
 
 def killed(folder: Path, log: Path, order: list[str], place: int, delay: float) -> str | None:

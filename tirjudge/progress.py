@@ -5,20 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TypeVar
 
 from tirjudge.console_text import duration
 
 T = TypeVar("T")
 
-SECONDS = 10.0
-"""Time between two lines of progress."""
+SECONDS = 30.0
+"""Time between two lines of progress in a log; on a terminal the line is new every second."""
+PASSING: ContextVar[bool] = ContextVar("PASSING", default=False)
+"""True while a line of progress is said, which the next line may replace on a terminal."""
 _LATENCIES = 2.0
 """Times of the first piece of work after which the time left is estimated."""
 
 
 class ProgressReporter:
-    """Counts finished pieces of work, and says so at most once in SECONDS.
+    """Counts finished pieces of work, and says so from time to time.
 
     A line reads `NAME: 120 of 1,000 rows, 2.40 per second, DETAIL, 6 min left`, without the parts that are
     not known.
@@ -90,8 +93,10 @@ class ProgressReporter:
         """Take over a count, and report it if a line is due."""
         self.done, self.total = done, total
         self._note()
-        if time.monotonic() - self._said >= SECONDS:
+        if time.monotonic() - self._said >= (min(1.0, SECONDS) if on_terminal() else SECONDS):
+            token = PASSING.set(True)
             self.report()
+            PASSING.reset(token)
 
     def report(self) -> None:
         """Say the line now."""
@@ -110,6 +115,11 @@ class ProgressReporter:
         return (f"{self._name}: " if self._name else "") + ", ".join(parts)
 
 
+def on_terminal() -> bool:
+    """Return True if standard error is a terminal, on which a line can be replaced."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 class ProgressLine:
     """Shows rows done and rows in all on standard error, on a terminal in one line that is rewritten."""
 
@@ -118,7 +128,7 @@ class ProgressLine:
 
     def __call__(self, done: int, total: int) -> None:
         text, last = f"{done} of {total} row{'s' * (total != 1)} judged", done == total
-        if sys.stderr.isatty():
+        if on_terminal():
             print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
         elif last:
             self._print(text)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tirjudge import progress
+from tirjudge.cli.output import say
 from tirjudge.progress import ProgressReporter
 
 
@@ -21,26 +23,42 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_line_has_the_count_the_rate_and_the_time_left(clock: list[float]) -> None:
     said: list[str] = []
     reporter = ProgressReporter(said.append, "source", "rows", 1000, detail=lambda: "2 failed")
-    for _ in range(20):
+    for _ in range(60):
         clock[0] += 1
         reporter.count("row")
-    # Ten rows in ten seconds, then twenty in twenty: 980 rows at one a second are left.
+    # Thirty rows in thirty seconds, then sixty in sixty: 940 rows at one a second are left.
     assert said == [
-        "source: 10 of 1,000 rows, 1.00 per second, 2 failed, 16 min left",
-        "source: 20 of 1,000 rows, 1.00 per second, 2 failed, 16 min left",
+        "source: 30 of 1,000 rows, 1.00 per second, 2 failed, 16 min left",
+        "source: 60 of 1,000 rows, 1.00 per second, 2 failed, 16 min left",
     ]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_progress_in_one_line_and_a_log_keeps_every_line(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    reporter = ProgressReporter(lambda line: say(f"rl: {line}"), total=100)
+    for _ in range(60):
+        clock[0] += 1
+        reporter.count("row")
+    say("done\x1b[2J")
+    said = capsys.readouterr().err
+    assert said.endswith("done\\x1b[2J\n")
+    assert said.count("\n") == (1 if terminal else 3)
+    assert said.count("\r\x1b[Krl: ") == (60 if terminal else 0)
 
 
 def test_work_of_an_earlier_run_does_not_count_as_speed(clock: list[float]) -> None:
     said: list[str] = []
     reporter = ProgressReporter(said.append, unit="dialogues", total=110, done=100)
     for _ in range(2):
-        clock[0] += 10
+        clock[0] += 30
         reporter.count("dialogue")
     assert said == [
         # One dialogue says how long one takes, but not how many are through at the same time.
-        "101 of 110 dialogues, 0.10 per second",
-        "102 of 110 dialogues, 0.10 per second, 1 min left",
+        "101 of 110 dialogues, 0.03 per second",
+        "102 of 110 dialogues, 0.03 per second, 4 min left",
     ]
 
 
@@ -71,8 +89,8 @@ def test_a_stream_without_a_known_end_is_counted_while_it_passes(clock: list[flo
 
     def rows() -> Iterator[int]:
         for number in range(3):
-            clock[0] += 5
+            clock[0] += 15
             yield number
 
     assert [reporter.count(row) for row in rows()] == [0, 1, 2]
-    assert said == ["2 rows, 0.20 per second"]
+    assert said == ["2 rows, 0.07 per second"]

@@ -141,7 +141,7 @@ def test_rows_with_files_train_the_same_model_after_kills(
     whole, resumed, log = tmp_path / "whole", tmp_path / "resumed", tmp_path / "log"
     assert start(whole, tmp_path / "whole.log").wait() == 0, (tmp_path / "whole.log").read_text()
     order = kill_cycles.places(tmp_path / "whole.log")
-    for place in ("warmup: ", "rl-0: rl 1/2", "rejection-1: "):
+    for place in ("warmup: ", "rl-0: step 1 of 2", "rejection-1: "):
         number = next(i for i, line in enumerate(order) if line.startswith(place))
         assert kill_cycles.killed(resumed, log, order, number, delay=0.0) is not None
     assert start(resumed, log).wait() == 0, log.read_text()

@@ -56,7 +56,7 @@ def train(folder: Path, *interrupt_at: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_an_interrupted_stage_says_where_the_same_command_goes_on(tmp_path: Path) -> None:
-    code, said = train(tmp_path / "run", r"warmup: sft 1/\d")
+    code, said = train(tmp_path / "run", r"warmup: step 1 of \d")
     assert code == 130, said
     assert "warmup: interrupted: writing a checkpoint after the step in progress" in said
     assert "Traceback" not in said
@@ -64,9 +64,9 @@ def test_an_interrupted_stage_says_where_the_same_command_goes_on(tmp_path: Path
     assert "; the same command resumes there" in last
     ((step, steps),) = re.findall(r"interrupted after step (\d) of (\d), which has a checkpoint", last)
     assert 1 <= int(step) < int(steps), "before the first checkpoint of the schedule"
-    code, said = train(tmp_path / "run", "rl: rl 1/4")
+    code, said = train(tmp_path / "run", "rl: step 1 of 4: mean")
     assert code == 130, said
-    assert f"warmup: sft resumes at step {int(step) + 1}\n" in said
+    assert f"warmup: resumes at step {int(step) + 1}\n" in said
     assert "Traceback" not in said
     assert re.search(r"rl: interrupted after step [12] of 4, which has a checkpoint; .* there\n$", said), said
     done = len(list(read_lines(tmp_path / "run" / "rl" / "metrics.jsonl")))

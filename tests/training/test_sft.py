@@ -22,7 +22,6 @@ from tests.training.forked import Forked
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_environments import ChatEncoder
-from tirjudge_training import sft
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, ordered, train_sft
@@ -81,12 +80,12 @@ def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_long_step_reports_its_micro_batches(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sft, "SECONDS", 0)
+    monkeypatch.setattr("tirjudge.progress.SECONDS", 0)
     said: list[str] = []
     config = CONFIG.model_copy(update={"batch": 88, "micro_batch": 22})
     train(start, tmp_path, config=config, said=said)
-    parts = [line for line in said if "micro-batch" in line]
-    assert parts == [f"sft {step}/2  micro-batch {part} of 4" for step in (1, 2) for part in (1, 2, 3)]
+    parts = [line.split(",")[0] for line in said if "micro-batch" in line]
+    assert parts == [f"step {step} of 2: {part} of 4 micro-batches" for step in (1, 2) for part in (1, 2, 3)]
 
 
 def test_the_loss_falls_and_is_logged(start: Path, whole: Path) -> None:
@@ -106,7 +105,7 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     start: Path, whole: Path, tmp_path: Path
 ) -> None:
     """Killed between two checkpoints, so that steps and a row of metrics are repeated."""
-    assert Forked(train, start, tmp_path, "sft 10/").wait() == -signal.SIGKILL
+    assert Forked(train, start, tmp_path, "step 10 of").wait() == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-8"
     train(start, tmp_path)
     resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
@@ -122,12 +121,12 @@ def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupte
     """Step 11 of 22 is not one of the schedule's checkpoints, which come every 8 steps."""
     said: list[str] = []
     with pytest.raises(Interrupted, match="interrupted after step 11 of 22, which has a checkpoint"):
-        train(start, tmp_path, "sft 10/", by=signal.SIGINT, said=said)
+        train(start, tmp_path, "step 10 of", by=signal.SIGINT, said=said)
     saved = tmp_path / "checkpoints" / "interrupted" / "checkpoint-11"
     assert checkpoints.latest(tmp_path / "checkpoints") == saved
     assert [path.name for path in checkpoints.marked(tmp_path / "checkpoints")] == ["checkpoint-8"]
     train(start, tmp_path, said=said)
-    assert "sft resumes at step 12" in said, "nothing is repeated"
+    assert "resumes at step 12" in said, "nothing is repeated"
     resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
     assert all(resumed[name].equal(expected[name]) for name in expected)
     kept = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (tmp_path, whole)]
@@ -139,7 +138,7 @@ def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupte
 
 def test_a_second_ctrl_c_ends_at_once(start: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
-        train(start, tmp_path, ("sft 1/", "interrupted:"), by=signal.SIGINT)
+        train(start, tmp_path, ("step 1 of", "interrupted:"), by=signal.SIGINT)
     assert not isinstance(caught.value, Interrupted)
     assert checkpoints.latest(tmp_path / "checkpoints") is None
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

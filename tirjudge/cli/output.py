@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import sys
 import textwrap
@@ -19,6 +20,7 @@ import typer
 from typer.core import TyperCommand
 
 from tirjudge.console_text import printable
+from tirjudge.progress import PASSING, on_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -159,8 +161,10 @@ def no_sandbox(command: str, error: Exception) -> NoReturn:
 
 
 def say(line: str) -> None:
-    """Print untrusted text as one line on standard error."""
-    print(printable(line, _LONGEST_LINE), file=sys.stderr, flush=True)
+    """Print untrusted text as one line on standard error; on a terminal it replaces a line of progress."""
+    width = shutil.get_terminal_size().columns - 1 if PASSING.get() and on_terminal() else _LONGEST_LINE
+    begin, end = ("\r\x1b[K", "" if PASSING.get() else "\n") if on_terminal() else ("", "\n")
+    print(f"{begin}{printable(line, width)}", end=end, file=sys.stderr, flush=True)
 
 
 def log(line: str) -> None:

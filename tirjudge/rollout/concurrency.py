@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -127,3 +127,19 @@ async def read_in_thread(rows: Iterable[T]) -> AsyncGenerator[T]:
         # The release wakes a reader that waits for room, to see the stop.
         stopped.set()
         room.release()
+
+
+@asynccontextmanager
+async def each_second(call: Callable[[], None]) -> AsyncGenerator[None]:
+    """Make a call every second, so that a line comes before the first piece of long work is done."""
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(1)
+            call()
+
+    ticking = asyncio.create_task(tick())
+    try:
+        yield
+    finally:
+        ticking.cancel()

@@ -138,12 +138,11 @@ def measure(
     progress = ProgressReporter(say, unit=unit, total=len(tasks), done=len(answers))
 
     async def ask(engine: Engine) -> None:
-        async for index, rollouts in score_tasks(mine, engine.rollouts(0), size=1):
+        async for index, rollouts in score_tasks(mine, engine.rollouts(0), size=1, progress=progress):
             answers[index] = answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0])
             if rows is not None:
                 task = rollouts.formatted.task
                 rows.append({"index": index, "id": task.id, **asdict(answers[index])})
-            progress.count(index)
 
     if left:
         # Greedy, so that the accuracy has no sampling noise.
@@ -287,8 +286,8 @@ class Validation:
     async def _count(self, engine: Engine, tasks: Sequence[tuple[int, FormattedTask]]) -> int:
         right = 0
         progress = ProgressReporter(self._say, unit="validation tasks answered", total=len(tasks))
-        async for index, rollouts in score_tasks(tasks, engine.rollouts(0, self._rollout), size=1):
-            progress.count(index)
+        rollouts_of = engine.rollouts(0, self._rollout)
+        async for _, rollouts in score_tasks(tasks, rollouts_of, size=1, progress=progress):
             right += bool(answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0]).correct)
         return right
 

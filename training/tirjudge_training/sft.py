@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from tirjudge.progress import SECONDS
+from tirjudge.console_text import duration
+from tirjudge.progress import SECONDS, ProgressReporter
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
@@ -287,7 +288,7 @@ def _drop_later_metrics(run: RunFolder, step: int, say: Callable[[str], None]) -
     if step or rows:
         lost = rows[-1]["step"] - step if len(kept) < len(rows) else 0
         repeated = f"; repeating at least {lost} that had no checkpoint yet" if lost else ""
-        say(f"sft resumes at step {step + 1}{repeated}")
+        say(f"resumes at step {step + 1}{repeated}")
         checkpoints.record_resumption(run, step, repeated)
 
 
@@ -300,17 +301,16 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.started, self.first = time.perf_counter(), state.global_step
             self.timer = PhaseTimer()
-            self.said, self.part = self.started, 0
+            self.said = self.started
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            place = f"step {state.global_step + 1} of {state.max_steps}"
+            self.parts = ProgressReporter(say, place, "micro-batches", args.gradient_accumulation_steps)
 
         def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.part += 1
-            if time.perf_counter() - self.said >= SECONDS:
-                self.said = time.perf_counter()
-                parts = f"micro-batch {self.part} of {args.gradient_accumulation_steps}"
-                say(f"sft {state.global_step + 1}/{state.max_steps}  {parts}")
+            self.parts.count(None)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.part = 0
             return_free_memory()
             # Steps that no row covers would be missing in the sums: the last, and those before a checkpoint.
             checkpoint = state.global_step % args.save_steps == 0
@@ -321,7 +321,7 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             if not logs or "loss" not in logs:
                 return
-            each = self._report(state, f"loss {logs['loss']:.3f}  ")
+            each = self._report(state, f"loss {logs['loss']:.3f}, ")
             # A timer for each row, which covers the steps since the row before.
             timer, self.timer = self.timer, PhaseTimer()
             timer.end("steps")
@@ -336,8 +336,8 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
             # Steps before an interruption say nothing about this run's speed.
             each = (self.said - self.started) / max(1, state.global_step - self.first)
             left = each * (state.max_steps - state.global_step)
-            place = f"sft {state.global_step}/{state.max_steps}"
-            say(f"{place}  {loss}{each:.2f} s/step  {left / 60:.1f} min left")
+            place = f"step {state.global_step} of {state.max_steps}"
+            say(f"{place}: {loss}{each:.2f} s a step, {duration(left)} left")
             return each
 
     return Watch()

@@ -96,7 +96,7 @@ class Interrupted(Exception):
 
 def interrupt(line: str) -> None:
     """Interrupt between the checkpoints of the first and the second step."""
-    if line.startswith("rl 2/2"):
+    if line.startswith("step 2 of 2: mean"):
         raise Interrupted
 
 

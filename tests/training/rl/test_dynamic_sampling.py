@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -129,6 +130,24 @@ async def test_a_group_of_right_answers_is_dropped_even_if_its_rewards_differ() 
     assert [score.total for score in batch.first[0].groups[0].scores] == [1.0, 0.1, 1.0, 1.0]
     assert kept(batch) == ["mixed"]
     assert kept(await collect(answers, rounds, by="reward")) == ["right", "mixed"]
+
+
+async def test_progress_counts_rollouts_and_their_tokens_and_goes_on_while_none_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def late(self: Replay, task: JudgeTask, sample: int = 0) -> Episode:
+        await asyncio.sleep(1.2 if sample == 0 else 0)
+        return await episode(self, task, sample)
+
+    episode, calls = Replay.episode, list[tuple[int, int, int]]()
+    monkeypatch.setattr(Replay, "episode", late)
+    answers = {"right": [RIGHT] * 4, "wrong": [WRONG] * 4, "mixed": MIXED}
+    rounds = {0: [pair("right"), pair("wrong")], 1: [pair("mixed")]}
+    await collect(answers, rounds, progress=lambda *counts: calls.append(counts))
+    ended = [(tokens, rollouts) for number, tokens, rollouts in calls if number]
+    assert [rollouts for _, rollouts in ended] == [8] * 8 + [16] * 8
+    assert sum(tokens for tokens, _ in ended[:8]) == 8 * len(RIGHT), "a token is a byte"
+    assert (0, 0, 8) in calls[6:8], "after a second of waiting"
 
 
 async def test_replacements_are_sampled_until_the_batch_is_full() -> None:

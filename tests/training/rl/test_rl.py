@@ -6,6 +6,7 @@ Its rollout log holds every rollout as sampled, and its reporter the metrics of 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -151,7 +152,7 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     """The kill comes after the last checkpoint, so a step is repeated and must not be recorded twice."""
-    assert killed(train, tiny_model, tmp_path, "rl 3/3") == -signal.SIGKILL
+    assert killed(train, tiny_model, tmp_path, "step 3 of 3: mean") == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-4"
     assert len(rows(tmp_path, "metrics.jsonl")) == 3
     train(tiny_model, tmp_path)
@@ -186,10 +187,12 @@ def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupte
     said.clear()
     monkeypatch.setattr("tirjudge.progress.SECONDS", 0)
     train(tiny_model, tmp_path, said.append)
-    assert "rl resumes at step 2 of 3" in said
+    assert "resumes at step 2 of 3" in said
+    sampled = [line for line in said if re.search(r": \d+ of 12 rollouts, .*tokens a second", line)]
+    assert {line.split(":")[0] for line in sampled} == {"step 2 of 3", "step 3 of 3"}
     trained = [line.split(",")[0] for line in said if "trained on" in line]
     assert trained == [
-        f"rl {step}/3: {n} of 4 micro-batches trained on" for step in (2, 3) for n in range(1, 5)
+        f"step {step} of 3: {n} of 4 micro-batches trained on" for step in (2, 3) for n in range(1, 5)
     ]
     assert rows(tmp_path, "events.jsonl") == [{"step": 1, "event": "resumed", "about": "resumed at step 2"}]
     for name in ("metrics.jsonl", "episodes.jsonl"):

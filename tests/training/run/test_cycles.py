@@ -51,7 +51,7 @@ def rows(path: Path) -> Path:
             ("rejection-1: ",), {"rl-0", "select-0"}, id="between two rounds", marks=pytest.mark.slow
         ),
         pytest.param(
-            ("rl-0: rl 2/2", "rejection-1: ", "rl-1: rl 1/2"),
+            ("rl-0: step 2 of 2", "rejection-1: ", "rl-1: step 1 of 2"),
             {"rl-0", "select-0", "rejection-1", "sft-1"},
             id="in three stages",
             marks=pytest.mark.soak,

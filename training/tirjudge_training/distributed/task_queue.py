@@ -57,14 +57,12 @@ async def take_turns(
     parts: int = 1,
     at_once: int | None = None,
     processes: Processes = ALONE,
-    progress: Callable[[int], None] = lambda done: None,
 ) -> Round[T]:
     """Do numbered pieces of work in all processes together, and return the results of all.
 
     `work` gets a number, and a function to call at the end of each of `parts` parts. A process takes the next
     piece from the queue while fewer than `at_once` of its parts and fewer than an equal share of all pieces
-    run, so no process is left without work. The first error cancels the rest and is raised. `progress` gets
-    the number of pieces that this process has done.
+    run, so no process is left without work. The first error cancels the rest and is raised.
     """
     queue = SharedQueue(pieces, processes)
     share = -(-pieces // processes.world)
@@ -102,7 +100,6 @@ async def take_turns(
                 number = running.pop(task)
                 results[number] = task.result()
                 ends.append(clock() - began)
-                progress(len(results))
     finally:
         for task in running:
             task.cancel()

@@ -61,7 +61,7 @@ class BatchSampler:
         config: RlConfig,
         seed: int,
         *,
-        progress: RoundProgress = lambda done, tasks: None,
+        progress: RoundProgress = lambda ended, tokens, rollouts: None,
         on_weights: Callable[[int], None] | None = None,
         processes: Processes = ALONE,
     ) -> None:
@@ -92,7 +92,7 @@ class BatchSampler:
             found = self._engine.run(self._sample(step, step, self._progress))
             timer.end("rollout")
         if self._config.off_policy and step + 1 < self._config.steps and not self._exhausted:
-            self._ahead = self._engine.start(self._sample(step + 1, step, lambda done, tasks: None))
+            self._ahead = self._engine.start(self._sample(step + 1, step, lambda *counts: None))
         else:
             self._engine.rest()  # the KV cache would take memory from training
         return found

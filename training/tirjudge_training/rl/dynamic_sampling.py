@@ -8,7 +8,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from tirjudge.progress import ProgressReporter
 from tirjudge.rollout import all_or_none, as_finished
+from tirjudge.rollout.concurrency import each_second
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
 from tirjudge_environments.session import Transcript
 from tirjudge_training.distributed.processes import ALONE, Processes
@@ -24,8 +26,11 @@ class FormattedTask:
     task: JudgeTask
 
 
-RoundProgress = Callable[[int, int], None]
-"""Receives the number of finished tasks, and of all tasks of a round."""
+RoundProgress = Callable[[int, int, int], None]
+"""Receives the rollouts that ended since the last call, their tokens, and all rollouts of the batch so far.
+
+A call every second without an ended rollout shows that sampling goes on.
+"""
 TaskSampler = Callable[[int, int], FormattedTask | None]
 """Maps (round, position) to a task of this step, or to None if there are no more. Round 0 is the batch
 itself; later rounds are replacements."""
@@ -73,11 +78,7 @@ class ScoredRollouts:
     @property
     def written(self) -> int:
         """Tokens that the model wrote in all rollouts."""
-        return sum(
-            sum(Transcript.of(trajectory).mask)
-            for episode in self.episodes
-            for trajectory in episode.trajectories
-        )
+        return sum(map(written, self.episodes))
 
     @property
     def groups(self) -> list[Group]:
@@ -89,6 +90,11 @@ class ScoredRollouts:
             )
             for i, trajectory in enumerate(self.episodes[0].trajectories)
         ]
+
+
+def written(episode: Episode) -> int:
+    """Return the tokens that the model wrote in an episode."""
+    return sum(sum(Transcript.of(trajectory).mask) for trajectory in episode.trajectories)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,7 @@ async def gather(
     resamples: int = 1,
     at_once: int | None = None,
     processes: Processes = ALONE,
-    progress: RoundProgress = lambda done, tasks: None,
+    progress: RoundProgress = lambda ended, tokens, rollouts: None,
     drawn: Callable[[Sequence[int]], None] = lambda positions: None,
     adjust: Callable[[ScoredRollouts], ScoredRollouts] = lambda rollouts: rollouts,
 ) -> SampledBatch:
@@ -146,33 +152,33 @@ async def gather(
 
     All processes take tasks from one queue, at most as many as make `at_once` episodes run in each, and every
     process receives the whole batch, so that filter and replacements do not depend on the number of
-    processes. `progress` is called when one of this process's tasks is done, and `drawn` with the positions
-    of the tasks that a round has used. `adjust` may change the scores of a task, before groups are filtered.
+    processes. `progress` is called for each of this process's rollouts, and `drawn` with the positions of the
+    tasks that a round has used. `adjust` may change the scores of a task, before groups are filtered.
     """
     rounds: list[list[ScoredRollouts]] = []
     kept: list[Group] = []
     times = RoundTimes()
+    total = 0
     while len(kept) < slots and len(rounds) <= replacement_rounds:
         fitting = _fitting_tasks(sample_task, len(rounds), rollouts, slots - len(kept))
         if rounds and not fitting:
             break  # the rows have come to an end
         tasks = list(fitting.values())
+        total += size * -(-len(tasks) // processes.world)
 
         async def scored(
-            number: int, part_done: Callable[[], None], tasks: list[FormattedTask] = tasks
+            number: int, part_done: Callable[[], None], tasks: list[FormattedTask] = tasks, total: int = total
         ) -> ScoredRollouts:
+            def sampled(episode: Episode) -> None:
+                progress(1, written(episode), total)
+                part_done()
+
             formatted = tasks[number]
-            found = await score_task(formatted, rollouts[formatted.format], size, resamples, part_done)
+            found = await score_task(formatted, rollouts[formatted.format], size, resamples, sampled)
             return adjust(found)
 
-        outcome = await take_turns(
-            len(tasks),
-            scored,
-            parts=size,
-            at_once=at_once,
-            processes=processes,
-            progress=lambda done, tasks=tasks: progress(done, -(-len(tasks) // processes.world)),  # type: ignore[misc]
-        )
+        async with each_second(lambda total=total: progress(0, 0, total)):  # type: ignore[misc]
+            outcome = await take_turns(len(tasks), scored, parts=size, at_once=at_once, processes=processes)
         # Every process sees all results, so that all take the same decisions below.
         found = list(outcome.results.values())
         kept += [group for one in found for group in one.groups if group.teaches(by)]
@@ -210,19 +216,24 @@ async def score_tasks(
     rollouts: Mapping[str, RolloutEngine],
     *,
     size: int,
+    progress: ProgressReporter,
     resamples: int = 2,
     at_once: int = 64,
 ) -> AsyncGenerator[tuple[int, ScoredRollouts]]:
-    """Yield the rollouts of every numbered task as they finish, with at most `at_once` tasks running."""
+    """Yield the rollouts of every numbered task as they finish, with at most `at_once` tasks running.
+
+    `progress` counts the tasks.
+    """
 
     async def numbered(number: int, task: FormattedTask) -> tuple[int, ScoredRollouts]:
         return number, await score_task(task, rollouts[task.format], size, resamples)
 
     calls = (numbered(number, task) for number, task in tasks)
     # Closed explicitly: an error in the caller's loop would otherwise leave rollouts running.
-    async with aclosing(as_finished(calls, at_once)) as finished:
+    waiting = each_second(lambda: progress.show(progress.done, progress.total))
+    async with aclosing(as_finished(calls, at_once)) as finished, waiting:
         async for result in finished:
-            yield result
+            yield progress.count(result)
 
 
 async def score_task(
@@ -230,19 +241,19 @@ async def score_task(
     rollout: RolloutEngine,
     size: int,
     resamples: int,
-    sampled: Callable[[], None] = lambda: None,
+    sampled: Callable[[Episode], None] = lambda episode: None,
 ) -> ScoredRollouts:
     """Return `size` scored samples of a task.
 
     An episode whose sandbox or generator failed is sampled again at most `resamples` times. One without a
     score for another reason, such as a prompt that is too long, is not.
 
-    `sampled` is called at the end of each of the first `size` samples.
+    `sampled` gets each of the first `size` episodes when it ends.
     """
 
     async def counted(sample: int) -> Episode:
         episode = await rollout.episode(formatted.task, sample)
-        sampled()
+        sampled(episode)
         return episode
 
     episodes = await all_or_none(counted(sample) for sample in range(size))

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from tirjudge.console_text import duration
 from tirjudge.progress import SECONDS, ProgressReporter
 from tirjudge.records.episodes import episode_record
 from tirjudge.records.result_row import failed
@@ -57,13 +58,14 @@ class MetricsLog:
     def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None], health: Health) -> None:
         self._run, self._steps, self._say, self._health = run, steps, say, health
         self._step = self._next = 0
-        self._sampling = self._training = self._progress_of(self._next, "tasks sampled")
+        self._tokens = 0  # of the ended rollouts of the batch in progress
+        self._sampling = self._training = self._sampling_of(self._next)
         self._began: tuple[int, float] | None = None
         self._idle: list[dict[str, Any]] = []
 
     def resume(self, step: int) -> None:
         """Go on at this step: drop the rows of an interrupted run from it on; those steps are repeated."""
-        self._next = step
+        self._next, self._sampling = step, self._sampling_of(step)
         # The rollout log needs no such step: its shards are overwritten by name.
         for name in (EPISODES, STREAM):
             self._drop(name, step)
@@ -82,7 +84,7 @@ class MetricsLog:
             self._idle = [*self._idle, row] if is_idle(row) else []
         repeated = f"; repeating {lost} that had no checkpoint yet" if lost else ""
         if kept or lost:
-            self._say(f"rl resumes at step {step + 1} of {self._steps}{repeated}")
+            self._say(f"resumes at {self._place(step)}{repeated}")
             record_resumption(self._run, step, repeated)
 
     def _drop(self, name: str, step: int) -> int:
@@ -96,16 +98,24 @@ class MetricsLog:
                 file.writelines(encode_line(row) for row in self._run.read(name) if row["step"] < step)
         return lost
 
-    def sampled(self, done: int, tasks: int) -> None:
-        """Report the tasks of the batch in progress that are sampled, from time to time."""
-        self._sampling.show(done, tasks)
+    def sampled(self, ended: int, tokens: int, rollouts: int) -> None:
+        """Report the rollouts of the batch in progress that are sampled, from time to time."""
+        self._tokens += tokens
+        self._sampling.show(self._sampling.done + ended, rollouts)
 
     def passed(self, micro_batches: int) -> None:
         """Report, from time to time, that one more of the micro-batches of a batch has been trained on."""
         self._training.show(self._training.done + 1, micro_batches)
 
-    def _progress_of(self, step: int, unit: str) -> ProgressReporter:
-        return ProgressReporter(self._say, f"rl {step + 1}/{self._steps}", unit)
+    def _sampling_of(self, step: int) -> ProgressReporter:
+        def speed() -> str:
+            return f"{self._tokens / reporter.seconds:.0f} tokens a second" if self._tokens else ""
+
+        reporter = ProgressReporter(self._say, self._place(step), "rollouts", detail=speed)
+        return reporter
+
+    def _place(self, step: int) -> str:
+        return f"step {step + 1} of {self._steps}"
 
     def generation(self, generation: GenerationBatch) -> dict[str, float]:
         """Write the episodes of a batch; return its metrics."""
@@ -116,8 +126,10 @@ class MetricsLog:
         with self._recorded(generation.step):
             self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
         if self._sampling.seconds >= SECONDS:
-            self._say(f"rl {generation.step + 1}/{self._steps}: sampled, and now trained on")
-        self._training = self._progress_of(generation.step, "micro-batches trained on")
+            self._say(
+                f"{self._place(generation.step)}: all rollouts are sampled, and training on them begins"
+            )
+        self._training = ProgressReporter(self._say, self._place(generation.step), "micro-batches trained on")
         self._step, self._next = generation.step, generation.step + 1
         return batch_metrics(generation)
 
@@ -129,10 +141,10 @@ class MetricsLog:
         # Written before the checks, so that the folder has the numbers that stopped the run.
         self._run.append(METRICS, row)
         self._say(self._progress(row))
-        self._sampling = self._progress_of(self._next, "tasks sampled")
+        self._tokens, self._sampling = 0, self._sampling_of(self._next)
         self._idle = [*self._idle, row] if is_idle(row) else []
         if self._idle and len(self._idle) % IDLE == 0:
-            self._say(f"rl {row['step'] + 1}/{self._steps}: {nothing_to_learn(self._idle)}")
+            self._say(f"{self._place(row['step'])}: {nothing_to_learn(self._idle)}")
         with self._recorded(row["step"]):
             self._health.trained(row)
 
@@ -154,12 +166,12 @@ class MetricsLog:
         each = (time.perf_counter() - began) / (row["step"] + 1 - first)
         left = each * (self._steps - row["step"] - 1)
         # A batch with nothing in the loss has no tokens to take a mean over.
-        entropy = f"  entropy {row['entropy']:.3f}" if "entropy" in row else ""
+        entropy = f", entropy {row['entropy']:.3f}" if "entropy" in row else ""
         return (
-            f"rl {row['step'] + 1}/{self._steps}"
-            f"  reward {row['reward']:.3f}  right {row['reward/teaches']:.3f}"
-            f"{entropy}  dropped {row['groups/dropped']:.2f}"
-            f"  tool errors {row['tools/error_rate']:.3f}  {each:.1f} s/step  {left / 60:.1f} min left"
+            f"{self._place(row['step'])}: mean reward {row['reward']:.3f}, "
+            f"{row['reward/teaches']:.0%} rewarded as right{entropy}, {row['groups/dropped']:.0%} of groups "
+            f"teach nothing, {row['tools/error_rate']:.0%} of programs failed, "
+            f"{duration(each)} a step, {duration(left)} left"
         )
 
 

@@ -32,7 +32,7 @@ def build_trainer(
     seed: int,
     output: str,
     on_batch: BatchCallback = lambda generation: {},
-    on_sampled: RoundProgress = lambda done, tasks: None,
+    on_sampled: RoundProgress = lambda ended, tokens, rollouts: None,
     on_weights: Callable[[int], None] | None = None,
     compared: Callable[[], Sequence[RolloutTokens]] = lambda: (),
     processes: Processes = ALONE,

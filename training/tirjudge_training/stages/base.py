@@ -181,9 +181,8 @@ class SamplingStage(Stage):
 
                 async def sampled() -> None:
                     rollouts = engine.rollouts(self.seed)
-                    async for index, found in score_tasks(mine, rollouts, size=samples):
+                    async for index, found in score_tasks(mine, rollouts, size=samples, progress=progress):
                         rows.append({"index": index, **row(found)})
-                        progress.count(index)
 
                 engine.run(sampled())
                 if mine:
