@@ -307,7 +307,7 @@ def test_a_batch_without_a_row_in_the_loss_leaves_the_weights_alone(
     kind = "all_right" if right else "all_wrong"
     assert all(row[f"groups/{kind}"] == GROUPS for row in rows[1:])
     (line,) = [one for one in said if "nothing to learn" in one]
-    assert line.startswith("rl 4/5: nothing to learn from 3 batches in a row")
+    assert line.startswith("step 4 of 5: nothing to learn from 3 batches in a row")
     assert f"({3 * GROUPS} {kind.replace('_', ' ')})" in line
 
 

@@ -204,7 +204,7 @@ def test_a_killed_run_trains_on_the_batches_of_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     """The checkpoint after two steps holds the batch that the weights after one step sampled."""
-    assert killed(train, tiny_model, tmp_path, "rl 3/4") == -signal.SIGKILL
+    assert killed(train, tiny_model, tmp_path, "step 3 of 4: mean") == -signal.SIGKILL
     assert len(metrics(tmp_path)) == 3
     before = rollouts(tmp_path, 2), metrics(tmp_path)[2]["loss"], metrics(tmp_path)[2]["grad_norm"]
     train(tiny_model, tmp_path)
