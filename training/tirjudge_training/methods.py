@@ -39,11 +39,6 @@ class Pipeline:
     """True if a stage learns from the rows that `data.reserved` sets apart from RL."""
 
     @property
-    def making(self) -> tuple[Stage, ...]:
-        """The stages up to the one that makes the result; the stages after it are controls."""
-        return self.stages[: [stage.name for stage in self.stages].index(self.result) + 1]
-
-    @property
     def models(self) -> dict[str, str | None]:
         """Every measured model: its name, and the stage that made it (None for the base model)."""
         return {stage.name.removeprefix(HELDOUT): stage.start for stage in self.stages if stage.measures}

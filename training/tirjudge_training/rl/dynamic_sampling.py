@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from tirjudge.progress import ProgressReporter
-from tirjudge.rollout import all_or_none, as_finished
+from tirjudge.rollout import Rollout, all_or_none, as_finished
 from tirjudge.rollout.concurrency import each_second
-from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
+from tirjudge_environments import Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
 from tirjudge_environments.session import Transcript
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.task_queue import take_turns
@@ -34,16 +34,6 @@ A call every second without an ended rollout shows that sampling goes on.
 TaskSampler = Callable[[int, int], FormattedTask | None]
 """Maps (round, position) to a task of this step, or to None if there are no more. Round 0 is the batch
 itself; later rounds are replacements."""
-
-
-class RolloutEngine(Protocol):
-    """The part of `tirjudge.rollout.Rollout` that sampling uses."""
-
-    environment: Environment
-
-    async def episode(self, task: JudgeTask, sample: int = 0) -> Episode: ...
-
-    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +120,7 @@ class SampledBatch:
 
 async def gather(
     sample_task: TaskSampler,
-    rollouts: Mapping[str, RolloutEngine],
+    rollouts: Mapping[str, Rollout],
     *,
     slots: int,
     size: int,
@@ -193,7 +183,7 @@ async def gather(
 
 
 def _fitting_tasks(
-    sample_task: TaskSampler, round_number: int, rollouts: Mapping[str, RolloutEngine], slots: int
+    sample_task: TaskSampler, round_number: int, rollouts: Mapping[str, Rollout], slots: int
 ) -> dict[int, FormattedTask]:
     """Return, by position, the next tasks whose views fit into the remaining slots; others are skipped."""
     tasks = {}
@@ -213,7 +203,7 @@ def _fitting_tasks(
 
 async def score_tasks(
     tasks: Iterable[tuple[int, FormattedTask]],
-    rollouts: Mapping[str, RolloutEngine],
+    rollouts: Mapping[str, Rollout],
     *,
     size: int,
     progress: ProgressReporter,
@@ -238,7 +228,7 @@ async def score_tasks(
 
 async def score_task(
     formatted: FormattedTask,
-    rollout: RolloutEngine,
+    rollout: Rollout,
     size: int,
     resamples: int,
     sampled: Callable[[Episode], None] = lambda episode: None,
