@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -88,7 +88,7 @@ def bon(
         int, option("Judging", "Candidates in one listwise prompt.", min=2, hidden=True)
     ] = 4,
     check: Annotated[
-        Literal["auto", "instructions", "tests", "math", "recorded", "label", "none"],
+        CheckName,
         option(
             "Rows",
             "Check that decides which candidates solve a row; auto: by the row's columns, else none.",
