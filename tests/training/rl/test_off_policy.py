@@ -109,7 +109,7 @@ def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return boxes[-1]
 
     def say(line: str) -> None:
-        if line.startswith("rl ") and "reward" in line:
+        if ": mean reward" in line:
             trained.append(line)
 
     with pytest.MonkeyPatch.context() as patch:
