@@ -57,7 +57,7 @@ def test_a_column_of_this_name_can_be_mapped_or_left_out() -> None:
     row = ROW | {"criteria": "some text of the dataset", "reference": ["not", "a", "text"], "rubric": ["a"]}
     task = read_task(row, default_id="r", columns=Columns.parse(["criteria=rubric", "reference="]))
     assert (task.criteria, task.reference) == ((Criterion(text="a"),), "")
-    with pytest.raises(ValueError, match="'prompt=' is no mapping"):
+    with pytest.raises(ValueError, match="'prompt=': write PART=COLUMN"):
         Columns.parse(["prompt="])
 
 

@@ -117,7 +117,7 @@ def test_the_plan_measures_this_machine(roomy_model: Path, tmp_path: Path) -> No
     assert done.exit_code == 0, done.output
     prompt, response, sampled, trained = re.findall(
         r"measured just now with 8 rollouts: a trajectory has ([\d,]+) tokens of prompt and ([\d,]+) of "
-        r"response; each of 1 device samples ([\d,]+) and trains ([\d,]+) tokens a second",
+        r"response; one device samples ([\d,]+) and trains ([\d,]+) tokens a second",
         done.stdout,
     )[0]
     assert int(response) <= 16

@@ -244,7 +244,7 @@ class BatchRun:
         if name in sources:
             found = f"the win rate of {printable(name)} is {sources[name].rate.value:.1%}"
         elif sources:
-            found = f"no response is of {printable(name)!r}, only of {printable(', '.join(sources))}"
+            found = f"no source is {printable(name)!r}, only {printable(', '.join(sources))}"
         else:
             found = "no row names the sources of its responses (--column responses=COLUMN,COLUMN)"
         say(f"tirjudge {self.command}: {found}, and --min-win-rate is {printable(name)}={least:g}")

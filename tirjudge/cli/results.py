@@ -254,10 +254,11 @@ class _Selection:
             hint = f"; the closest ids are {', '.join(close)}" if close else ""
             raise ValueError(f"{named} has no row {unknown!r} among its {self._total}{hint}")
         if not shown:
-            say(f"tirjudge show: none of the {self._total} rows of {named} matches")
+            rows = counted(self._total, "row")
+            more = "none matches the options" if self._total else "--failed shows rows without a result"
+            say(f"tirjudge show: {named} has {rows}; {more}")
 
 
-_MIB = 1 << 20
 RENEWED = 30
 """Seconds between two pages of a run that goes on."""
 Runs = Annotated[
@@ -322,7 +323,7 @@ def report(
         read = partial(page_of, runs, opened=opened, named=named, labels=own)
         page = read(texts=texts, price=price, seed=seed, title=title)
         write_atomically(output, page.html)
-    print(f"open {output.resolve().as_uri()} ({_sizes(page)})")
+    print(f"open {output.resolve().as_uri()}{_texts(page)}")
 
 
 def _follow(runs: Sequence[Path], output: Path) -> None:
@@ -354,10 +355,9 @@ def price_of(price_in: float | None, price_out: float | None) -> Price | None:
     return Price(price_in, price_out)
 
 
-def _sizes(page: Page) -> str:
+def _texts(page: Page) -> str:
     texts = "with" if page.text_bytes else "without"
-    rows = f"{counted(page.rows, 'row')} {texts} their texts, " if page.rows else ""
-    return f"{rows}{len(page.html) / _MIB:.2f} MiB"
+    return f" ({counted(page.rows, 'row')}, {texts} texts)" if page.rows else ""
 
 
 _LONGEST_CELL = 240

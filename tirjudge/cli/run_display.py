@@ -248,8 +248,8 @@ class Summary:
         if self.path != "-":
             file = shlex.quote(self.path)
             entries.append(("results", self.path))
-            commands = (f"tirjudge {name} {file}" for name in ("show", "report", "reproduce"))
-            entries.append(("next", "; ".join(commands)))
+            commands = [f"tirjudge {name} {file}" for name in ("show", "report", "reproduce")]
+            entries.append(("next", "; ".join(commands) if self.tally.judged else f"{commands[0]} --failed"))
         if self.proposal:
             entries.append(("undecided", "no program decided a row; a check that is written first may:"))
             entries.append(("", self.proposal))
@@ -380,7 +380,10 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
         )
     if tally.labelled:
         lines.append(
-            ("accuracy", f"{tally.accuracy}, protocol verdict (ties are shared, a missing verdict is wrong)")
+            (
+                "accuracy",
+                f"{tally.accuracy}, protocol verdict (a tie counts in part, a missing verdict as wrong)",
+            )
         )
     lines += tally.evidence.entries()
     lines += tally.checkers.lines()

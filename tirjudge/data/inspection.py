@@ -112,13 +112,12 @@ class RowInspection:
             self._unreadable = self._unreadable or f"{row.where}: {row.reason}"
             return
         self._rows += 1
-        self._unread_columns |= dict.fromkeys(
-            unread_columns(row.fields, self._columns) if self._whole else ()
-        )
         if len(self._found) <= _SHOWN_COLUMNS:
             self._found += [name for name in row.fields if name not in self._found]
         self._places = self._places or list(places_of(row.fields))
         try:
+            if self._whole:
+                self._unread_columns |= dict.fromkeys(unread_columns(row.fields, self._columns))
             task = read_task(
                 {**row.fields, _NOWHERE: None},
                 default_id=row.default_id,
@@ -152,7 +151,9 @@ class RowInspection:
     def fault(self) -> str:
         """Return why the rows cannot be meant as read, with the remedy; empty without such a fault."""
         if self._unreadable and not self._rows:
-            return f"{self._unreadable}; no row can be read: JSON lines, JSON, CSV or Parquet is needed"
+            return (
+                f"{self._unreadable}; no row can be read: the file must be JSON lines, JSON, CSV or Parquet"
+            )
         if self._rows and self._lacking.total() == self._rows:
             lacking, _ = self._lacking.most_common(1)[0]
             mapping = self.mapping()

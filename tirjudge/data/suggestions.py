@@ -146,7 +146,7 @@ def unread_note(names: Sequence[str]) -> str:
     found = [f"{part}={place}" for part in _FURTHER if (place := _named(similar, _FURTHER[part]))]
     options = " ".join(f"--column {shlex.quote(option)}" for option in found) or "--column PART=COLUMN"
     shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
-    return f"no part of the judge reads the columns {shown} (a part is named with {options})"
+    return f"the judge does not use the columns {shown}; add {options} to use them"
 
 
 def known_place(fields: Mapping[str, Any], part: str) -> str:

@@ -203,7 +203,10 @@ class WhoWon:
             yield "", f"{more} further domains, which --json prints"
         yield from self._causes()
         clusters = in_clusters(self.clusters)
-        yield "protocol", f"win-rate: a tie of k is worth 1/k{clusters and f', rows{clusters}'}"
+        yield (
+            "protocol",
+            f"win-rate: each of k tied responses has 1/k of a win{clusters and f', rows{clusters}'}",
+        )
 
     @property
     def preferred_place(self) -> str:
@@ -232,9 +235,9 @@ class WhoWon:
             about = f"points of wins that labels do not give, n = {own.n} rows"
             yield "own", f"the judge gives models whose names begin like its own {points} {about}"
         if self.longer is not None:
-            means = f"winners {self.winner_length:.0f} characters, losers {self.loser_length:.0f}"
-            won = f"the longer wins {self.longer.printed()} of {self.longer.n} rows"
-            yield "length", f"{won}; mean of {means}"
+            means = f"{self.winner_length:.0f} characters on average, losers {self.loser_length:.0f}"
+            won = f"the longer response wins {self.longer.printed()} of {self.longer.n} rows"
+            yield "length", f"{won}; winners have {means}"
 
 
 def who_won(rows: Iterable[JudgedRow]) -> WhoWon | None:

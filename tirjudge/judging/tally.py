@@ -216,8 +216,8 @@ class EvidenceTally:
     @property
     def others(self) -> list[str]:
         """The verdicts that are not decided or counted apart, in words."""
-        apart, ties = len(self.apart), str(self.tied) if self.tied < self.undecided else ""
-        counts = ", ".join(filter(None, (ties, "counted as ties"))) if self.tied else "counted as guessed"
+        apart, ties = len(self.apart), f"{self.tied} " if self.tied < self.undecided else ""
+        counts = f"{ties}counted as ties" if self.tied else "counted as guessed"
         found = {
             f"{self.undecided} undecided, {counts}": self.undecided,
             f"{apart} decided by a copied program": apart,
@@ -233,7 +233,7 @@ class EvidenceTally:
         if credits := self.decided_credits:
             yield f"accuracy of decided rows {credits.mean}"
         if self.guesses:
-            yield f"accuracy of guesses {self.guesses.mean}{', which count as ties' if self.tied else ''}"
+            yield f"accuracy of guesses {self.guesses.mean}{' (guesses count as ties)' if self.tied else ''}"
 
     def warnings(self) -> Iterator[str]:
         """Yield what else may explain the verdicts: a copied program, no program at all, the place."""

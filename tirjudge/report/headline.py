@@ -133,7 +133,7 @@ def _right(scores: Sequence[ProtocolScore]) -> dict[str, Any] | None:
         if one.card.name == VERDICT.card.name:
             value, form = f"{found.value:.1%} right", SHARE
             rows = "row" if found.n == 1 else "rows"
-            note = f"labelled {rows}; ties are shared, a missing verdict is wrong"
+            note = f"labelled {rows}; a tie counts in part, a missing verdict as wrong"
         elif one.card.name == RATINGS_PROTOCOL.card.name:
             value, form = f"{found.value:.2f} rank correlation", ".2f"
             note = "rows that people rated"

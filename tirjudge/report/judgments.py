@@ -240,7 +240,8 @@ def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[Comparison
         lambda protocol: compare(protocol, protocol.units(before), protocol.units(after), seed=seed),
     )
     if not found:
-        raise ValueError(f"{first.name} and {second.name} cannot be compared: {'; '.join(unfit)}")
+        why = next((one.partition(": ")[2] for one in unfit if "no row in common" in one), "; ".join(unfit))
+        raise ValueError(f"{first.name} and {second.name} cannot be compared: {why}")
     return found
 
 

@@ -57,7 +57,7 @@ def check_settings(results: Path, settings: Mapping[str, Any], declared_by: type
             f"{settings_path(results)} cannot be read, so the settings of {results} are unknown: "
             "choose another --output, or --overwrite"
         )
-    remedy = "repeat them, choose another --output, or --overwrite"
+    remedy = "give the same settings to resume, another --output, or --overwrite to judge every row again"
     before, now = _without_labels(recorded), _without_labels(settings)
     refuse_other_settings(results, before, now, declared_by, remedy=remedy)
 

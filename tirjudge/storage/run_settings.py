@@ -95,7 +95,7 @@ def refuse_other_settings(
     wanted: Mapping[str, Any],
     declared_by: type[BaseModel],
     *,
-    remedy: str = "repeat them, or choose another --output",
+    remedy: str = "give the same settings to resume, or another --output",
 ) -> list[str]:
     """Raise OtherSettings unless the wanted settings are the recorded ones, or move as far as they may.
 

@@ -181,7 +181,7 @@ def train(
             made = run_train(config, folder, repeat=repeat, say=log, processes=processes)
         if processes.rank == 0:  # the only process that has surely written the table of the arms
             if not arms:
-                log("next, if possible on rows that you kept apart:")
+                log("next, to compare both judges, if possible on rows that the training did not see:")
                 for command in next_commands(config, folder, made):
                     print(f"  {command}", file=sys.stderr)
             print(made.read_text(encoding="utf-8") if arms else f"{made}\n", end="")

@@ -214,8 +214,8 @@ def _proportion(share: Proportion) -> dict[str, Any]:
 def lines(results: Mapping[str, Any]) -> list[str]:
     """Format a summary, one line per format."""
     return [
-        f"{name}: {percentage(result['accuracy'])}; program errors {percentage(result['program_errors'])}; "
-        f"{result['calls_per_verdict'] or 0:.2f} calls per verdict"
+        f"{name}: accuracy {percentage(result['accuracy'])}; failed programs "
+        f"{percentage(result['program_errors'])}; {result['calls_per_verdict'] or 0:.2f} programs per verdict"
         for name, result in results.items()
     ]
 

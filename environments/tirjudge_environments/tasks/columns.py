@@ -34,8 +34,7 @@ class ColumnPlaces(FrozenModel):
             part, _, place = assignment.partition("=")
             if part not in cls.model_fields or not (place or part in cls.MAY_BE_LEFT_OUT):
                 raise ValueError(
-                    f"{assignment!r} is no mapping: write PART=COLUMN, PART being one of "
-                    f"{', '.join(cls.model_fields)}"
+                    f"{assignment!r}: write PART=COLUMN, where PART is one of {', '.join(cls.model_fields)}"
                 )
             if places.setdefault(part, place) != place:
                 raise ValueError(f"{part} is in two columns, {places[part]!r} and {place!r}: name one")
@@ -54,7 +53,8 @@ class ColumnPlaces(FrozenModel):
         except RecursionError:
             raise RowError(f"{part} is nested too deeply") from None
         if value is _MISSING and part in self.model_fields_set:
-            raise RowError(f"no column {place!r} (named as {part})")
+            absent = (one for one in re.split("[,+]", place) if _lookup(row, one) is _MISSING)
+            raise RowError(f"no column {next(absent, place)!r} (named as {part})")
         return None if value is _MISSING else value
 
 

@@ -45,7 +45,7 @@ def test_rows_of_two_files_are_joined_by_their_ids(tmp_path: Path, endpoint: End
     }
     assert judged[0]["sources"] == ["gpt-4.1", "Qwen/Qwen3"]
     assert "rows without the same id in another file, which are left out: 2 of a.jsonl, 1 of b.csv" in told
-    assert "no part of the judge reads" not in told
+    assert "the judge does not use" not in told
     again = judge(tmp_path, *words, *through(endpoint), *GIVEN)
     assert "gpt-4.1 100.0%" in again.stdout
     assert len(results(tmp_path / "out.jsonl")) == 4, "the same command resumes"
@@ -146,7 +146,7 @@ def test_show_and_report_read_several_files_of_a_run(tmp_path: Path) -> None:
     for words in ("part-*.jsonl", "whole.jsonl"):
         done = invoke("report", words, "-o", "page.html", folder=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert "12 rows with their texts" in done.stdout
+        assert "12 rows, with texts" in done.stdout
         pages.append((tmp_path / "page.html").read_text())
     values = [re.findall(r'<p class="value">([^<]*)<', page) for page in pages]
     assert values[0] == values[1] != []

@@ -198,7 +198,7 @@ def test_undecided_comparisons_are_ties_where_that_is_chosen(tmp_path: Path, jud
     assert rows["c"]["views"][0]["verdict"]["choice"] == 0
     # One sentence about them, and no accuracy that measures ties: the labels are A and B, and both guesses A.
     assert "decided by a program 2 of 4 rows; 2 undecided, counted as ties\n" in printed
-    assert "accuracy of guesses 50.0% [9.5%, 90.5%], n = 2, which count as ties" in printed
+    assert "accuracy of guesses 50.0% [9.5%, 90.5%], n = 2 (guesses count as ties)" in printed
     assert "\nties " not in printed
     # The file says so itself, and every command counts it in the same way.
     done = invoke("reproduce", "rows.verdicts.jsonl", "--json", *FAST, folder=tmp_path)

@@ -87,7 +87,7 @@ def test_a_benchmarks_own_columns_and_labels(tmp_path: Path, endpoint: EndpointS
     run = judge(tmp_path, "rows.jsonl", *options, *arguments)
     assert run.returncode == 0, run.stderr
     assert "Add.\n\n1 2" in endpoint.bodies[0]["messages"][0]["content"]
-    assert "n = 1, protocol verdict (ties" in run.stdout
+    assert "n = 1, protocol verdict (a tie" in run.stdout
 
 
 def test_hostile_text_reaches_the_terminal_as_escapes(tmp_path: Path, endpoint: EndpointServer) -> None:

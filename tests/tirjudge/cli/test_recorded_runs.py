@@ -102,4 +102,4 @@ def test_criteria_are_not_added_to_a_file_with_other_settings(folder: Path) -> N
     assert (recorded["most"], recorded["order"], recorded["model"]) == (8, "both", "m")
     other = invoke("criteria", "rows.jsonl", *MODEL, "--most", "3", folder=folder)
     assert (other.returncode, len(results(folder / "rows.criteria.jsonl"))) == (2, 1)
-    assert "other settings (most was 8 and is now 3): repeat them" in other.stderr
+    assert "other settings (most was 8 and is now 3): give the same settings" in other.stderr

@@ -265,7 +265,7 @@ def test_texts_and_sizes(judged: Path, tmp_path: Path) -> None:
         run = report(judged, "-o", page, "--texts", texts)
         assert run.exit_code == 0, run.output
         kept = "without" if texts == "none" else "with"
-        assert re.search(rf"\(8 rows {kept} their texts, 0\.\d\d MiB\)", run.stdout)
+        assert re.search(rf"\(8 rows, {kept} texts\)", run.stdout)
         assert run.stdout.startswith("open file:///")
         chunks = re.findall(r'id="texts-\d+-\d+">([^<]*)<', page.read_text())
         rows = [row for chunk in chunks for row in json.loads(gzip.decompress(base64.b64decode(chunk)))]

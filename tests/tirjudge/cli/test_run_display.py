@@ -108,6 +108,6 @@ def test_a_least_win_rate_compares_the_point(
     run = run_here(tmp_path, monkeypatch, *words, *through(endpoint))
     assert run.exit_code == code, run.output
     if code:
-        assert {"left=0.76": "is 75.0%", "nobody=0": "only of left, right", "left": "give NAME=SHARE"}[
+        assert {"left=0.76": "is 75.0%", "nobody=0": "only left, right", "left": "give NAME=SHARE"}[
             least
         ] in run.stderr

@@ -215,7 +215,7 @@ def test_json_lines_that_begin_like_a_wrapped_list_stay_rows(tmp_path: Path) -> 
     rows = [{"items": [{"a": 1}], "prompt": "p", "responses": ["x", "y"]} for _ in range(2)]
     notes, read = inspected(written(tmp_path, rows))
     (note,) = notes
-    assert note.startswith("rows.jsonl: no part of the judge reads the columns items")
+    assert note.startswith("rows.jsonl: the judge does not use the columns items")
     assert [row.fields for row in read] == rows
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{\n"prompt": \n' + json.dumps(PAIR) + "\n")

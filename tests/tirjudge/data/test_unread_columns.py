@@ -52,14 +52,14 @@ def test_no_system_message_changes_no_prompt(value: Any) -> None:
     ("rows", "columns", "note"),
     [
         ([PAIR | {"model": "m"}, PAIR | {"seed": 1}], [],
-         "model, seed (a part is named with --column PART=COLUMN)"),
+         "model, seed; add --column PART=COLUMN to use them"),
         ([PAIR | {"ground_truth": "Hi.", "rubric": "It is brief."}], [],
-         "ground_truth, rubric (a part is named with --column reference=ground_truth --column "
-         "criteria=rubric)"),
-        ([{"q": "Greet.", "a": "Hi.", "b": "Ho.", "c": "x"}], ["prompt=q", "responses=a,b"], "c (a part"),
+         "ground_truth, rubric; add --column reference=ground_truth --column "
+         "criteria=rubric to use them"),
+        ([{"q": "Greet.", "a": "Hi.", "b": "Ho.", "c": "x"}], ["prompt=q", "responses=a,b"], "c; add"),
         ([{"q": "Greet.", "i": "x", "a": {"t": "Hi."}, "chosen": "y"}], ["prompt=q+i", "response=a.t"],
-         "chosen (a part"),
-        ([PAIR | {"system": "Be brief."}], ["system="], "system (a part"),
+         "chosen; add"),
+        ([PAIR | {"system": "Be brief."}], ["system="], "system; add"),
         ([{"prompt": "p", "response_a": "x", "response_b": "y", "winner_a": 1, "winner_b": 0}], [], None),
         ([PAIR | {"id": "1", "label": "A", "tags": ["t"], "domain": "d", "reference": "r"}], [], None),
     ],
@@ -68,6 +68,6 @@ def test_columns_that_no_part_of_the_judge_reads_are_named_once(
     rows: list[Any], columns: list[str], note: str | None, tmp_path: Path
 ) -> None:
     notes, _ = inspected(written(tmp_path, rows), *columns)
-    said = [one for one in notes if "no part of the judge reads" in one]
+    said = [one for one in notes if "the judge does not use" in one]
     assert len(said) == (note is not None)
-    assert note is None or f"rows.jsonl: no part of the judge reads the columns {note}" in said[0]
+    assert note is None or f"rows.jsonl: the judge does not use the columns {note}" in said[0]

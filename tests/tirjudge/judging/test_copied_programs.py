@@ -184,7 +184,7 @@ def test_a_run_without_programs_and_one_that_names_the_first_response_are_called
     # The label is B: the guess A is wrong in all rows, and worth nothing.
     assert list(evidence.lines()) == [
         "decided by a program 0 of 24 rows; 24 undecided, counted as ties",
-        "accuracy of guesses 0.0% [0.0%, 13.8%], n = 24, which count as ties",
+        "accuracy of guesses 0.0% [0.0%, 13.8%], n = 24 (guesses count as ties)",
     ]
     even = run_of(tmp_path / "even.jsonl", judged, 24, lambda row: None)
     edit(

@@ -224,7 +224,7 @@ def test_a_changed_setting_is_refused_or_said(setting: str, said: str | None, be
     key = setting.partition("=")[0]
     (begun.run / "rl" / "done.json").unlink()
     if said is None:
-        with pytest.raises(OtherSettings, match=rf"\({key} was .* and is now .*\): repeat them, or choose"):
+        with pytest.raises(OtherSettings, match=rf"\({key} was .* and is now .*\): give the same settings"):
             begun.claim(setting)
         assert begun.claim() == [], "the folder keeps what it began with"
         return

@@ -138,7 +138,7 @@ def _rates(recipe: Recipe, origin: str, *, replaces: bool) -> Iterator[str]:
     )
     if rates.sampled_per_second and rates.trained_per_second:
         yield (
-            f"{line}; each of {rates.devices} device{'s' * (rates.devices > 1)} samples "
+            f"{line}; {f'each of {rates.devices} devices' if rates.devices > 1 else 'one device'} samples "
             f"{rates.sampled_per_second:,.0f} and trains {rates.trained_per_second:,.0f} tokens a second"
         )
     else:
@@ -160,10 +160,8 @@ def _memory(recipe: Recipe, pipeline: Pipeline, shape: Shape) -> Iterator[str]:
     where = f"each of {devices} devices" if devices > 1 else "the device"
     line = f"memory of {where}: at least {gib(needed)}; activations come on top"
     if recipe.rl.generator != "vllm":
-        yield line
         found = largest_passes(recipe, pipeline.stages, shape, needed) if trains_on_cpu(devices) else None
-        if found is not None:
-            yield f"memory on this CPU: at most {gib(found.total)}: {found.parts(needed)}"
+        yield f"memory on this CPU: at most {gib(found.total)}: {found.parts(needed)}" if found else line
         return
     beside = model_size.beside_engine_bytes(
         needed, shape, shards=devices, offloaded=recipe.rl.offload_moments

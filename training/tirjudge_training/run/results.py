@@ -84,9 +84,9 @@ def rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> str
     """Return one line about the training rows and about those that `data.max_prompt_tokens` leaves out."""
     rows, too_long = (sum(one[key] for one in counts.values()) for key in ("rows", "too_long"))
     line = f"{rows:,} training rows"
-    if limit is None:
-        return f"{line}; data.max_prompt_tokens is not set, so prompts may be of any length"
+    if not too_long:
+        return line
     by_judge = ", ".join(f"{one['too_long']:,} of {name}" for name, one in counts.items() if one["too_long"])
     parts = f" ({by_judge})" if by_judge else ""
-    left_out = f"{too_long:,} with a prompt of more than data.max_prompt_tokens = {limit:,} are left out"
+    left_out = f"{too_long:,} with more than {limit:,} tokens of prompt (data.max_prompt_tokens) are left out"
     return f"{line}; {left_out}{parts}"

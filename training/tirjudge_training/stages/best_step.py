@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from functools import partial
 
+from tirjudge.console_text import counted
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject, read_lines
 from tirjudge_training.data.base import Data, trajectories
@@ -57,7 +58,7 @@ class Measurement(Stage):
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         tasks = run.data.heldout(self.config.n, self.config.seed)
-        run.say(f"{len(tasks)} tasks")
+        run.say(f"measures the judge on {counted(len(tasks), 'held-out task')}")
         results = measure(
             run.model(self.start),
             tasks,
