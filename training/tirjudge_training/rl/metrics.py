@@ -108,11 +108,10 @@ class MetricsLog:
         self._training.show(self._training.done + 1, micro_batches)
 
     def _sampling_of(self, step: int) -> ProgressReporter:
-        def speed() -> str:
-            return f"{self._tokens / reporter.seconds:.0f} tokens a second" if self._tokens else ""
+        return ProgressReporter(self._say, self._place(step), "rollouts", detail=self._speed)
 
-        reporter = ProgressReporter(self._say, self._place(step), "rollouts", detail=speed)
-        return reporter
+    def _speed(self) -> str:
+        return f"{self._tokens / self._sampling.seconds:.0f} tokens a second" if self._tokens else ""
 
     def _place(self, step: int) -> str:
         return f"step {step + 1} of {self._steps}"
