@@ -96,7 +96,7 @@ def test_the_gate_of_the_page_is_that_of_the_workflow() -> None:
 @pytest.mark.timeout(900)
 @needs_smollm2
 def test_grpo_ends_with_a_curve(folder: Path) -> None:
-    """One step of two completions, in place of ten steps of four."""
+    """One step of two completions, in place of 24 steps of eight."""
     done = subprocess.run([sys.executable, GRPO, "1", "2"], capture_output=True, text=True, check=True)
     assert re.search(r"^  1 +\d+% #*$", done.stdout, re.MULTILINE), done.stdout
     assert "'rewards/judge_group/mean': '0.5'" in done.stdout

@@ -229,7 +229,7 @@ def open_format(
     """
     format = environment_name(name)
     if note.formats and format not in note.formats:
-        logger.warning("%s was trained for %s, not for %s", model, ", ".join(note.formats), format)
+        logger.warning("%s judges by %s, and was not made for %s", model, ", ".join(note.formats), format)
         if not any(one.startswith(format.partition("-")[0]) for one in note.formats):
             # A family of formats has prompts of its own.
             note = ModelNote()

@@ -23,7 +23,7 @@ from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.judging.questions import FAMILIES, format_for
 from tirjudge.models import is_local_name
-from tirjudge.models.resolve import Undecided, embedded_name
+from tirjudge.models.resolve import CODER, Undecided, embedded_name
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, parameters
 from tirjudge.storage.settings_text import toml_value
@@ -59,7 +59,7 @@ _JURY = ("jury", "vote_weights", "escalate_below")
 """Options of a jury as a whole."""
 _OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields", "ask_for_verdict")
 _OF_ENGINES = ("generator", "generator_options")
-_ASKED = {*_JURY, *_OF_ENGINES, *_OF_ENDPOINTS}
+_ASKED = {*_OF_ENGINES, *_OF_ENDPOINTS}
 """Options by which a user chooses engine or endpoint."""
 ABSTENTION = ("abstain_below", "confidence")
 """Options by which verdicts are left open."""
@@ -171,7 +171,10 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     generator: Annotated[
         str,
         Option(
-            "Model", "--generator", "NAME", "openvino for the embedded model, if installed, else transformers"
+            "Model",
+            "--generator",
+            "NAME",
+            "openvino for the embedded model and coder, if installed, else transformers",
         ),
     ] = "transformers"
     """The engine that runs a model in this process."""
@@ -318,12 +321,16 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     @model_validator(mode="before")
     @classmethod
     def _take_fast_engine(cls, given: Any) -> Any:
-        """Run the embedded model with OpenVINO, unless another engine is asked for or alone is here."""
+        """Run the embedded model and `coder` with OpenVINO, unless another engine is asked for."""
         if not isinstance(given, Mapping) or any(given.get(name) for name in _ASKED):
             return given
         fast = find_spec("openvino") or not find_spec("torch")
-        embedded = fast and given.get("model", "") in ("", embedded_name())
-        return {**given, "generator": "openvino"} if embedded else given
+        names = {given.get("model") or "", *(given.get("jury") or ())}
+        return (
+            {**given, "generator": "openvino"}
+            if fast and names <= {"", embedded_name(), CODER.name}
+            else given
+        )
 
     @model_validator(mode="before")
     @classmethod

