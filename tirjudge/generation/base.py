@@ -46,10 +46,11 @@ class SamplingOptions(BaseModel):
     | `temperature` | yes | yes | left out if refused | yes | yes |
     | `top_p` | yes | yes | left out if refused | with `importance_cap` | with `importance_cap` |
 
-    To add a parameter, add a field here, with its neutral value as the default and as `Later`, change the two
-    draws of `local/sampling.py`, and add a row to the table. Commands, `Judge`, recipes, endpoints, vLLM and
-    the cache's key read the fields of this class, TRL's configuration is compared with them, and RL and verl
-    refuse or accept what truncates. docs/judge.md, endpoints.md and training.md list the parameters.
+    To add a parameter, add a field here, with its neutral value as the default and as `Later(NEUTRAL)`, not
+    `hashed`, change the two draws of `local/sampling.py`, and add a row to the table. Commands, `Judge`,
+    recipes, endpoints, vLLM and the cache's key read the fields of this class, and RL and verl refuse or
+    accept what truncates. An engine without the parameter must refuse it where it reads the fields:
+    `vllm.py`, `endpoint/openai.py` and `trl_rollout.py`. docs/judge.md, endpoints.md and training.md list them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

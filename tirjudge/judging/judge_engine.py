@@ -27,6 +27,7 @@ from tirjudge.rollout.callers import CallersSandbox, FairGenerator, Turns
 from tirjudge_environments import JudgeTask, Score, ToolEnvironment
 from tirjudge_environments.base import LateText
 from tirjudge_environments.boundary import shown_prompt
+from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import Order
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.session import strict
@@ -260,7 +261,7 @@ class JudgeEngine:
         if self.options.tool_settings.servers and not takes_tools:
             raise ValueError(f"the format {format} offers its judge no further tools: leave out --tool")
         embedded = not (self._given_generator or self.options.model or self.options.base_url)
-        if embedded and not format.startswith("tir-"):
+        if embedded and (not isinstance(environment, TirFormat) or isinstance(environment, LateText)):
             raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")
 
     @property

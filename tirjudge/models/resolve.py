@@ -129,14 +129,15 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
     file = model.installed_file()
     try:
         if model.revision:
-            file = _hub_file(model, say)
+            say(f"taking {model.file} from the hub's repository {model.hub}")
+            file = Path(hub_files(model.hub, (model.file,), revision=model.revision)) / model.file
         elif file is None:
             return hub_folder(model.hub, say)
-    except ModelUnavailable as error:
-        remedy = f"bring {model.file} here, and type tirjudge models fetch {model.file}"
+    except (OSError, ValueError) as error:
+        fetched = f"bring {model.file} here, and type tirjudge models fetch {model.file}"
         raise ModelUnavailable(
-            f"the model {model.name} is not installed, and {error}: "
-            f"{remedy if model.revision else model.install}"
+            f"the model {model.name} is not installed, and {first_line(error)}: "
+            f"{fetched if model.revision else model.install}"
         ) from error
     assert file is not None
     found = file_sha256(file)
@@ -146,16 +147,6 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
             f"{file} is damaged or changed: its sha256 is {found[:16]}…, not {model.sha256[:16]}…: {remedy}"
         )
     return str(converted(file, found, say))
-
-
-def _hub_file(model: KnownModel, say: Callable[[str], None]) -> Path:
-    say(f"taking {model.file} from the hub's repository {model.hub}")
-    try:
-        return Path(hub_files(model.hub, (model.file,), revision=model.revision)) / model.file
-    except ModelUnavailable:
-        raise
-    except (OSError, ValueError) as error:
-        raise NotOnHub(model.hub, first_line(error)) from error
 
 
 class NotOnHub(ModelUnavailable):

@@ -34,9 +34,10 @@ class Limits:
 
     To add a limit, add a field here, its largest value of a request in `server.settings.MOST`, a row of the
     table, and its enforcement: `guest.program` before a program starts, `guest.supervisor` or
-    `workers.worker` while it runs, or a field of `WorkingFolder` of the same name, which a server raises to
-    its largest value for all programs (`LocalSandbox.share_folders`). Workers, containers and servers carry
-    and compare every field of this class; `tests/sandbox/guest/test_limits.py` tests each.
+    `workers.worker` while it runs, `guest.privileges` (in place of a fixed value there, such as that of
+    descriptors), or a field of `WorkingFolder` of the same name, which a server raises to its largest value
+    for all programs (`LocalSandbox.share_folders`). Workers, containers and servers carry and compare every
+    field of this class; `tests/sandbox/guest/test_limits.py` tests each.
     """
 
     wall_seconds: float = 20.0

@@ -15,7 +15,9 @@ from tirjudge_environments.orders import Order
 from tirjudge_environments.tasks import RowError, read_task
 
 Fields = dict[str, Any]
-"""A row in the columns of `tirjudge judge`: `id`, `prompt`, `responses`, `label`, `domain`, `tags`, ..."""
+"""A row in the columns of `tirjudge judge`: `id`, `prompt`, `responses`, `label`, `domain`, `tags`, ...
+
+The results of each `domain` are printed as a section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
