@@ -285,7 +285,7 @@ class BonRun:
             **self.options.settings(),
             "truncate": self.options.truncate,
             "max_tokens": most_tokens(self.options),
-            "undecided": undecided_verdicts(self.options, local_note(self.options)),
+            "undecided": undecided_verdicts(self.options, map(local_note, self.options.jurors)),
             "weights": weights,
             "benchmark": "best-of-n",
         }

@@ -429,7 +429,7 @@ class BatchRun:
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,
             "max_tokens": most_tokens(self.options),
-            "undecided": undecided_verdicts(self.options, local_note(self.options)),
+            "undecided": undecided_verdicts(self.options, map(local_note, self.options.jurors)),
             "weights": self._weights,
             **self.settings,
         }

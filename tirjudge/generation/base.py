@@ -50,7 +50,7 @@ class SamplingOptions(BaseModel):
     `hashed`, change the two draws of `local/sampling.py`, and add a row to the table. Commands, `Judge`,
     recipes, endpoints, vLLM and the cache's key read the fields of this class, and RL and verl refuse or
     accept what truncates. An engine without the parameter must refuse it where it reads the fields:
-    `vllm.py`, `endpoint/openai.py` and `trl_rollout.py`. docs/judge.md, endpoints.md and training.md list them.
+    `vllm.py`, `endpoint/openai.py` and `trl_rollout.py`. docs/judge.md, endpoints.md and training.md list it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

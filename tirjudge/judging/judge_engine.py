@@ -111,7 +111,7 @@ class JudgeEngine:
             tools = await stack.enter_async_context(open_tools(self.options.tool_settings, self._sandbox))
             weights = self.options.vote_weights
             note = ModelNote() if self.options.jury else models[0].note
-            self.tie_guesses = undecided_verdicts(self.options, note) == "tie"
+            self.tie_guesses = undecided_verdicts(self.options, [model.note for model in models]) == "tie"
             # Twice as many, so that the model has work while programs run.
             turns = Turns(2 * self.options.concurrency)
             jurors = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,15 +162,15 @@ def most_tokens(options: JudgeOptions) -> int | list[int]:
     return each if options.jury else each[0]
 
 
-def undecided_verdicts(options: JudgeOptions, note: ModelNote) -> Undecided:
-    """Return the outcome of a comparison that no program decided: the option, else the model's note.
+def undecided_verdicts(options: JudgeOptions, notes: Iterable[ModelNote]) -> Undecided:
+    """Return the outcome of a comparison that no program decided: the option, else that of the models' notes.
 
-    Without evidence no verdict is known to be undecided, so every verdict stays. A jury ignores the notes of
-    its models.
+    Without evidence no verdict is known to be undecided, so every verdict stays. A jury has ties if the notes
+    of all its models say so.
     """
     if not options.evidence:
         return "guess"
-    return options.undecided or ("guess" if options.jury else note.undecided)
+    return options.undecided or ("tie" if all(note.undecided == "tie" for note in notes) else "guess")
 
 
 def _check_note(options: JudgeOptions, note: ModelNote) -> None:

@@ -228,10 +228,10 @@ def test_a_list_without_evidence_is_a_tie_of_all(tmp_path: Path, judging: Endpoi
 
 def test_the_embedded_judge_ties_what_it_could_not_decide_and_an_adapted_one_does_not(tmp_path: Path) -> None:
     note = read_note(str(EMBEDDED))
-    assert undecided_verdicts(JudgeOptions(), note) == "tie"
-    assert undecided_verdicts(JudgeOptions(undecided="guess"), note) == "guess"
-    assert undecided_verdicts(JudgeOptions(evidence=False), note) == "guess"
-    assert undecided_verdicts(JudgeOptions(model="m", base_url="http://localhost"), ModelNote()) == "guess"
+    assert undecided_verdicts(JudgeOptions(), [note]) == "tie"
+    assert undecided_verdicts(JudgeOptions(undecided="guess"), [note]) == "guess"
+    assert undecided_verdicts(JudgeOptions(evidence=False), [note]) == "guess"
+    assert undecided_verdicts(JudgeOptions(model="m", base_url="http://localhost"), [ModelNote()]) == "guess"
     # A note that training writes from the embedded judge's.
     from tirjudge_training.model_folder import _write_note
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.judge_model import JudgeModel
+from tirjudge.judging.judge_model import JudgeModel, undecided_verdicts
 from tirjudge.judging.juror import Juror
 from tirjudge.judging.jury import Jury
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.models.resolve import ModelNote
+from tirjudge.models.resolve import ModelNote, Undecided
 from tirjudge_environments import Context, JudgeTask, Message
 from tirjudge_sandbox import open_sandbox
 
@@ -65,3 +65,17 @@ async def test_one_jury_may_have_both_formats() -> None:
         judged = await jury.judge("checks-pairwise", PAIR)
     assert [one.calls[0].request.is_check for one in judged.trajectories] == [False, True]
     assert (judged.verdict, judged.decided) == ("B", True)
+
+
+@pytest.mark.parametrize(
+    ("notes", "given", "expected"),
+    [
+        (["tie", "tie"], None, "tie"),
+        (["tie", "guess"], None, "guess"),
+        (["guess", "tie"], "tie", "tie"),
+        (["tie", "tie"], "guess", "guess"),
+    ],
+)
+def test_a_jury_has_ties_if_all_its_models_have(notes: list[Undecided], given: Any, expected: str) -> None:
+    options = JudgeOptions(model="a", jury=["b"], base_url="http://localhost/v1", undecided=given)
+    assert undecided_verdicts(options, [ModelNote(undecided=one) for one in notes]) == expected
