@@ -25,7 +25,7 @@ format:
 # The last line runs what may not run at the same time as another test.
 test:
 	python -m pytest --durations 60 --durations-min 4 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-	python -m pytest -m alone tests/sandbox
+	python -m pytest -m alone $$(grep -rl --include='test_*.py' mark.alone tests)
 
 # Tests marked `slow`, which CI runs after `make test`.
 slow:

@@ -47,9 +47,9 @@ def product_files(root: Path) -> Iterator[Path]:
         yield from sorted((root / folder).rglob("*.py"))
 
 
-def docstrings(path: Path) -> Iterator[str]:
+def docstrings(module: ast.Module) -> Iterator[str]:
     """Yield the docstrings of a module, its classes and its functions."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(module):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
@@ -66,7 +66,7 @@ def metrics(root: Path) -> dict[str, object]:
     files = list(product_files(root))
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     modules = {path: count for path, count in lines.items() if path.name != "__init__.py"}
-    texts = [text for path in files for text in docstrings(path)]
+    texts = [text for path in files for text in docstrings(ast.parse(path.read_text(encoding="utf-8")))]
     short = sorted(
         str(path.relative_to(root))
         for path, count in modules.items()

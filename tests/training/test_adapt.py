@@ -52,6 +52,7 @@ def test_labels_alone_are_trained_by_rl_and_measured_before_and_after(tmp_path: 
     )
 
 
+@pytest.mark.slow
 def test_rows_with_programs_begin_with_a_warm_up_on_them() -> None:
     lines, stages = planned("--data", LABELS)
     assert stages == WARM_UP

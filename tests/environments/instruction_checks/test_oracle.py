@@ -26,6 +26,7 @@ def _lines(name: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
+@pytest.mark.slow
 def test_ifeval_numbers_of_gpt_4(rows: list[dict[str, Any]]) -> None:
     """IFEval's Table 3 prints 76.89, 83.57, 79.30, 85.37, since its code draws the letter of two prompts."""
     all_followed = [followed(verifiers_of(row), row["response"]) for row in rows]

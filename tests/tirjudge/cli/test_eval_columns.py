@@ -159,6 +159,7 @@ def test_rows_without_ids_of_several_files_are_different_rows(tmp_path: Path) ->
     assert record["units"] == 2
 
 
+@pytest.mark.slow
 def test_standard_input_is_scored_under_every_protocol(tmp_path: Path) -> None:
     content = lines(tmp_path / "run.jsonl", VERDICTS).read_bytes()
     words = [TIRJUDGE, "score", "-", *COLUMNS, "--json"]

@@ -104,9 +104,8 @@ def reinforced(
     return list(read_lines(folder / "metrics.jsonl"))
 
 
-@pytest.mark.parametrize(
-    "lora", [LoraConfig(rank=4), pytest.param(None, marks=pytest.mark.slow)], ids=["lora", "all weights"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [LoraConfig(rank=4), None], ids=["lora", "all weights"])
 def test_policy_and_trainer_compute_in_bfloat16_over_float32_weights(
     lora: LoraConfig | None,
     tiny_model: Path,
