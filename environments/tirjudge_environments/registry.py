@@ -14,7 +14,7 @@ from tirjudge_sandbox.registry import Plugins
 
 ENVIRONMENTS = Plugins(
     "tirjudge.environments",
-    "environment",
+    "judge format",
     "tirjudge_environments.formats",
     {
         "tir-pointwise": "tir_pointwise:TirPointwise",
@@ -66,12 +66,12 @@ def open_environment(name: str, /, **options: Any) -> Environment:
         if not isinstance(error.__cause__, ValidationError):
             raise
         problems = "; ".join(_problem(one) for one in error.__cause__.errors())
-        raise ValueError(f"environment {name!r}: {problems}") from None
+        raise ValueError(f"judge format {name!r}: {problems}") from None
     # A missing member would otherwise surface in the middle of a run, where it is first used.
     missing = [member for member in _MEMBERS if not hasattr(environment, member)]
     if missing:
         raise ValueError(
-            f"environment {name!r} lacks {', '.join(missing)}: see tirjudge_environments.Environment"
+            f"judge format {name!r} lacks {', '.join(missing)}: see tirjudge_environments.Environment"
         )
     return cast(Environment, environment)
 

@@ -36,8 +36,8 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("tir-pear", {}, r"^no environment 'tir-pear'; there are .*tir-listwise, tir-pairwise"),
-        ("tir-pointwise", {"order": "both"}, r"^environment 'tir-pointwise': order: no such option$"),
+        ("tir-pear", {}, r"^no judge format 'tir-pear'; there are .*tir-listwise, tir-pairwise"),
+        ("tir-pointwise", {"order": "both"}, r"^judge format 'tir-pointwise': order: no such option$"),
         ("tir-listwise", {"prompts": "x"}, "no prompts 'x' for listwise; there are mini, smol, tir"),
     ],
 )
@@ -50,7 +50,7 @@ def test_an_unknown_name_or_option_is_refused_in_one_line(
 
 
 def test_a_format_that_does_not_say_whether_its_views_are_linked_is_refused(registered: str) -> None:
-    with pytest.raises(ValueError, match=r"^environment 'unlinked' lacks linked: see tirjudge_environments"):
+    with pytest.raises(ValueError, match=r"^judge format 'unlinked' lacks linked: see tirjudge_environments"):
         open_environment(registered)
 
 

@@ -55,7 +55,7 @@ def error_line(outcome: Execution, limit: int, *, called: bool = False) -> str:
     if outcome.status in _STOPPED:
         line = _STOPPED[outcome.status].format("call" if called else "program")
         if outcome.status is Status.OUTPUT_LIMIT and outcome.cut_bytes:
-            # Old records, and sandboxes of others, do not say how much was cut.
+            # The sandboxes of other packages may not say how much was cut.
             line += f" ({outcome.kept_bytes} bytes kept, {outcome.cut_bytes} bytes cut)"
     elif outcome.status is Status.SIGNAL:
         line = f"the program was ended by {_signal_name(outcome.signal)}"
