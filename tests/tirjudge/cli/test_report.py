@@ -23,7 +23,7 @@ from tests.tirjudge.report.runs import finish, training_run
 from tirjudge.cli import app, results
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.records.result_row import RecordedFile, read_result_rows
-from tirjudge.report.judgments import joined, read_run
+from tirjudge.report.judgments import comparisons, joined, read_run
 from tirjudge.report.labelling import question
 from tirjudge.report.page import training_page
 from tirjudge.report.row_table import FLAGS
@@ -381,3 +381,15 @@ def test_a_labelled_row_names_its_files_so_that_no_judge_takes_it_for_one_withou
     with pytest.raises(RowError, match=r"files of response A: a\.diff"):
         read_task(fields, default_id="")
     assert "files" not in question(row)
+
+
+def test_two_runs_of_other_rows_are_refused_in_one_line(tmp_path: Path) -> None:
+    runs = []
+    for id in "ab":
+        row = {"id": id, "prompt": "p", "responses": ["x", "y"], "label": "A"}
+        out = judge_to(tmp_path / f"{id}.jsonl", [row], lambda _: "<preference>A</preference>")
+        runs.append(read_run(out))
+    with pytest.raises(
+        ValueError, match=r"^a\.jsonl and b\.jsonl cannot be compared: the runs have no row in common$"
+    ):
+        comparisons(runs)

@@ -10,10 +10,10 @@ from pydantic import Field
 from tirjudge.records.episodes import episode_record
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
-from tirjudge_environments import Episode, Reward, Transcript
+from tirjudge_environments import Episode, Reward
 from tirjudge_environments.types import FrozenModel
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.rl.dynamic_sampling import Keep, ScoredRollouts, cheapest, full
+from tirjudge_training.rl.dynamic_sampling import Keep, ScoredRollouts, cheapest, full, written
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, SamplingStage, Size
 
@@ -85,8 +85,7 @@ def summary(folder: RunFolder) -> JsonObject:
 
 def _cost(episode: Episode) -> tuple[int, int]:
     """Return the tokens that the model wrote in all views, and its calls."""
-    tokens = sum(sum(Transcript.of(trajectory).mask) for trajectory in episode.trajectories)
-    return tokens, sum(len(trajectory.calls) for trajectory in episode.trajectories)
+    return written(episode), sum(len(trajectory.calls) for trajectory in episode.trajectories)
 
 
 def _total(score: Any) -> float | None:
