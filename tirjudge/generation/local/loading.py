@@ -19,6 +19,7 @@ from tirjudge.generation.model_files import (
     weights_bytes,
 )
 from tirjudge.models import ModelUnavailable
+from tirjudge.models.gguf_file import is_gguf
 from tirjudge.models.machine import bfloat16_gain, check_memory, complete, has_bfloat16, require
 from tirjudge.models.resolve import model_folder
 
@@ -81,14 +82,14 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
 
 
 def _require_folder(folder: str, path: str) -> None:
-    """Raise GeneratorFailed if a path that cannot be a hub id is neither a folder nor a file."""
+    """Raise GeneratorFailed for a file that is no GGUF file, or a path of nothing that cannot be a hub id."""
+    if Path(folder).is_file() and not is_gguf(Path(folder)):
+        raise GeneratorFailed(f"cannot load the model {path!r}: a file must be a GGUF file, and it is not")
     if folder.startswith((".", "/", "~")) and not Path(folder).expanduser().exists():
         raise GeneratorFailed(f"cannot load the model {path!r}: no such folder")
 
 
 def _adapter(folder: str, path: str) -> Adapter | None:
-    if Path(folder).is_file():
-        raise GeneratorFailed(f"cannot load the model {path!r}: a file must be a GGUF file, and it is not")
     _require_folder(folder, path)
     adapter = Adapter.of(Path(folder))
     if adapter is not None:
