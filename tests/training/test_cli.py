@@ -93,24 +93,48 @@ def test_libraries_add_no_line_to_the_log() -> None:
     [
         (("--set", "rl.micro_batch=7"), "micro_batch"),
         (("--set", "rl.token_budget=4096"), "length_buckets"),
-        (("--set", "model.liger=true"), "model.liger"),
-        pytest.param(
-            ("--set", "model.attn_implementation=flash_attention_2"),
-            "model.attn_implementation",
-            marks=pytest.mark.slow,
-        ),
         (("--recipe", "smol", "--model", "./nowhere"), "'./nowhere'"),
         (("--control",), "--control: no effect without --iterative"),
         (("--teacher", "m"), "--teacher: no effect without --distill"),
         (("--teacher-base-url", "http://h"), "--teacher-base-url: no effect without --distill"),
         (("--output", __file__), "test_cli.py is a file: name a folder"),
+        (("--recipe", "nope"), "no recipe 'nope': neither a file nor a name that --list prints"),
+        (("--recipe", "smol", "--data", "missing.jsonl"), "missing.jsonl"),
+        (("--data", "rows.jsonl", "--output", "run"), "rows.jsonl"),
+        (("--recipe", "smol", "--set", "rl.nope=1"), "smol.toml: unknown key 'rl.nope'"),
+        (("--recipe", "smol", "--set", "rl.steps"), "rl.steps"),
+        (("--recipe", "smol", "--set", "rl.steps=many"), "rl.steps"),
+        (("--recipe", "smol", "--model", "gpt-4o-mini"), "no model 'gpt-4o-mini'"),
+        (("--recipe", "smol", "--distill"), "--teacher MODEL and --teacher-base-url URL"),
+        (("--iterative", "--distill"), "--iterative and --distill exclude each other"),
     ],
 )
-def test_bad_input_gets_one_line_and_exit_code_2(words: tuple[str, ...], line: str) -> None:
+def test_bad_input_gets_one_line_and_exit_code_2(
+    words: tuple[str, ...], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text(
+        '{"id": "x", "prompt": "Which is longer?", "responses": ["a", "bb"]}\n'
+    )
     result = train(*words)
-    assert result.exit_code == 2
+    assert (result.exit_code, result.stdout) == (2, "")
     assert line in result.stderr
+    assert result.stderr.startswith("tirjudge train")
     assert result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("model.liger", "true"), ("model.attn_implementation", "flash_attention_2")]
+)
+def test_a_kernel_that_is_not_there_is_reported_before_any_training(
+    key: str, value: str, tmp_path: Path
+) -> None:
+    result = small(tmp_path / "run", **{key: value})
+    assert result.exit_code == 2
+    assert key in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_vllm_that_cannot_start_is_reported_before_any_training(

@@ -56,13 +56,6 @@ REFUSED = {
     "score out.jsonl --column label=x": "--column needs either prediction=COLUMN",
     "compare out.jsonl": "give two files, or one and --column prediction=COLUMN",
     "compare out.jsonl missing.jsonl": "missing.jsonl: No such file",
-    "train --recipe smol --data missing.jsonl": "missing.jsonl",
-    "train --data rows.jsonl --output run": "rows.jsonl",
-    "train --recipe smol --set rl.steps": "rl.steps",
-    "train --recipe smol --set rl.steps=many": "rl.steps",
-    "train --recipe smol --model gpt-4o-mini": "no model 'gpt-4o-mini'",
-    "train --distill --recipe smol": "--teacher MODEL and --teacher-base-url URL",
-    "train --iterative --distill": "--iterative and --distill exclude each other",
     "sandbox run": "FILE",
     "judge broken.json SERVED": "broken.json: not JSON",
     "judge -": "give --output",
@@ -158,11 +151,8 @@ REFUSED = {
     "mcp --transport http --host 0.0.0.0": "needs a token: set TIRJUDGE_MCP_TOKEN or --token-file",
     "mcp --transport smoke": "smoke",
     "mcp --backend nosuch": "no sandbox 'nosuch'",
-    # training
-    "train --recipe nope": "no recipe 'nope': neither a file nor a name that --list prints",
-    "train --recipe smol --set rl.nope=1": "smol.toml: unknown key 'rl.nope'",
+    # data, results and models
     "data build nope": "no recipe 'nope'",
-    # results and models
     "show missing.jsonl": "missing.jsonl: No such file",
     "show rows.jsonl": "rows.jsonl:1: not a row of a result file",
     "show notes.txt": "notes.txt:1: not JSON",
