@@ -20,7 +20,7 @@ HOMES = (
     r"torch|trl|transformers|peft|accelerate|tirjudge_training|examples\.miniature"
     r"|tests\.(model_families|tirjudge\.tiny_models)",
     r"nltk|statsmodels|sklearn|ppi_py|krippendorff|choix|tests\.ifeval_registry",
-    r"schemathesis|mcp|sandbox_fusion|ray|datasets|tests\.(fuzzing|environments\.tools\.sdk_server)",
+    r"schemathesis|mcp|sandbox_fusion|ray|datasets|tests\.(fuzzing|environments\.tools\.sdk_server|tirjudge\.mcp)",
 )
 """Modules that take seconds to import, or whose model does, by the number of the process that runs the files.
 

@@ -33,7 +33,7 @@ def judge_to(
 
     async def judge() -> None:
         config = JudgeOptions(**options)
-        sandbox = open_sandbox("local", preload=())
+        sandbox = open_sandbox("local", preload=()) if config.tools else None
         engine = JudgeEngine(config, generator=ScriptedGenerator(script), sandbox=sandbox)
         with ResultFile(path, {}) as results:
             async with engine:

@@ -26,10 +26,10 @@ from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, ordered, train_sft
 
-CONFIG = SftConfig(batch=8, micro_batch=4, learning_rate=3e-3, checkpoint_every=8)
+CONFIG = SftConfig(batch=4, micro_batch=2, learning_rate=3e-3, checkpoint_every=8)
 
 
-def samples(start: Path, count: int = 176) -> list[Sample]:
+def samples(start: Path, count: int = 88) -> list[Sample]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(start)
@@ -82,7 +82,7 @@ def test_a_long_step_reports_its_micro_batches(
 ) -> None:
     monkeypatch.setattr("tirjudge.progress.SECONDS", 0)
     said: list[str] = []
-    config = CONFIG.model_copy(update={"batch": 88, "micro_batch": 22})
+    config = CONFIG.model_copy(update={"batch": 44, "micro_batch": 11})
     train(start, tmp_path, config=config, said=said)
     parts = [line.split(",")[0] for line in said if "micro-batch" in line]
     assert parts == [f"step {step} of 2: {part} of 4 micro-batches" for step in (1, 2) for part in (1, 2, 3)]

@@ -91,13 +91,13 @@ async def test_an_impossible_result_is_a_failed_sandbox(changes: dict[str, Any],
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (http(gzip.compress(bytes(200 << 20)), content_encoding="gzip"), "compresses its answers"),
-        (http(bytes(8 << 20)), "an answer of more than"),
+        (lambda: http(gzip.compress(bytes(200 << 20)), content_encoding="gzip"), "compresses its answers"),
+        (lambda: http(bytes(8 << 20)), "an answer of more than"),
     ],
     ids=["compressed", "large"],
 )
-async def test_a_large_answer_is_not_kept(answer: bytes, reason: str) -> None:
-    found = await ran(lambda writer: writer.write(answer))
+async def test_a_large_answer_is_not_kept(answer: Callable[[], bytes], reason: str) -> None:
+    found = await ran(lambda writer: writer.write(answer()))
     assert found.status is Status.SANDBOX_FAILED
     assert reason in found.detail
 
