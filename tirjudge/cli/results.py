@@ -159,7 +159,7 @@ def _files_and_ids(words: Sequence[str]) -> tuple[list[Path], set[str]]:
 
 def _numbers(files: Sequence[Path]) -> Iterator[str]:
     """Yield accuracy, who won, and what programs decided, if known, as `tirjudge score` prints them."""
-    from tirjudge.cli.score_output import decided_lines, evidence_of, headline, who_won_lines
+    from tirjudge.cli.score_output import decided_lines, headline, who_won_lines
     from tirjudge.evaluation.runs import default_protocols, score_run
     from tirjudge.evaluation.stored_outputs.reading import open_results
 
@@ -172,9 +172,8 @@ def _numbers(files: Sequence[Path]) -> Iterator[str]:
     for one in score_run(run, list(names), run.benchmark, seed=0)[0]:
         if one.score.card.name != "ratings" or "Spearman" in one.score.estimates:
             yield from who_won_lines([one.score]) or [headline(one.score, run.name)]
-    evidence = evidence_of(run)
-    yield from (f"{heading:<10}{printable(line)}" for heading, line in evidence.entries())
-    yield from decided_lines(run, evidence)
+    yield from (f"{heading:<10}{printable(line)}" for heading, line in run.evidence.entries())
+    yield from decided_lines(run)
 
 
 def _drawn(rows: Iterator[_Found], count: int, seed: int) -> Iterator[_Found]:

@@ -26,7 +26,7 @@ from tirjudge.cli.paper_tables import (
 from tirjudge.cli.score_options import ScoreOutput, StoredOptions
 from tirjudge.console_text import counted, printable
 from tirjudge.data.rows import STANDARD_INPUT
-from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol, decision
+from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol
 from tirjudge.evaluation.benchmarks.rationale_rm import KeptAnswers, Matched, matched
 from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement, jury_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
@@ -55,9 +55,7 @@ from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
 from tirjudge.evaluation.who_won import WhoWon, who_won_decided
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.judging.meta_judge import AnswerStore, MetaJudgeConfig
-from tirjudge.judging.tally import EvidenceTally
-from tirjudge.records.verdicts import verdict_credit
-from tirjudge.statistics.clusters import in_clusters, prompt_cluster
+from tirjudge.statistics.clusters import in_clusters
 from tirjudge.statistics.printed import printed_figure
 from tirjudge.storage.json_lines import JsonObject, read_lines
 
@@ -397,7 +395,7 @@ def print_scored(command: str, run: Replay, output: ScoreOutput, *, seed: int) -
     if run.unlabelled:
         rows = "1 row has" if run.unlabelled == 1 else f"{run.unlabelled} rows have"
         say(f"tirjudge {command}: {rows} no label in the file of --labels, and no part in the accuracy")
-    evidence = evidence_of(run)
+    evidence = run.evidence
     if table:
         for fault in {one.fault for one in results if one.fault}:
             say(f"tirjudge {command}: {incomparable(fault, run.benchmark)}")
@@ -412,7 +410,7 @@ def print_scored(command: str, run: Replay, output: ScoreOutput, *, seed: int) -
     else:
         print("\n".join(line for one in results for line in headlines(one.score, run.name)))
         told = (f"{heading:<10}{printable(line)}" for heading, line in evidence.entries())
-        for line in (*told, *who_won_lines([one.score for one in results]), *decided_lines(run, evidence)):
+        for line in (*told, *who_won_lines([one.score for one in results]), *decided_lines(run)):
             print(line)
         if full:
             _print_in_full(results, run.benchmark)
@@ -425,21 +423,9 @@ def print_scored(command: str, run: Replay, output: ScoreOutput, *, seed: int) -
     return not (named and unfit)
 
 
-def evidence_of(run: Replay) -> EvidenceTally:
-    """Count the verdicts of a run that programs decided; nothing for files of other programs."""
-    tally = EvidenceTally()
-    if run.format is not TIRJUDGE_RESULTS:
-        return tally
-    for row, recorded in run.with_rows():
-        compared = row.label is not None and row.candidates > 1
-        credit = verdict_credit(decision(row), row.label) if compared and row.label is not None else None
-        tally.add(recorded.fields, credit, row.label, prompt_cluster(row.cluster))
-    return tally
-
-
-def decided_lines(run: Replay, evidence: EvidenceTally) -> Iterator[str]:
+def decided_lines(run: Replay) -> Iterator[str]:
     """Yield who won among the rows that programs decided, as the summary of a run does."""
-    won = who_won_decided(run, evidence)
+    won = who_won_decided(run, run.evidence)
     yield from (printable(f"decided   {line}") for line in (won.wins() if won else ()))
 
 
@@ -505,7 +491,7 @@ def _print_compared(
         return fits, results
     if output.as_json:
         together = {} if agreement is None else {"agreement": agreement_record(agreement, names)}
-        known = {run.name: tally.record() for run in runs if (tally := evidence_of(run)).known}
+        known = {run.name: tally.record() for run in runs if (tally := run.evidence).known}
         together |= {"evidence": known} if known else {}
         records = [comparison_record(one) | {"runs": pair} | together for one, pair in results]
         print(json.dumps(records or [together], indent=2))
@@ -515,7 +501,7 @@ def _print_compared(
     for one, pair in results:
         print(comparison_headline(one, pair))
     for run in runs:
-        for _, line in evidence_of(run).entries():
+        for _, line in run.evidence.entries():
             print(printable(f"{run.name}: {line}"))
     for one, pair in results if full else ():
         print()

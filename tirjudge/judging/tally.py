@@ -159,7 +159,7 @@ class EvidenceTally:
     def add(self, row: Mapping[str, Any], credit: float | None, label: int | None, prompt: str) -> None:
         """Count a row of a result file with its credit and label, which may be those of another file."""
         kept = self.copied.add(row, credit, prompt)
-        self.programs += row["programs"]
+        self.programs += row.get("programs", 0)
         self._add_places(row["views"], prompt)
         decided = row.get("decided")
         if row["stop"] != "verdict":

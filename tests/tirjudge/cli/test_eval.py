@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judged_files import judge_to
+from tests.tirjudge.judged_files import asking, edit, judge_to
 from tirjudge.cli import app
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
@@ -75,6 +75,17 @@ def test_programs_are_told_apart_by_how_they_ended(tmp_path: Path) -> None:
     assert figures(run, "errors") == pytest.approx(wanted)
     assert figures(run, "cost")["programs"] == 1
     assert figures(run, "cost")["seconds"] > 0
+
+
+def test_a_row_that_lacks_a_part_is_counted_or_refused_in_one_line(tmp_path: Path) -> None:
+    """What programs decided is counted beside the scores, in rows that strangers may have written."""
+    path = judge_to(tmp_path / "run.jsonl", [pair("x", "A")], asking("print(1)", lambda shown: "A"))
+    edit(path, lambda rows: rows[0].pop("programs"))
+    assert "evidence " in command("score", path).stdout
+    edit(path, lambda rows: rows[0]["views"][0]["segments"][1].pop("text"))
+    refused = command("score", path)
+    assert refused.exit_code == 2
+    assert refused.stderr == f"tirjudge score: {path}:1: no column 'views.0.segments.1.text'\n"
 
 
 def test_two_runs_are_compared_row_by_row(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow, MatchedReasons, SummaryId
+from tirjudge.evaluation.base import JudgedRow, MatchedReasons, SummaryId, decision
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     NestedFormat,
@@ -35,6 +35,9 @@ from tirjudge.evaluation.stored_outputs.files import (
     RunFiles,
     SwappedFiles,
 )
+from tirjudge.judging.tally import EvidenceTally
+from tirjudge.records.verdicts import verdict_credit
+from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments.tasks.labels import is_unlabelled
@@ -60,6 +63,8 @@ STORED_OUTPUTS = Plugins(
 """Each entry point names a `StoredOutputFormat` object."""
 Duplicates = Literal["refuse", "first"]
 _JUDGED_ROW = TypeAdapter(JudgedRow)
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What code that takes a row apart raises for a row of another shape."""
 
 
 class Replay:
@@ -99,6 +104,8 @@ class Replay:
         self._reasons = reasons or {}
         self.join = join
         """How rows are joined with labels."""
+        self._evidence: EvidenceTally | None = None
+        """That of the first iteration that reached the end."""
         self.cluster = cluster
         """Column of what rows have in common; empty for the prompt."""
 
@@ -117,6 +124,14 @@ class Replay:
         """Name of the benchmark, from the format or from the run's settings; empty if neither has it."""
         return self.format.benchmark or _recorded_benchmark(self.path)
 
+    @property
+    def evidence(self) -> EvidenceTally:
+        """Counts of the verdicts that programs decided; of files of other programs, of none."""
+        if self._evidence is None and self._is_own:
+            for _ in self.with_rows():
+                pass
+        return self._evidence or EvidenceTally()
+
     def __iter__(self) -> Iterator[JudgedRow]:
         return (judged for judged, _ in self.with_rows())
 
@@ -129,6 +144,8 @@ class Replay:
         scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
         swaps = _Swaps(self.format)
         models: dict[str, str] = {}
+        # Counted by the first iteration, since reading a million rows once more takes minutes.
+        evidence = EvidenceTally() if self._evidence is None and self._is_own else None
         self.dropped, self.unlabelled, position = 0, 0, -1
         for position, row in enumerate(self.files):
             scales.add(row)
@@ -139,6 +156,8 @@ class Replay:
                 # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
                 if known.add(hash((judged.domain, judged.id, judged.tag("model")))):
                     own = row if len(judged_rows) == 1 else replace(row, fields={"id": judged.id})
+                    if evidence is not None:
+                        self._count(evidence, judged, row)
                     yield self._with_reasons(judged), own
                 elif self._duplicates == "first":
                     self.dropped += 1
@@ -151,10 +170,15 @@ class Replay:
             if 0 < position + 1 == self.unlabelled:
                 by = self._labels.joined_by
                 raise ValueError(f"{self._labels.name} has the {by} of none of the rows of {self.name}")
+        self._evidence = self._evidence or evidence
+
+    @property
+    def _is_own(self) -> bool:
+        return self.format.name == "tirjudge"
 
     def _check_model(self, row: Row, models: dict[str, str]) -> None:
         """Raise ValueError for the second judge of one result file: two judges are two runs."""
-        model = row.fields.get("model") if self.format.name == "tirjudge" else None
+        model = row.fields.get("model") if self._is_own else None
         if isinstance(model, str):
             models.setdefault(model, row.where)
         if len(models) > 1:
@@ -194,19 +218,28 @@ class Replay:
         except Unreadable as error:
             blamed = label.where if label is not None and error.fields is label else row.where
             raise ValueError(f"{blamed}: {error}") from None
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            nested = isinstance(self.format, NestedFormat) and wrong_column(self.format.shape, row.fields)
-            if nested:
-                raise ValueError(f"{row.where}: {nested}") from None
-            raise ValueError(
-                f"{row.where}: not a row of format {self.format.name} ({_reason(error)})"
-            ) from None
+        except _UNREADABLE as error:
+            raise self._unreadable(row, error) from None
         self.unlabelled += label is not None and label.missing
         if label is not None and judged_rows and not label.used:
             raise ValueError(
                 f"{row.where}: format {self.format.name} does not use --labels: leave the option out"
             )
         return judged_rows
+
+    def _unreadable(self, row: Row, error: Exception) -> ValueError:
+        nested = isinstance(self.format, NestedFormat) and wrong_column(self.format.shape, row.fields)
+        return ValueError(
+            f"{row.where}: {nested or f'not a row of format {self.format.name} ({_reason(error)})'}"
+        )
+
+    def _count(self, evidence: EvidenceTally, judged: JudgedRow, row: Row) -> None:
+        label = judged.label if judged.candidates > 1 else None
+        credit = None if label is None else verdict_credit(decision(judged), label)
+        try:
+            evidence.add(row.fields, credit, judged.label, prompt_cluster(judged.cluster))
+        except _UNREADABLE as error:
+            raise self._unreadable(row, error) from None
 
     def _in_cluster(self, judged: JudgedRow, fields: Mapping[str, Any]) -> JudgedRow:
         if self.cluster:
