@@ -68,9 +68,9 @@ def program(processes: set[int]) -> int | None:
 
 
 async def busy(host: int | None = None) -> set[int]:
-    """Return all processes of a worker once a program runs in it."""
+    """Return all processes of a worker once a program runs in it and is among them."""
     async with asyncio.timeout(30):
-        while not program(found := workers(host)):  # noqa: ASYNC110 - other processes set no events
+        while program(found := workers(host)) not in found:  # noqa: ASYNC110 - other processes set no events
             await asyncio.sleep(0.01)
     return found
 
@@ -78,9 +78,9 @@ async def busy(host: int | None = None) -> set[int]:
 async def at_rest() -> set[int]:
     """Return all processes of a worker once the last program is gone, which has reported before."""
     async with asyncio.timeout(30):
-        while program(found := workers()):  # noqa: ASYNC110 - other processes set no events
+        while program(workers()):  # noqa: ASYNC110 - other processes set no events
             await asyncio.sleep(0.01)
-    return found
+    return workers()
 
 
 async def begun(box: Sandbox) -> tuple[asyncio.Future, set[int]]:

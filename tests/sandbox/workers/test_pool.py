@@ -102,7 +102,7 @@ async def test_a_worker_is_replaced_after_so_many_programs():
             assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
         stats = box.stats()
         assert (stats.started, stats.recycled, stats.lost, stats.programs) == (3, 2, 0, 7)
-        assert len(started()) == 2
+        await until(lambda count: count == 2)
 
 
 async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(monkeypatch):
