@@ -6,9 +6,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -17,7 +18,7 @@ from tirjudge.progress import SECONDS, ProgressReporter
 from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
-from tirjudge_environments.types import FrozenModel
+from tirjudge_environments.types import FrozenModel, Later
 from tirjudge_training.cpu_forward import score_learned_tokens
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.checkpoints import CheckpointWriter, ShardedTrainer
@@ -62,7 +63,9 @@ class SftConfig(FrozenModel):
     warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the learning rate rises linearly (ours)."""
     max_tokens: int = Field(default=8192, gt=0)
-    """The most tokens of a sample; a longer one is refused."""
+    """The most tokens of a sample; a longer one is left out."""
+    cut: Annotated[bool, Later(False)] = False
+    """Learn the first turns of a longer sample, as many as fit, instead of leaving it out (ours)."""
     checkpoint_every: int = Field(default=100, gt=0)
     """Optimizer steps between checkpoints (ours)."""
 
@@ -92,6 +95,15 @@ class Sample:
     def trained_tokens(self) -> int:
         """The number of tokens in the loss."""
         return sum(label != IGNORED for label in self.labels)
+
+    def first_turns(self, tokens: int) -> Self | None:
+        """Return the sample up to the last turn that ends within so many tokens; None if no turn does."""
+        ends = [
+            at
+            for at, (own, following) in enumerate(pairwise((*self.labels, IGNORED)), 1)
+            if own != IGNORED and following == IGNORED and at <= tokens
+        ]
+        return type(self)(self.ids[: ends[-1]], self.labels[: ends[-1]]) if ends else None
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Self:

@@ -47,6 +47,8 @@ class ChecksFormat(TirFormat):
     """A TIR-Judge format whose judge writes one function, which runs on every response. Our own format."""
 
     prompts: str = "checks"
+    """The family of the prompt that asks for the function: `checks` has examples, `coder` has none and is for
+    models that are trained with it."""
 
     @model_validator(mode="after")
     def _checks_run(self) -> Self:
@@ -59,8 +61,7 @@ class ChecksFormat(TirFormat):
         return self
 
     def model_post_init(self, context: Any) -> None:
-        for name in ("function", self.kind):
-            load_template(f"{self.prompts}-{name}")
+        load_template(f"{self.prompts}-function")
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         if task.files or task.prompt_files.files:
@@ -92,7 +93,7 @@ class ChecksFormat(TirFormat):
         shown = [self._excerpt(task.candidates[index]) for index in view.order]
         # Asked for a letter "as in" an example, a small model leaves out the tags.
         answers = " or ".join(f"<{self.tag}>{letter}</{self.tag}>" for letter in letters(len(shown)))
-        text = load_template(f"{self.prompts}-{self.kind}").with_values({"answers": answers})
+        text = load_template(f"checks-{self.kind}").with_values({"answers": answers})
         return Template(text).fill("", shown)
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:

@@ -307,6 +307,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument(
         "--unseen", type=int, help="write pairs of the held-out kinds instead, this many of each"
     )
+    parser.add_argument("--checks", action="store_true", help="write rows for the formats of checks")
     given = parser.parse_args(words)
     folder = given.benchmarks or given.sources.parent / "benchmarks"
     try:
@@ -322,6 +323,8 @@ def main(words: list[str] | None = None) -> None:
     )
     agreed = confirmed(drafts, log)
     rows = [draft for draft, agrees in zip(drafts, agreed, strict=True) if agrees]
+    if given.checks:
+        rows = [draft.for_checks() for draft in rows]
     given.output.parent.mkdir(parents=True, exist_ok=True)
     write(rows, given.output, given.output.name.partition(".")[0], packaged_rows(given.packaged, given.seed))
     found = Counter(one for draft in rows for one in draft.families)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from research.smol.training_rows.families.base import Constraint
@@ -58,6 +58,18 @@ class Draft:
             return [{"prompt": self.prompt, "response": response} for response in self.responses]
         named = {f"response_{chr(97 + at)}": response for at, response in enumerate(self.responses)}
         return [{"prompt": self.prompt, "responses": self.responses, **named}]
+
+    def for_checks(self) -> Draft:
+        """Return the row for a judge that writes `check` before it sees the responses.
+
+        Single responses become a pair, since the first turn about them is the same.
+        """
+        program = self.program and self.program.removesuffix(f"\n{output_lines(self.environment)}")
+        return replace(
+            self,
+            environment="checks-listwise" if self.environment == LISTWISE else "checks-pairwise",
+            program=program,
+        )
 
     def row(self, id: str) -> dict[str, Any]:
         """Return the row as it is stored."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import research.smol
+from research.smol.training_rows.rows import PAIRWISE, Draft, output_lines
+from tirjudge_training.data.base import demonstrated
+from tirjudge_training.data.own_rows import RowData
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.recipe_file import load, load_arms
 from tirjudge_training.run.shrink import shrunk
@@ -14,7 +18,9 @@ from tirjudge_training.run.shrink import shrunk
 FOLDER = Path(research.smol.__file__).parent / "recipes"
 ONE_RUN = FOLDER / "smol-many.toml"
 """The recipe of one run on a GPU, without arms."""
-RECIPES = sorted(set(FOLDER.glob("*.toml")) - {ONE_RUN})
+CHECKS = FOLDER / "coder-checks.toml"
+"""The recipe of a judge that writes its check first, without arms."""
+RECIPES = sorted(set(FOLDER.glob("*.toml")) - {ONE_RUN, CHECKS})
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -32,3 +38,20 @@ def test_the_run_on_a_gpu_trains_the_shipped_judges_formats_once() -> None:
     assert recipe.warmup.sft.max_tokens == shipped.warmup.sft.max_tokens
     assert recipe.method == "demonstrations"
     assert recipe.data.heldout is None
+
+
+def test_rows_of_checks_are_demonstrated_by_their_recipe(tmp_path: Path) -> None:
+    """The file that the generator writes holds no judge that the recipe lacks."""
+    checks = Draft(
+        *("Write without commas.", ["No, not", "all small"], 1, "instruction-following", PAIRWISE, []),
+        source="own",
+        program=f"def check(r):\n    return [',' not in r]\n{output_lines(PAIRWISE)}",
+    ).for_checks()
+    rows = [{**checks.row(str(at)), "prompt": f"{at}: {checks.prompt}"} for at in range(40)]
+    assert rows[0]["demonstration"]["program"] == "def check(r):\n    return [',' not in r]"
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = load(Recipe, str(CHECKS), [f'data.train="{path}"'])
+    data = RowData(recipe.data, recipe.environments)
+    shown = demonstrated(data, None, 0, ())
+    assert {task.format for task in shown} == {"checks-pairwise"}

@@ -34,6 +34,10 @@ JUDGES = {
     name: EnvironmentConfig(name=name, options={"prompts": "smol", "shown_chars": 64})
     for name in ("tir-pairwise", "tir-listwise", "tir-pointwise")
 }
+CHECKS = {
+    f"checks-{kind}": EnvironmentConfig(name=f"checks-{kind}", options={"prompts": "coder"})
+    for kind in ("pairwise", "pointwise")
+}
 CHECK = "def check(r):\n    return [',' not in r, r.islower()]\n"
 COUNT = CHECK + "for name, r in zip('ABCD', responses):\n    print(name, sum(check(r)), 'of', len(check(r)))"
 ALONE = CHECK + "print(sum(check(response)), 'of', len(check(response)))"
@@ -66,22 +70,27 @@ ROWS = [
 
 
 def hold(
-    rows: list[dict[str, Any]], model: Path, folder: Path, data: Mapping[str, Any] = {}, **config: Any
+    rows: list[dict[str, Any]],
+    model: Path,
+    folder: Path,
+    data: Mapping[str, Any] = {},
+    judges: Mapping[str, EnvironmentConfig] = JUDGES,
+    **config: Any,
 ) -> dict[str, list[str]]:
     """Return, by row, what the model writes in each kept dialogue, with a bar where the sandbox wrote.
 
     `data` are keys of `[data]`, and `config` those of `[demonstrations]`.
     """
     folder.mkdir()
-    tools = ToolSettings(servers=(COMMAND,), allowed=("search",))
+    tools = ToolSettings(servers=(COMMAND,), allowed=("search",)) if judges is JUDGES else ToolSettings()
     shown, other = folder / "demonstrations.jsonl", folder / "train.jsonl"
     shown.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    spare = [row(f"spare {i}", "tir-pairwise", COUNT) for i in range(3)]
+    spare = [row(f"spare {i}", next(iter(judges)), COUNT) for i in range(3)]
     other.write_text("".join(json.dumps(one) + "\n" for one in spare))
     run = Run(
         folder,
         str(model),
-        RowData(DataConfig(train=other, demonstrations=shown, **data), JUDGES),
+        RowData(DataConfig(train=other, demonstrations=shown, **data), judges),
         lambda line: None,
     )
     stage = Demonstrations(
@@ -125,6 +134,28 @@ def test_the_verdict_follows_what_the_program_printed(held: dict[str, list[str]]
     good, bad = (text.split("|")[1] for text in held["single"])
     assert good == "It keeps 2 of 2.\n<score>10</score>"
     assert bad == "It keeps 0 of 2.\n<score>1</score>"
+
+
+def test_a_check_is_written_first_and_the_verdict_follows_its_counts(
+    roomy_model: Path, tmp_path: Path
+) -> None:
+    rows = [
+        row("pair", "checks-pairwise", CHECK),
+        row("single", "checks-pointwise", CHECK),
+        row("general", "checks-pairwise", None),
+        row("false", "checks-pairwise", CHECK, kept=[2, 1]),
+        row("broken", "checks-pairwise", "def check(r):\n    return [1 / 0]"),
+        row("partly broken", "checks-pairwise", CHECK.replace("[", "[1 / 0, ")),
+    ]
+    held = hold(rows, roomy_model, tmp_path / "run", judges=CHECKS)
+    fence = f"```python\n{CHECK}```\n|"
+    (text,) = held["pair"]
+    assert re.fullmatch(re.escape(fence) + "<preference>[AB]</preference>", text)
+    assert held["single"] == [f"{fence}<score>10</score>", f"{fence}<score>1</score>"]
+    (text,) = held["general"]
+    nothing = re.escape("```python\ndef check(response):\n    return []\n```\n|")
+    assert re.fullmatch(nothing + "<preference>[AB]</preference>", text)
+    assert held["false"] == held["broken"] == held["partly broken"] == []
 
 
 def test_a_first_program_runs_before_and_decides_nothing(roomy_model: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts
 from tirjudge_training.rl.rollout_engine import RolloutConfig
 from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.run.context import data_of
-from tirjudge_training.sft import IGNORED, SftConfig
+from tirjudge_training.sft import IGNORED, Sample, SftConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.rejection import Rejection, RejectionConfig, chosen
 from tirjudge_training.stages.sft import FineTuning, kept_samples
@@ -159,9 +159,21 @@ def test_sft_learns_from_the_kept_rollouts_in_the_order_of_the_prompts(
         result = stage.work(own, run(whole, tiny_model))
     long = sum(length == shortest[-1] for length in shortest)
     assert (result["samples"], result["too_long"]) == (len(rows) - long, long)
+    cut = FineTuning(
+        **{**stage.model_dump(), "name": "cut", "config": config.model_copy(update={"cut": True})}
+    )
+    with RunFolder(tmp_path / cut.name) as own:
+        assert cut.work(own, run(whole, tiny_model))["samples"] == len(rows)
     assert result["steps"] == -(-result["samples"] // config.batch)
     assert result["cpu_seconds"] > 0
     assert (tmp_path / "sft-1" / "model" / "model.safetensors").exists()
+
+
+def test_a_sample_that_is_too_long_is_cut_behind_the_last_turn_that_fits() -> None:
+    sample = Sample(tuple(range(9)), (IGNORED, 1, 2, IGNORED, IGNORED, 5, IGNORED, 7, 8))
+    found = {tokens: sample.first_turns(tokens) for tokens in (2, 3, 5, 6, 8, 9)}
+    lengths = {tokens: cut and (len(cut.ids), cut.labels[-1]) for tokens, cut in found.items()}
+    assert lengths == {2: None, 3: (3, 2), 5: (3, 2), 6: (6, 5), 8: (6, 5), 9: (9, 8)}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ the program printed these numbers in the sandbox. A program `first` runs before 
 row may have a column `program` instead, whose counts are what it prints; its dialogue is learned only if
 the labelled response alone has the highest count. With `tool` and `arguments` a demonstration is a call of
 a tool of `rl.tools` instead, which must succeed.
+
+A format of checks takes a program that defines `check(response)`, whose counts the harness prints; without
+a program its dialogue shows a check that returns an empty list.
 """
 
 from __future__ import annotations
@@ -41,9 +44,11 @@ from tirjudge_environments import (
     Trajectory,
     View,
 )
+from tirjudge_environments.formats.checks import ChecksFormat
 from tirjudge_environments.formats.reward_terms import NO_TOOL_DOMAINS
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
+from tirjudge_environments.programs.check_harness import EMPTY, ERROR
 from tirjudge_environments.programs.evidence import program_evidence
 from tirjudge_environments.programs.outputs import error_line, printed_counts
 from tirjudge_environments.registry import with_tools
@@ -208,22 +213,30 @@ class Demonstrations(Stage):
             limits=self.rollout.limits,
         )
         assert isinstance(judge, TirFormat)  # see `check`
+        writes_check = isinstance(judge, ChecksFormat)
         demonstration = _demonstration(task)
         program = demonstration.get("program")
         kept, of = demonstration.get("kept"), demonstration.get("of")
         counts = [int(kept[index]) for index in view.order] if kept else []
         request = _request(demonstration) if judge.uses_tools(task) else ""
+        if writes_check and not request:
+            request = _fence(EMPTY)
         first = _fence(demonstration.get("first")) if request else ""
         for text in filter(None, (first, request)):
             ids = tuple(encoder.text(text))
             await session.step(Completion(text=text, finish=Finish.STOP, token_ids=ids))
             if session.done:
                 return session.trajectory, None
-        if request and program is not None:
-            # Counts that a program printed before it failed decide nothing.
-            if failed(session.calls[-1]):
+        output = ""
+        if request and (program is not None or writes_check):
+            outcome = session.calls[-1].outcome
+            # Counts that a program printed before it failed, or a check beside its error, decide nothing.
+            if failed(session.calls[-1]) or not isinstance(outcome, Execution):
                 return _without_verdict(session, Fault.FAILED)
-            output = session.context.segments[-1].text
+            output = outcome.stdout
+            if writes_check and output.startswith(ERROR):
+                return _without_verdict(session, Fault.FAILED)
+        if request and program is not None:
             if not kept:
                 found, of = _printed(output, len(view.order))
                 if found is None or (len(found) > 1 and found.count(max(found)) > 1):
@@ -237,6 +250,9 @@ class Demonstrations(Stage):
             text = counted_verdict(judge.tag, counts, of)
         else:
             text = bare_verdict(judge.tag, task, view, counts, of)
+        if writes_check:
+            # Its question asks for the answer alone.
+            text = text.rpartition("\n")[2]
         ids = (*encoder.text(text), end)
         await session.step(Completion(text=text, finish=Finish.END, token_ids=ids))
         return session.trajectory, None
@@ -263,12 +279,11 @@ def _fence(program: str | None) -> str:
 
 
 def _printed(output: str, responses: int) -> tuple[list[int] | None, int | None]:
-    """Return the counts in the shown output of a program, None if they cannot be read, and their maximum."""
-    body = output.removeprefix("```output\n").removesuffix("\n```\n")
-    found = printed_counts(body, responses)
+    """Return the counts in the output of a program, None if they cannot be read, and their maximum."""
+    found = printed_counts(output, responses)
     if found is None or any(count < 0 or not count.is_integer() for count in found):
         return None, None
-    totals = set(OF.findall(body))
+    totals = set(OF.findall(output))
     return [int(count) for count in found], int(totals.pop()) if len(totals) == 1 else None
 
 

@@ -49,8 +49,10 @@ class FineTuning(Stage):
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         found = [sample for name in self.samples for sample in kept_samples(run.path / name)]
-        # Truncated dialogues would lose their verdict, so a sample that is too long is dropped whole.
-        samples = [sample for sample in found if len(sample.ids) <= self.config.max_tokens]
+        most = self.config.max_tokens
+        # A dialogue that is cut has no verdict to learn, so that a recipe must ask for it.
+        fitting = (one.first_turns(most) if self.config.cut else one for one in found)
+        samples = [sample for sample in fitting if sample and len(sample.ids) <= most]
         if not found:
             raise RuntimeError(
                 f"{self.name}: nothing to learn from: {' and '.join(self.samples)} kept no trajectory; "
