@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from inspect import Signature, cleandoc, signature
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -27,7 +28,7 @@ from tirjudge.judging.questions import (
     question,
     truncated,
 )
-from tirjudge.progress import ProgressLine
+from tirjudge.progress import ProgressReporter, say, show_rows
 from tirjudge.selection.group_rewards import GroupJudge, GroupOptions, GroupRewards
 from tirjudge.storage.run_settings import parameters
 from tirjudge_environments import StopReason
@@ -404,7 +405,8 @@ class Judge:
             thinking=self.options.judges_thinking,
             concurrency=self.options.concurrency,
         )
-        shown = progress if callable(progress) else ProgressLine() if progress else lambda done, total: None
+        line = partial(show_rows, ProgressReporter(say, unit="rows judged"))
+        shown = progress if callable(progress) else line if progress else lambda done, total: None
         await self._ready()
         return await judge_rows(self._engine, given, plan, shown)
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TypeVar
 
-from tirjudge.console_text import duration
+from tirjudge.console_text import duration, printable
 
 T = TypeVar("T")
 
 SECONDS = 30.0
 """Time between two lines of progress in a log; on a terminal the line is new every second."""
-PASSING: ContextVar[bool] = ContextVar("PASSING", default=False)
+CLEAR = "\r\x1b[K"
+"""What removes a line of progress from a terminal."""
+_PASSING: ContextVar[bool] = ContextVar("_PASSING", default=False)
 """True while a line of progress is said, which the next line may replace on a terminal."""
+_LONGEST_LINE = 1000
+"""Characters of a line on standard error; the rest is cut off."""
 _LATENCIES = 2.0
 """Times of the first piece of work after which the time left is estimated."""
 
@@ -94,14 +99,14 @@ class ProgressReporter:
         self.done, self.total = done, total
         self._note()
         if time.monotonic() - self._said >= (min(1.0, SECONDS) if on_terminal() else SECONDS):
-            token = PASSING.set(True)
             self.report()
-            PASSING.reset(token)
 
     def report(self) -> None:
         """Say the line now."""
         self._said = time.monotonic()
+        token = _PASSING.set(True)
         self._say(self.line)
+        _PASSING.reset(token)
 
     @property
     def line(self) -> str:
@@ -120,20 +125,16 @@ def on_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-class ProgressLine:
-    """Shows rows done and rows in all on standard error, on a terminal in one line that is rewritten."""
+def say(line: str) -> None:
+    """Print untrusted text as one line on standard error; on a terminal it replaces a line of progress."""
+    width = shutil.get_terminal_size().columns - 1 if _PASSING.get() and on_terminal() else _LONGEST_LINE
+    begin, end = (CLEAR, "" if _PASSING.get() else "\n") if on_terminal() else ("", "\n")
+    print(f"{begin}{printable(line, width)}", end=end, file=sys.stderr, flush=True)
 
-    def __init__(self) -> None:
-        self._reporter = ProgressReporter(self._print, unit="rows judged")
 
-    def __call__(self, done: int, total: int) -> None:
-        text, last = f"{done} of {total} row{'s' * (total != 1)} judged", done == total
-        if on_terminal():
-            print(f"\r{text}", end="\n" if last else "", file=sys.stderr, flush=True)
-        elif last:
-            self._print(text)
-        else:
-            self._reporter.show(done, total)
-
-    def _print(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+def show_rows(reporter: ProgressReporter, done: int, total: int) -> None:
+    """Show rows done and rows in all, and all of them in a line that stays."""
+    if done == total:
+        say(f"{done} of {total} row{'s' * (total != 1)} judged")
+    else:
+        reporter.show(done, total)

@@ -249,7 +249,7 @@ class BonRun:
                         judge.results.append_failure(asdict(one))
                     display.failed(one)
         except (CostReached, TooManyFailures) as error:
-            display.say(f"stopped: {error}; the same command resumes")
+            say(f"stopped: {error}; the same command resumes")
             return False
         return True
 
@@ -276,7 +276,7 @@ class BonRun:
             async with JudgeEngine(
                 options, spending=spending, weights=weights, on_retry=display.retried
             ) as engine:
-                display.say(introduction(EngineRowJudge(engine), options, spending))
+                say(introduction(EngineRowJudge(engine), options, spending))
                 yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:

@@ -324,7 +324,7 @@ class BatchRun:
                 if judge is None and needed.is_set():
                     judge = await stack.enter_async_context(self._here(display, spending))
                 if judge is not None:
-                    display.say(introduction(judge, self.options, spending, where=where))
+                    say(introduction(judge, self.options, spending, where=where))
                     ready.set_result(judge)
                 with display:
                     if not await running:
@@ -332,7 +332,7 @@ class BatchRun:
             except (CostReached, TooManyFailures) as error:
                 completed = False
                 resumes = "" if self.output == STANDARD_OUTPUT else "; the same command resumes"
-                display.say(f"stopped: {error}{resumes}")
+                say(f"stopped: {error}{resumes}")
             finally:
                 for task in tasks:
                     task.cancel()
@@ -379,7 +379,7 @@ class BatchRun:
         self._relabelled = len(works)
         rows = "1 row has" if len(works) == 1 else f"{len(works)} rows have"
         again = "correct is computed again, rewards are left out, and nothing is judged again"
-        display.say(f"{rows} another label than before: {again}")
+        say(f"{rows} another label than before: {again}")
 
     @asynccontextmanager
     async def _here(self, display: Display, spending: Spending) -> AsyncIterator[RowJudge]:
@@ -404,7 +404,7 @@ class BatchRun:
         return ClusterRowJudge(
             assignment,
             spending,
-            say=display.say,
+            say=say,
             on_retry=display.retried,
             address=options.address,
             endpoints=options.endpoint,

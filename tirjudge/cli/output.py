@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import signal
 import sys
 import textwrap
@@ -20,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from tirjudge.console_text import printable
-from tirjudge.progress import PASSING, on_terminal
+from tirjudge.progress import say as say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,8 +38,6 @@ UNREAD = 128 + signal.SIGPIPE
 """The exit code that a shell reports for a program ended by SIGPIPE."""
 _NARROWEST = 100
 """Columns of a table where there is no terminal."""
-_LONGEST_LINE = 1000
-"""Characters of a line on standard error; the rest is cut off."""
 
 
 def option(panel: str, about: str, *names: str, **settings: Any) -> Any:
@@ -158,13 +155,6 @@ def no_sandbox(command: str, error: Exception) -> NoReturn:
     from tirjudge_sandbox import PackageMissing
 
     stop(command, error, USAGE if isinstance(error, PackageMissing) else NO_SANDBOX)
-
-
-def say(line: str) -> None:
-    """Print untrusted text as one line on standard error; on a terminal it replaces a line of progress."""
-    width = shutil.get_terminal_size().columns - 1 if PASSING.get() and on_terminal() else _LONGEST_LINE
-    begin, end = ("\r\x1b[K", "" if PASSING.get() else "\n") if on_terminal() else ("", "\n")
-    print(f"{begin}{printable(line, width)}", end=end, file=sys.stderr, flush=True)
 
 
 def log(line: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +19,7 @@ from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, RowJudge
 from tirjudge.judging.options import JudgeOptions
 from tirjudge.judging.tally import Tally
-from tirjudge.progress import ProgressReporter
+from tirjudge.progress import CLEAR, ProgressReporter, on_terminal, say
 from tirjudge.records.result_row import ResultRow
 from tirjudge.records.text import row_line
 from tirjudge_environments import StopReason, Usage
@@ -70,32 +70,22 @@ class Display:
         self._reasons: dict[str, int] = {}
         """Failed rows by their reason."""
         self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-        self._reporter = ProgressReporter(self._console.print, total=total, detail=self._facts)
-        rows = "? rows" if total is None else counted(total, "row")
-        self._progress = Progress(
-            TextColumn(f"{{task.completed:.0f}} of {rows}", markup=False),
-            BarColumn(bar_width=20),
-            _Status(self),
-            console=self._console,
-            disable=not self._console.is_terminal,
-            transient=True,
-        )
-        self._bar = self._progress.add_task("", total=total)
+        self._reporter = ProgressReporter(say, total=total, detail=self._facts)
         self._ended = Event()
         self._ticker = Thread(target=self._tick, name="tirjudge-progress", daemon=True)
 
     def judged(self, row: Mapping[str, Any]) -> None:
         self._tally.add(row)
-        if self._row_lines and self._console.is_terminal:
+        if self._row_lines and on_terminal():
             line = row_line(ResultRow.model_validate(row))
             line.truncate(self._console.width, overflow="ellipsis")
+            print(CLEAR, end="", file=sys.stderr, flush=True)
             self._console.print(line)
         self.finished()
 
     def finished(self) -> None:
         """Count a row that is not a line of a result file."""
         self._reporter.finished()
-        self._progress.update(self._bar, completed=self._reporter.done)
 
     def failed(self, failure: Failure) -> None:
         self._tally.failed += 1
@@ -104,12 +94,12 @@ class Display:
         place = self._failures_file
         listed = f"are in {place}" if place else "are not listed"
         if not seen and len(self._reasons) <= SHOWN_FAILURES:
-            self.say(f"{failure.where}: {failure.reason}")
+            say(f"{failure.where}: {failure.reason}")
         elif not seen and len(self._reasons) == SHOWN_FAILURES + 1:
-            self.say(f"further failures {listed}")
+            say(f"further failures {listed}")
         elif seen == 1 and len(self._reasons) <= SHOWN_FAILURES:
             # An endpoint that is down fails every row in the same words.
-            self.say(f"{failure.where} and further rows that fail for the same reason {listed}")
+            say(f"{failure.where} and further rows that fail for the same reason {listed}")
         self.finished()
 
     def retried(self, retry: Retry) -> None:
@@ -117,25 +107,11 @@ class Display:
         self.retries += 1
         self._last_retry = retry.reason
         if self.retries == 1:
-            self.say(f"{retry}; --timeout and --retries set how long it is tried")
-
-    def say(self, text: str) -> None:
-        """Print a line of untrusted text."""
-        self._console.print(Text(printable(text)))
+            say(f"{retry}; --timeout and --retries set how long it is tried")
 
     @property
     def seconds(self) -> float:
         return self._reporter.seconds
-
-    @property
-    def status(self) -> str:
-        """The rate, the counts so far, the time that went by, and the time left once it is known."""
-        reporter, facts = self._reporter, self._facts()
-        parts = [f"{reporter.rate:.2f} per second"] if reporter.rate else []
-        parts += [facts] if facts else []
-        parts.append(f"{duration(reporter.seconds)} so far")
-        parts += [f"{duration(reporter.left)} left"] if reporter.left is not None else []
-        return ", ".join(parts)
 
     def _facts(self) -> str:
         """Return failures, retries, accuracy, cost, and requests that take long."""
@@ -157,31 +133,18 @@ class Display:
     def __enter__(self) -> Self:
         """Start the clock here: loading a model is not judging."""
         self._reporter.restart()
-        self._progress.start()
-        if not self._console.is_terminal:
-            self._ticker.start()
+        self._ticker.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._ended.set()
-        if self._ticker.is_alive():
-            self._ticker.join()
-        self._progress.stop()
+        self._ticker.join()
+        if on_terminal():
+            print(CLEAR, end="", file=sys.stderr, flush=True)
 
     def _tick(self) -> None:
-        while not self._ended.wait(SECONDS):
+        while not self._ended.wait(min(1.0, SECONDS) if on_terminal() else SECONDS):
             self._reporter.report()
-
-
-class _Status(ProgressColumn):
-    """The column with the counts of a display, which are computed again whenever the line is drawn."""
-
-    def __init__(self, display: Display) -> None:
-        super().__init__()
-        self._display = display
-
-    def render(self, task: Task) -> Text:
-        return Text(self._display.status)
 
 
 def introduction(judge: RowJudge, config: JudgeOptions, spending: Spending, *, where: str = "") -> str:
