@@ -65,7 +65,14 @@ def open_tournament(name: str) -> Tournament:
     return tournaments[name]()
 
 
-class RoundRobin:
+class _ByWins:
+    """Rewards each member by its share of wins."""
+
+    def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
+        return win_shares(size, played)
+
+
+class RoundRobin(_ByWins):
     """Every pair once: n (n - 1) / 2 comparisons. The reward is the share of wins; a tie is half a win.
 
     Best-of-N selects the most wins (JETTS, Zhou et al. 2025), a missing verdict being half a win for both.
@@ -95,9 +102,6 @@ class RoundRobin:
             circle = [circle[0], circle[-1], *circle[1:-1]]
         return tuple(pairs)
 
-    def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
-        return win_shares(size, played)
-
     def first(self, size: int, seed: int, played: Sequence[Comparison]) -> Members:
         """Return the members with the most wins."""
         wins = [0.0] * size
@@ -108,7 +112,7 @@ class RoundRobin:
         return tuple(member for member in range(size) if wins[member] == max(wins))
 
 
-class Knockout:
+class Knockout(_ByWins):
     """A drawn bracket in which winners meet until one is left; in pairs n - 1 comparisons.
 
     Lots decide who goes on after a tie, among the tied members, and without a verdict, among all. The reward
@@ -155,11 +159,8 @@ class Knockout:
         best = one.best or one.members
         return best[0] if len(best) == 1 else _drawn(best, seed, "lots")[0]
 
-    def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
-        return win_shares(size, played)
 
-
-class Pivot:
+class Pivot(_ByWins):
     """Every member against one member, the pivot, which the seed draws: n - 1 comparisons.
 
     The reward is 1, 1/2 or 0 for a win, a tie or a loss against the pivot; the pivot's own is its share of
@@ -176,9 +177,6 @@ class Pivot:
             return ()
         pivot = _drawn(range(size), seed)[0]
         return tuple((member, pivot) for member in range(size) if member != pivot)
-
-    def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
-        return win_shares(size, played)
 
 
 class Swiss:
