@@ -157,7 +157,8 @@ async def sampled(question: SourceItem, sampler: Sampler) -> SourceItem | Skippe
         gold = FinalAnswers(question.known["gold"])
     except ValueError as error:
         return Skipped(str(error))
-    asked = (*question.prompt[:-1], _boxed(question.prompt[-1]))
+    *before, last = question.prompt
+    asked = (*before, Message(last.role, f"{last.content}\n\n{BOXED}"))
     answers = await sampler.answers(question.key, asked)
     good, bad = gold.sort(answer.text for answer in answers)
     filled = question.answered((*question.good, *good), (*question.bad, *bad))
@@ -173,7 +174,3 @@ def last_boxed(text: str) -> str | None:
         if not depth:
             return text[start + len(_OPENED) : place]
     return None
-
-
-def _boxed(message: Message) -> Message:
-    return Message(message.role, f"{message.content}\n\n{BOXED}")
