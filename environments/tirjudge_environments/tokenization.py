@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -107,7 +107,8 @@ class ChatEncoder:
         """
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError("the tokenizer has no chat template")
-        self._tokenizer, self._template = tokenizer, _default_template(tokenizer.chat_template)
+        given = tokenizer.chat_template
+        self._tokenizer, self._template = tokenizer, given if isinstance(given, str) else given["default"]
         self._special_tokens = {name: str(text) for name, text in tokenizer.special_tokens_map.items()}
         self._added = {token.content: token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
         marks = (text for text in self._added if len(text.strip()) > 1 and not text.strip().isalnum())
@@ -304,11 +305,6 @@ def _in_a_child(template: str, values: dict[str, Any]) -> dict[str, str]:
     except ValueError:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         return {"error": lines[-1] if lines else f"its process ended with {done.returncode}"}
-
-
-def _default_template(given: str | Mapping[str, str]) -> str:
-    """Return the template of a tokenizer; of several templates with names, the template called `default`."""
-    return given if isinstance(given, str) else given["default"]
 
 
 def _opened(generation_prompt: str) -> str:

@@ -7,7 +7,6 @@ recognised by their first bytes.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 _MOST_BYTES, _MOST_CELLS = 1 << 18, 24
 """Bytes of the largest notebook that is parsed, and cells that are shown."""
@@ -45,14 +44,11 @@ def cells_of(path: str, content: bytes) -> str | None:
         return None
     try:
         cells = json.loads(content)["cells"][:_MOST_CELLS]
-        return "\n".join(f"[{cell['cell_type']} cell]\n{_source(cell)}" for cell in cells)
+        return "\n".join(
+            f"[{cell['cell_type']} cell]\n{''.join(map(str, cell.get('source', '')))}" for cell in cells
+        )
     except Exception:  # damaged files raise anything
         return None
-
-
-def _source(cell: Any) -> str:
-    source = cell.get("source", "")
-    return source if isinstance(source, str) else "".join(map(str, source))
 
 
 def counted(count: int, what: str) -> str:

@@ -81,10 +81,10 @@ def read_task(
         "rating": label.rating,
         "scores": scores or None,
     }
-    domain = _optional(row, columns, "domain")
+    own_id, domain = _optional(row, columns, "id"), _optional(row, columns, "domain")
     before, folders = _folders(row, columns, len(candidates), beside)
     return JudgeTask(
-        id=_id(_optional(row, columns, "id"), default_id),
+        id=default_id if own_id is None or own_id == "" else text_of(own_id, "id"),
         prompt=_prompt(prompt, _system(row, columns)),
         candidates=candidates,
         label=best,
@@ -158,10 +158,6 @@ def _optional(row: Mapping[str, Any], columns: Columns, part: str) -> Any:
     """Return the value of a part that may be absent; NaN is None."""
     value = columns.find(row, part)
     return None if is_nan(value) else value
-
-
-def _id(value: Any, default: str) -> str:
-    return default if value is None or value == "" else text_of(value, "id")
 
 
 def _tags(value: Any) -> tuple[str, ...]:

@@ -384,7 +384,8 @@ class RunTests:
                 wall_seconds=self.limits.wall_seconds / len(named),
             )
             for name, response in named.items():
-                code = folders[name].text(asked.file) if asked.file else _code(response)
+                text = response if isinstance(response, str) else response[-1]["content"]
+                code = folders[name].text(asked.file) if asked.file else code_of(text)
                 if code is None:
                     texts.append(f"response {name}: {_shown(asked.file)} is no text among its files")
                     continue
@@ -434,8 +435,3 @@ def _table(name: str, results: Sequence[CaseResult]) -> str:
     for number, result in enumerate(results, 1):
         lines.append(f"case {number}: {'passed' if result.passed else f'failed: {result.reason}'}")
     return "\n".join(lines)
-
-
-def _code(response: Any) -> str:
-    """Return the program of a response, or of the last message of a transcript."""
-    return code_of(response if isinstance(response, str) else response[-1]["content"])
