@@ -7,7 +7,7 @@ import socket
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from tirjudge import __version__
 from tirjudge.cli.listening import (
@@ -85,7 +85,10 @@ async def _serving(
 ) -> None:
     judge = Judge(**options.model_dump(exclude_unset=True))
     async with AsyncExitStack() as stack:
-        box = await stack.enter_async_context(open_sandbox(options.backend, **_sandbox_options(options)))
+        # The agent's programs get neither the judge's import policy nor what `prepare` defines.
+        weak = {"allow_weak_isolation": True} if options.allow_weak_isolation else {}
+        box = open_sandbox(options.backend, **options.backend_options, **weak)
+        await stack.enter_async_context(box)
         stack.push_async_callback(asyncio.to_thread, judge.close)
         server = create_server(box, judge, version=__version__, limits=limits, mode=return_mode, most=most)
         if listening is None:
@@ -100,12 +103,6 @@ async def _serving(
             lambda: say(f"tirjudge mcp: {url}{PATH}"),
             lifespan="on",
         )
-
-
-def _sandbox_options(options: JudgeOptions) -> dict[str, Any]:
-    """Return the options of the agent's sandbox: import policy and `prepare` are for the judge's programs."""
-    weak = {"allow_weak_isolation": True} if options.allow_weak_isolation else {}
-    return {**options.backend_options, **weak}
 
 
 async def _until_unread(serving: Awaitable[None]) -> None:

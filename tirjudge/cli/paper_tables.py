@@ -70,7 +70,7 @@ def print_table(rows: Sequence[Row], format: TableFormat) -> None:
     merged = [_INTERVAL if name == "low" else name for name in names if name != "high"]
     escape = _latex if format == "latex" else _markdown
     cells = [[_merged(row, name, escape) for name in merged] for row in rows]
-    right = [_is_number(rows, name) for name in merged]
+    right = [name == _INTERVAL or not any(isinstance(row[name], str) for row in rows) for name in merged]
     heads = list(map(escape, merged))
     if format == "latex":
         lines = [" & ".join(one) + " \\\\" for one in (heads, *cells)]
@@ -283,10 +283,6 @@ def _merged(row: Row, name: str, escape: Callable[[str], str]) -> str:
 def _number(cell: Cell, escape: Callable[[str], str]) -> str:
     text = _text(cell)
     return f"${text}$" if escape is _latex and text[:1] in ("+", "-") else text
-
-
-def _is_number(rows: Sequence[Row], name: str) -> bool:
-    return name == _INTERVAL or not any(isinstance(row[name], str) for row in rows)
 
 
 def _markdown(text: str) -> str:

@@ -97,7 +97,8 @@ def deciding_lines(row: ResultRow) -> tuple[str, str]:
     checks = [line.removeprefix("return ") for line in code if line.startswith("return ")]
     check = printable((checks or code or [""])[-1], _LONGEST_LINE)
     if program.status != "ok":
-        return printable(_failure(program), _LONGEST_LINE), check
+        last = _last_line(program.stderr or program.reason)
+        return printable(f"{program.status}: {last}", _LONGEST_LINE), check
     lines = [line.strip() for line in program.stdout.splitlines() if line.strip()]
     said: dict[str, list[str]] = {}
     meant = dict(zip(letters(len(order)), map(letter, order), strict=True))
@@ -127,10 +128,6 @@ def _last_program(row: ResultRow) -> tuple[Sequence[int], RecordedPassage] | Non
 
 def _is_program(passage: RecordedPassage) -> bool:
     return passage.kind == "program" and not passage.tool
-
-
-def _failure(program: RecordedPassage) -> str:
-    return f"{program.status}: {_last_line(program.stderr or program.reason)}"
 
 
 def _letters_note(order: Sequence[int]) -> str:

@@ -122,7 +122,8 @@ class Replay:
     @property
     def benchmark(self) -> str:
         """Name of the benchmark, from the format or from the run's settings; empty if neither has it."""
-        return self.format.benchmark or _recorded_benchmark(self.path)
+        recorded = (recorded_settings(self.path) or {}).get("benchmark")
+        return self.format.benchmark or (recorded if isinstance(recorded, str) else "")
 
     @property
     def evidence(self) -> EvidenceTally:
@@ -469,8 +470,3 @@ def _check(judged: JudgedRow) -> None:
         largest = max(largest, *vote.best, *vote.order, *vote.scores, -1)
     if largest >= judged.candidates:
         raise ValueError(f"candidate {largest} of {judged.candidates}")
-
-
-def _recorded_benchmark(path: Path) -> str:
-    recorded = (recorded_settings(path) or {}).get("benchmark")
-    return recorded if isinstance(recorded, str) else ""
