@@ -29,7 +29,7 @@ class OwnPolicy:
         await self.generator.close()
 
 
-class CopyPolicy(OwnPolicy):
+class CopyPolicy:
     """A full copy of the trainer's model, for FSDP, which shards its weights, and for `rl.off_policy`.
 
     Generating with shards would need every process at every token, but their rollouts differ in length. A
@@ -38,16 +38,25 @@ class CopyPolicy(OwnPolicy):
 
     def __init__(self, model: Any, tokenizer: Any, name: str, *, enable_thinking: bool | None = None) -> None:
         """`model` must not be sharded yet; `refresh` reads it after the trainer has sharded it."""
+        own = current_device()
         # Copied now: once sharded, the model cannot be deep-copied as a whole.
-        self._model, self._copy = model, whole_copy(model, current_device().device)
+        self._model, self._copy = model, whole_copy(model, own.device)
         # The copy gets weights with a merged adapter, so the copy has plain layers.
         for place, layer in list(self._copy.named_modules()):
             if hasattr(layer, "base_layer"):
                 self._copy.set_submodule(place, layer.base_layer)
-        super().__init__(self._copy, tokenizer, name, enable_thinking=enable_thinking)
+        self.generator = TransformersGenerator(
+            self._copy, tokenizer, name=name, autocast=own.autocast, enable_thinking=enable_thinking
+        )
 
     async def refresh(self) -> None:
         copy = self._copy.state_dict()
         for name, tensor in full_weights(self._model):
             copy[name].copy_(tensor)
-        await super().refresh()
+        self.generator.weights_changed()
+
+    async def rest(self) -> None:
+        self.generator.weights_changed()
+
+    async def close(self) -> None:
+        await self.generator.close()
