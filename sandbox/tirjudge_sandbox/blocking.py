@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tirjudge_sandbox.base import Execution, Limits, Program, Sandbox
@@ -103,12 +102,10 @@ class BlockingSandbox:
         self._thread = thread
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._thread is not None:
             thread, self._thread = self._thread, None
-            thread.run(self._sandbox.__aexit__(kind, error, trace))
+            thread.run(self._sandbox.__aexit__(*error))
             thread.close()
 
     def run(self, program: Program, limits: Limits = _DEFAULT_LIMITS) -> Execution:

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -226,9 +225,7 @@ class Spending:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # A refused run leaves nothing behind.
         empty = self._descriptor is not None and not os.fstat(self._descriptor).st_size
         if error is not None and self._path is not None and empty:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from tirjudge.generation.base import Generator, Sampling
@@ -72,9 +71,7 @@ class CallersSandbox:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Leave the sandbox open for the owner to close."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:

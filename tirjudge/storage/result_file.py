@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from sys import intern
 from tempfile import NamedTemporaryFile
-from types import TracebackType
 from typing import Any, Self
 
 from pydantic import BaseModel
@@ -205,9 +204,7 @@ class ResultFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # A refused run leaves nothing behind, in particular no settings that a corrected command lacks.
         if error is not None and self._fresh and not self.digests and self._failure_lines is None:
             self.path.unlink(missing_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tirjudge_sandbox.base import Execution, Limits, PackageMissing, Program
@@ -75,11 +74,9 @@ class JupyterSandbox:
         await self._box.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         """Kill every worker with the programs and kernels that run in them."""
-        await self._box.__aexit__(kind, error, trace)
+        await self._box.__aexit__(*error)
 
     async def run(self, program: Program, limits: Limits = _DEFAULT_LIMITS) -> Execution:
         """Run one program, without a kernel; see `Sandbox.run`."""

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, ExitStack
-from types import TracebackType
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
@@ -314,10 +313,8 @@ class TimedSandbox:
         self._sandbox = await self._sandbox.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._sandbox.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: Any) -> None:
+        await self._sandbox.__aexit__(*error)
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         # Concurrent programs count once: the clock runs from the first start to the last end.
