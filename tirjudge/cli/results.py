@@ -56,7 +56,7 @@ from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge_sandbox import Limits
 
 if TYPE_CHECKING:
-    from tirjudge.report.page import Page
+    pass
 
 _LONGEST_REASON = 1000
 _Found = tuple[ResultRow, Mapping[str, Any]]
@@ -322,7 +322,9 @@ def report(
         read = partial(page_of, runs, opened=opened, named=named, labels=own)
         page = read(texts=texts, price=price, seed=seed, title=title)
         write_atomically(output, page.html)
-    print(f"open {output.resolve().as_uri()}{_texts(page)}")
+    held = "with" if page.text_bytes else "without"
+    about = f" ({counted(page.rows, 'row')}, {held} texts)" if page.rows else ""
+    print(f"open {output.resolve().as_uri()}{about}")
 
 
 def _follow(runs: Sequence[Path], output: Path) -> None:
@@ -352,11 +354,6 @@ def price_of(price_in: float | None, price_out: float | None) -> Price | None:
     if price_in is None or price_out is None:
         raise ValueError("--price-in and --price-out belong together")
     return Price(price_in, price_out)
-
-
-def _texts(page: Page) -> str:
-    texts = "with" if page.text_bytes else "without"
-    return f" ({counted(page.rows, 'row')}, {texts} texts)" if page.rows else ""
 
 
 _LONGEST_CELL = 240

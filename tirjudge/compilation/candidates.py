@@ -41,18 +41,15 @@ def recorded_candidates(rows: Iterable[RuledRow], seed: int) -> Iterator[Candida
     for row in rows:
         if row.record is None or not is_for_choosing(row.cluster, seed):
             continue
+        recorded = row.record.criteria
         author = f"program of {row.record.model}" if row.record.model else "recorded program"
         for view in row.record.views:
             numbers = range(len(row.criteria)) if view.criterion is None else (view.criterion,)
             for source in _sources(view.segments):
                 for number in numbers:
-                    if number < len(row.criteria) and not _is_checked(row, number):
+                    checked = number < len(recorded) and recorded[number].checker
+                    if number < len(row.criteria) and not checked:
                         yield generalised(row.criteria[number].text, source, author[:200])
-
-
-def _is_checked(row: RuledRow, number: int) -> bool:
-    recorded = row.record.criteria if row.record is not None else []
-    return number < len(recorded) and bool(recorded[number].checker)
 
 
 def _sources(passages: Sequence[RecordedPassage]) -> Iterator[str]:

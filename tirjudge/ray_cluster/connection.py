@@ -47,7 +47,9 @@ def connect(address: str | None) -> Any:
         ray.init(address=address or None, log_to_driver=False, logging_level="error")
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         about = f"--address {place}" if place else "--runner ray"
-        raise ValueError(f"{about}: {_reason(error)}") from None
+        text = " ".join(str(error).split())
+        reason = text if text.startswith("Version mismatch") else first_line(error)
+        raise ValueError(f"{about}: {reason}") from None
     _silence()
     return ray
 
@@ -91,11 +93,6 @@ def _check(address: str) -> None:
     raise ValueError(
         f"--address {address}: no Ray cluster answers there ({why}); `ray start --head` starts one"
     )
-
-
-def _reason(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if text.startswith("Version mismatch") else first_line(error)
 
 
 def _silence() -> None:

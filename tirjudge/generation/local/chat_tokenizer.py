@@ -28,8 +28,11 @@ class ChatTokenizer:
             if template.stat().st_size > _LONGEST:
                 raise ValueError(f"{template} has more than {_LONGEST:,} bytes")
             self.chat_template = template.read_text(encoding="utf-8")
+        # Some configs wrap the text of a token with its properties.
         self.special_tokens_map = {
-            key: _content(value) for key, value in config.items() if key.endswith("_token")
+            key: str(value["content"] if isinstance(value, dict) else value or "")
+            for key, value in config.items()
+            if key.endswith("_token")
         }
 
     @property
@@ -47,8 +50,3 @@ def _default(template: Any) -> str | None:
     if not isinstance(template, list):
         return None if template is None else str(template)
     return next((str(one["template"]) for one in template if one["name"] == "default"), None)
-
-
-def _content(token: Any) -> str:
-    """Return the text of a token, which some configs wrap with its properties."""
-    return str(token["content"] if isinstance(token, dict) else token or "")

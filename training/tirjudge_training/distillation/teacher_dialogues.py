@@ -24,7 +24,6 @@ from tirjudge_environments import (
     Finish,
     JudgeSession,
     JudgeTask,
-    Segment,
     StopReason,
     Trajectory,
     Usage,
@@ -229,16 +228,13 @@ def _turns(trajectory: Trajectory) -> Iterator[str]:
         if segment.by is By.SANDBOX:
             continue
         text = segment.text
-        sources = [calls.popleft().request.source for _ in range(min(_requested(segment), len(calls)))]
+        requested = len(segment.tool_calls) or int(Turn(text).program is not None)
+        sources = [calls.popleft().request.source for _ in range(min(requested, len(calls)))]
         if segment.tool_calls:
             yield from _fenced(text, sources)
         else:
             # The newline after a closing fence belongs to the model's turn, so the student must learn it.
             yield text if not sources or text.endswith(("\n", "output")) else f"{text}\n"
-
-
-def _requested(segment: Segment) -> int:
-    return len(segment.tool_calls) or int(Turn(segment.text).program is not None)
 
 
 def _fenced(text: str, sources: Iterable[str]) -> Iterator[str]:
