@@ -66,6 +66,11 @@ class Plugins:
         (entry,) = found.values()
         return entry
 
+    def known(self, name: str) -> str:
+        """Return a name unchanged; raises as `entry` does, without importing the member."""
+        self.entry(name)
+        return name
+
     def load(self, name: str) -> Any:
         """Return the object registered as `name`. Raises ValueError as `entry` and `imported` do."""
         return self.imported(self.entry(name))

@@ -79,11 +79,6 @@ class Rates(FrozenModel):
         return least / devices, most / devices
 
 
-def _known_method(name: str) -> str:
-    METHODS.entry(name)
-    return name
-
-
 class ModelConfig(FrozenModel):
     """The model that is trained."""
 
@@ -146,7 +141,7 @@ class Recipe(FrozenModel):
     """The line about the recipe in `tirjudge train --list`."""
     run: Annotated[Literal["never"] | None, MOVABLE] = None
     """`never` marks a recipe with a paper's values that nobody has run."""
-    method: Annotated[str, AfterValidator(_known_method)] = "rl"
+    method: Annotated[str, AfterValidator(METHODS.known)] = "rl"
     """`rl` is RL alone, `iterative` TIR-Judge-Zero, `distill` TIR-Judge-Distill; without any RL, `answers` is
     SFT on the right answers, `demonstrations` SFT on `data.demonstrations`, and `rejection` SFT on the
     initial model's own right samples. Other packages register methods in `tirjudge.training_methods`."""

@@ -22,11 +22,6 @@ Reporter = Literal["tensorboard", "wandb", "trackio"]
 """The name of the package, which is also the name of the extra that installs it."""
 
 
-def _known_loss(name: str) -> str:
-    LOSSES.entry(name)
-    return name
-
-
 class RlConfig(RolloutConfig):
     """The RL stage. Defaults are TIR-Judge's (§5.1) if the paper gives a number; `ours` marks the others."""
 
@@ -64,7 +59,7 @@ class RlConfig(RolloutConfig):
     final_learning_rate: float = Field(default=0.0, ge=0)
     """The learning rate at the end of the decay; J1-70B's is 3e-7."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    loss: Annotated[str, AfterValidator(_known_loss)] = "dapo"
+    loss: Annotated[str, AfterValidator(LOSSES.known)] = "dapo"
     """A loss by name, see `tirjudge_training.rl.losses`: `dapo`, `per_response`, `sequence`, or a loss that
     another package registers in the entry-point group `tirjudge.losses`."""
     sigma: Sigma = "sample"
