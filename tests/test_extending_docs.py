@@ -23,9 +23,9 @@ from tirjudge.cli import app
 from tirjudge.data.rows import Row
 from tirjudge.data.sources import MIRROR, open_rows
 from tirjudge.evaluation import open_benchmark, score
-from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.benchmarks import BENCHMARKS
 from tirjudge.evaluation.benchmarks.base import PublishedRow
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.protocols import PROTOCOLS, open_protocol
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.evaluation.stored_outputs.reading import STORED_OUTPUTS

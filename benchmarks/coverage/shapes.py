@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.coverage.simulation import Interval, Values
-from tirjudge.evaluation.base import Ids, Units, Unscorable
 from tirjudge.evaluation.calibration import CalibratedRow, aurc, curve, point, reliability
+from tirjudge.evaluation.judged_rows import Ids, Units, Unscorable
 from tirjudge.evaluation.prediction_powered import prediction_powered
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.protocols.agreement import by_chance, cohen_kappa, confusion, macro

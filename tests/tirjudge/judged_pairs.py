@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 
-from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 

@@ -13,7 +13,7 @@ from tirjudge.console_text import printable
 from tirjudge.statistics.printed import estimated, printed_figure
 
 if TYPE_CHECKING:
-    from tirjudge.evaluation.base import ProtocolCard
+    from tirjudge.evaluation.judged_rows import ProtocolCard
     from tirjudge.evaluation.judges import JudgesAgreement
     from tirjudge.evaluation.runs import ScoredRun
     from tirjudge.evaluation.scoring import Comparison, Estimate

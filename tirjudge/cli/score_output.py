@@ -26,8 +26,8 @@ from tirjudge.cli.paper_tables import (
 from tirjudge.cli.score_options import ScoreOutput, StoredOptions
 from tirjudge.console_text import counted, printable
 from tirjudge.data.rows import STANDARD_INPUT
-from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol
 from tirjudge.evaluation.benchmarks.rationale_rm import KeptAnswers, Matched, matched
+from tirjudge.evaluation.judged_rows import ProtocolCard, ScoringProtocol
 from tirjudge.evaluation.judges import JudgesAgreement, judges_agreement, jury_agreement
 from tirjudge.evaluation.protocols.agreement import KAPPA, THREE_CLASS
 from tirjudge.evaluation.protocols.length_controlled import LENGTH_CONTROLLED

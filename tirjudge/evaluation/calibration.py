@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow, Vote, decision, sample_decision
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote, decision, sample_decision
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
 from tirjudge.evaluation.protocols.agreement import kappa
 from tirjudge.evaluation.raters import alpha

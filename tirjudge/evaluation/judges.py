@@ -10,8 +10,8 @@ from itertools import combinations
 
 import numpy as np
 
-from tirjudge.evaluation.base import JudgedRow, decision
 from tirjudge.evaluation.calibration import class_of
+from tirjudge.evaluation.judged_rows import JudgedRow, decision
 from tirjudge.evaluation.people import NO_VERDICT
 from tirjudge.evaluation.protocols.agreement import kappa
 from tirjudge.evaluation.raters import alpha

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tirjudge.console_text import printable
-from tirjudge.evaluation.base import CLASSES, JudgedRow, decision
+from tirjudge.evaluation.judged_rows import CLASSES, JudgedRow, decision
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tirjudge.evaluation.base import JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+from tirjudge.evaluation.judged_rows import JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.scoring import Comparison, Estimate, ProtocolScore, cluster_count, score

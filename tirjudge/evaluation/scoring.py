@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import (
+from tirjudge.evaluation.judged_rows import (
     Figure,
     Figures,
     Ids,

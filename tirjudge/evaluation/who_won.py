@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.console_text import counted
-from tirjudge.evaluation.base import JudgedRow, Unscorable
+from tirjudge.evaluation.judged_rows import JudgedRow, Unscorable
 from tirjudge.evaluation.protocols.win_rate import (
     CHANCE,
     FIRST_SHOWN,

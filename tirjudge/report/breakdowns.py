@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tirjudge.console_text import printable
-from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
+from tirjudge.evaluation.judged_rows import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.behaviour import POSITION
 from tirjudge.evaluation.scoring import own_order, reversed_order, score
 from tirjudge.generation.spending import Price

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tirjudge.console_text import counted
-from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.judged_rows import JudgedRow
 from tirjudge.evaluation.protocols.accuracy import VERDICT
 from tirjudge.evaluation.protocols.ratings import RATINGS_PROTOCOL
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE

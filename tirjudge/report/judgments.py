@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.console_text import counted
-from tirjudge.evaluation.base import JudgedRow, Vote, decision
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote, decision
 from tirjudge.evaluation.runs import (
     LabelCheck,
     comparison_record,

@@ -21,7 +21,7 @@ from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval_inputs import result
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import invoke, judge, results, through, write_rows
-from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
+from tirjudge.evaluation.judged_rows import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.win_rate import WIN_RATE
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs.reading import open_results

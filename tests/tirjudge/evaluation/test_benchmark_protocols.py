@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tirjudge.judged_pairs import figures, pair
-from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
+from tirjudge.evaluation.judged_rows import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import cluster_count, score
 

@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.calibration import (
     CalibratedRow,
     CalibratedRows,
@@ -36,6 +35,7 @@ from tirjudge.evaluation.calibration import (
     variances,
     with_reruns,
 )
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.people import NO_VERDICT, TIE, PeopleLabels, majority
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.statistics.proportions import wilson_interval

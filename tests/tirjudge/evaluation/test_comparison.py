@@ -19,8 +19,8 @@ from tests.rows import every
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command, write
 from tests.tirjudge.judged_pairs import OUTCOMES, pair
-from tirjudge.evaluation.base import JudgedRow, SummaryId, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.rewardbench import SECTIONS
+from tirjudge.evaluation.judged_rows import JudgedRow, SummaryId, Unscorable, Vote
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import Comparison, compare, score
 from tirjudge.evaluation.significance import mcnemar

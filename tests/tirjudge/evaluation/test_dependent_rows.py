@@ -19,7 +19,7 @@ from benchmarks.coverage.rows import equal_cases
 from tests.rows import every
 from tests.tirjudge.cli.test_eval import command, write
 from tests.tirjudge.judged_pairs import pair, sampled
-from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.judged_rows import JudgedRow
 from tirjudge.evaluation.judges import judges_agreement
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import compare, score

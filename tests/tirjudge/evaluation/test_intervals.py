@@ -16,7 +16,7 @@ from tests.rows import every
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command
 from tests.tirjudge.judged_pairs import pair, random_pairs, sampled
-from tirjudge.evaluation.base import Cost, JudgedRow, MatchedReasons, Preference, ScoringProtocol, Vote
+from tirjudge.evaluation.judged_rows import Cost, JudgedRow, MatchedReasons, Preference, ScoringProtocol, Vote
 from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.scoring import Estimate, score
 from tirjudge.judging.tally import Tally

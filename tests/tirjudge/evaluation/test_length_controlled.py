@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval_inputs import array, figures, lines, records
-from tirjudge.evaluation.base import JudgedRow, Preference, Units, Unscorable
+from tirjudge.evaluation.judged_rows import JudgedRow, Preference, Units, Unscorable
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.statistics.estimators import Fitted
 

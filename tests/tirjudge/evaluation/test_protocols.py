@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tirjudge.judged_pairs import AB, figures, pair, random_pairs, sampled
-from tirjudge.evaluation.base import Cost, JudgedRow, Preference, Unscorable, Vote
+from tirjudge.evaluation.judged_rows import Cost, JudgedRow, Preference, Unscorable, Vote
 from tirjudge.evaluation.protocols import PROTOCOLS, all_protocols, open_protocol, protocol_names
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion, macro
 from tirjudge.evaluation.scoring import compare, score

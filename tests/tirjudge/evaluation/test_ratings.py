@@ -18,7 +18,7 @@ from statsmodels.stats.proportion import proportion_confint
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_calibrate import calibration, command
 from tests.tirjudge.judge_command import write_rows
-from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.raters import ranked
 from tirjudge.evaluation.scoring import compare, score

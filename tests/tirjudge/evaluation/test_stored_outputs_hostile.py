@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tirjudge.evaluation.base import JudgedRow, Unscorable
+from tirjudge.evaluation.judged_rows import JudgedRow, Unscorable
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.stored_outputs import open_replay, stored_output_formats
 

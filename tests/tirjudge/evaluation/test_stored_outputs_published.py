@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge.cli import app
-from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay

@@ -12,7 +12,7 @@ import pytest
 from tests.tirjudge.judged_files import edit, judge_to
 from tirjudge import Judge
 from tirjudge.best_of_n import best_of
-from tirjudge.evaluation.base import decision
+from tirjudge.evaluation.judged_rows import decision
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.group_rewards import GroupOptions

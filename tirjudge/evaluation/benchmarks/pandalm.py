@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     Record,

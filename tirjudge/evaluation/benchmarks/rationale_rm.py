@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tirjudge.evaluation.base import Figures, JudgedRow, MatchedReasons, ProtocolCard, Units
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge.evaluation.judged_rows import Figures, JudgedRow, MatchedReasons, ProtocolCard, Units
 from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_list, need_object, shown
 from tirjudge.statistics.estimators import Mean

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, SummaryId, Units, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge.evaluation.judged_rows import (
+    Figures,
+    JudgedRow,
+    ProtocolCard,
+    SummaryId,
+    Units,
+    Unscorable,
+    Vote,
+)
 from tirjudge.evaluation.scoring import UnitsBuilder, credit, drawn_vote, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_share
 from tirjudge.statistics.estimators import Mean, SectionMean

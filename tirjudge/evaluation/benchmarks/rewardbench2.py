@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
+from tirjudge.evaluation.judged_rows import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.scoring import UnitsBuilder, drawn_vote, section_figures
 from tirjudge.statistics.estimators import SectionMean, Statistic
 

@@ -5,7 +5,7 @@ Each member is a `ScoringProtocol` object; a module may define several variants 
 
 from __future__ import annotations
 
-from tirjudge.evaluation.base import ScoringProtocol
+from tirjudge.evaluation.judged_rows import ScoringProtocol
 from tirjudge_sandbox.registry import Plugins
 
 PROTOCOLS = Plugins(

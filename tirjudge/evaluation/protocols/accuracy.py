@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Vote, decision
+from tirjudge.evaluation.judged_rows import Figures, JudgedRow, ProtocolCard, Units, Vote, decision
 from tirjudge.evaluation.scoring import (
     UnitsBuilder,
     credit,

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import (
+from tirjudge.evaluation.judged_rows import (
     CLASSES,
     Figures,
     JudgedRow,

@@ -9,7 +9,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import MODEL, Figures, JudgedRow, ProtocolCard, Units, Unscorable, decision
+from tirjudge.evaluation.judged_rows import (
+    MODEL,
+    Figures,
+    JudgedRow,
+    ProtocolCard,
+    Units,
+    Unscorable,
+    decision,
+)
 from tirjudge.evaluation.scoring import UnitsBuilder
 from tirjudge.statistics.estimators import Fitted
 

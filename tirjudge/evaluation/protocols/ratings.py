@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figure, Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.judged_rows import Figure, Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.raters import (
     LEAST_RATED,
     ORDINAL,

@@ -12,7 +12,16 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import MODEL, Figures, Ids, JudgedRow, ProtocolCard, Units, Unscorable, decision
+from tirjudge.evaluation.judged_rows import (
+    MODEL,
+    Figures,
+    Ids,
+    JudgedRow,
+    ProtocolCard,
+    Units,
+    Unscorable,
+    decision,
+)
 from tirjudge.evaluation.scoring import UnitsBuilder, section_figures
 from tirjudge.selection.strengths import strengths
 from tirjudge.statistics.estimators import Fitted, Mean, Statistic

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from tirjudge.evaluation.base import MODEL, JudgedRow, Preference
+from tirjudge.evaluation.judged_rows import MODEL, JudgedRow, Preference
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     Record,

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pydantic import TypeAdapter, ValidationError
 
-from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.judged_rows import JudgedRow
 from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.tasks.labels import is_tie, is_unlabelled

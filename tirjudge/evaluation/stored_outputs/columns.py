@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.judged_rows import JudgedRow, Vote
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     Record,

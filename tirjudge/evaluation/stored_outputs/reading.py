@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow, MatchedReasons, SummaryId, decision
+from tirjudge.evaluation.judged_rows import JudgedRow, MatchedReasons, SummaryId, decision
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     NestedFormat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.judged_rows import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.scoring import UnitsBuilder, section_figures
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need_share, shown
 from tirjudge.statistics.estimators import Statistic

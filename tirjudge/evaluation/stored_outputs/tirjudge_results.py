@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from tirjudge.evaluation.base import CLASSES, Cost, Index, JudgedRow, Number, Vote, votes_decision
+from tirjudge.evaluation.judged_rows import CLASSES, Cost, Index, JudgedRow, Number, Vote, votes_decision
 from tirjudge.evaluation.stored_outputs.base import Record, Unreadable, need, prompt_of, read_choice, shown
 from tirjudge.evaluation.stored_outputs.files import NoLabel
 from tirjudge.judging.votes import aggregate, highest, of_samples
