@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -54,9 +54,6 @@ from tirjudge.storage.durable_files import write_atomically
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge_sandbox import Limits
-
-if TYPE_CHECKING:
-    pass
 
 _LONGEST_REASON = 1000
 _Found = tuple[ResultRow, Mapping[str, Any]]
