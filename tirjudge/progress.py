@@ -16,7 +16,7 @@ T = TypeVar("T")
 SECONDS = 30.0
 """Time between two lines of progress in a log; on a terminal the line is new every second."""
 CLEAR = "\r\x1b[K"
-"""What removes a line of progress from a terminal."""
+"""The characters that erase the current line of a terminal."""
 _PASSING: ContextVar[bool] = ContextVar("_PASSING", default=False)
 """True while a line of progress is said, which the next line may replace on a terminal."""
 _LONGEST_LINE = 1000

@@ -78,7 +78,7 @@ def test_programs_are_told_apart_by_how_they_ended(tmp_path: Path) -> None:
 
 
 def test_a_row_that_lacks_a_part_is_counted_or_refused_in_one_line(tmp_path: Path) -> None:
-    """What programs decided is counted beside the scores, in rows that strangers may have written."""
+    """Scoring a file also counts its program evidence, and anybody may have written the file."""
     path = judge_to(tmp_path / "run.jsonl", [pair("x", "A")], asking("print(1)", lambda shown: "A"))
     edit(path, lambda rows: rows[0].pop("programs"))
     assert "evidence " in command("score", path).stdout

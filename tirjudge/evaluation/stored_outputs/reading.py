@@ -64,7 +64,7 @@ STORED_OUTPUTS = Plugins(
 Duplicates = Literal["refuse", "first"]
 _JUDGED_ROW = TypeAdapter(JudgedRow)
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What code that takes a row apart raises for a row of another shape."""
+"""The errors of reading a row that lacks a part or holds a value of another type."""
 
 
 class Replay:
@@ -105,7 +105,7 @@ class Replay:
         self.join = join
         """How rows are joined with labels."""
         self._evidence: EvidenceTally | None = None
-        """That of the first iteration that reached the end."""
+        """The evidence of all rows, counted by the first complete iteration; None before."""
         self.cluster = cluster
         """Column of what rows have in common; empty for the prompt."""
 
