@@ -149,8 +149,9 @@ def _lines(row: ResultRow, failing: str, wanted: str) -> Iterator[str]:
                 yield _indented(passage.text)
                 yield "output"
                 yield _indented(shown or passage.stdout or passage.stderr or passage.reason)
-        yield "judge's last words"
-        yield _indented(view.last_turn.text)
+        if words := view.last_turn.text:
+            yield "judge's last words"
+            yield _indented(words)
     yield "answer"
     for response in row.shown_responses:
         yield _indented(response_text(response, _LONGEST_SHOWN))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from tirjudge_environments.types import (
+    Call,
     Completion,
     Episode,
     JudgeTask,
@@ -16,6 +17,7 @@ from tirjudge_environments.types import (
     Refused,
     RunCode,
     Score,
+    Verdict,
     View,
 )
 from tirjudge_sandbox import Execution
@@ -108,4 +110,7 @@ class LateText(Protocol):
         """Return the part, for which tokens are kept; the output replaces the last `OUTPUT_PLACE`."""
 
     def shows_later(self, request: RunCode, outcome: Execution | Refused) -> bool:
-        """Return True if that part follows this output."""
+        """Return True if that part follows this output, unless the verdict is settled."""
+
+    def settled(self, view: View, calls: Sequence[Call]) -> Verdict | None:
+        """Return the verdict that the last program has settled, which ends the dialogue."""

@@ -208,6 +208,9 @@ class JudgeSession:
                 break
             self._segments.append(segment)
             appended.append(segment)
+            if verdict := self._settled():
+                self._end(StopReason.VERDICT, verdict, "")
+                break
         return tuple(appended)
 
     def fail(self, stop: StopReason, detail: str) -> None:
@@ -323,11 +326,15 @@ class JudgeSession:
             return None
         segment = self._shown(request, outcome)
         size = len(segment.ids or ())
-        if size >= self.remaining_tokens:
+        if size >= self.remaining_tokens and not self._settled():
             self.fail(StopReason.TOKEN_BUDGET, "a program's output left no token for the model")
             return None
         self._used_tokens += size
         return segment
+
+    def _settled(self) -> Verdict | None:
+        late = self._environment if isinstance(self._environment, LateText) else None
+        return late.settled(self._view, self._calls) if late else None
 
     def _spent(self) -> tuple[StopReason, str] | None:
         """Return the budget that forbids another turn after this one, if any."""
@@ -387,8 +394,8 @@ class JudgeSession:
         if replaced_marks(self._environment):
             text = replaced
         self._exposed |= text != replaced
-        later = ""
-        if isinstance(self._environment, LateText) and self._environment.shows_later(request, outcome):
+        later, late = "", self._environment if isinstance(self._environment, LateText) else None
+        if late and late.shows_later(request, outcome) and not self._settled():
             later, _, question = self._later.rpartition(OUTPUT_PLACE)
             text, self._reserved = f"{later}{text}{question}\n", 0
         # An output fence must begin a line, also if the model stopped in the middle of one.

@@ -50,6 +50,7 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
+from tirjudge_environments.base import LateText
 from tirjudge_environments.boundary import shown_prompt
 from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.registry import environment_names, environment_options, open_environment
@@ -169,6 +170,10 @@ def _readings(row: ResultRow, view: RecordedView, environments: Sequence[Environ
     outputs = tuple(one.text for one in view.segments if one.kind in ("output", "question"))
     found = []
     for environment in environments:
+        if view.segments and view.segments[-1].kind == "output" and isinstance(environment, LateText):
+            settled = environment.settled(place, recorded_trajectory(view).calls)
+            found += [verdict] if (verdict := _described(settled)) not in found else []
+            continue
         prefill = shown_prompt(environment, task, place).prefill
         # The chat template of a thinking model may have opened the thinking, and a turn may have been cut.
         for start, finish in product((prefill, f"{THINK}\n{prefill}"), (Finish.END, Finish.LENGTH)):

@@ -109,9 +109,12 @@ class Sample:
     def of(cls, trajectory: Trajectory) -> Self:
         """Return a sampled trajectory as a sample; raises ValueError if it has no token ids."""
         transcript = Transcript.of(trajectory)
-        written = zip(transcript.completion_ids, transcript.mask, strict=True)
+        # Nothing is learned from the output that ends a dialogue.
+        count = max((at for at, own in enumerate(transcript.mask, 1) if own), default=0)
+        ids = transcript.completion_ids[:count]
+        written = zip(ids, transcript.mask, strict=False)
         return cls(
-            transcript.prompt_ids + transcript.completion_ids,
+            transcript.prompt_ids + ids,
             (IGNORED,) * len(transcript.prompt_ids) + tuple(i if own else IGNORED for i, own in written),
         )
 

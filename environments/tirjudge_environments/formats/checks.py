@@ -2,12 +2,14 @@
 
 The first turn shows the request alone, and the judge answers with `check(response)`, a list with True, False
 or None for each requirement. A trusted harness runs the function once for each response, in a process of its
-own (see `programs.check_harness`). Only then the judge sees the counts and the responses, and gives its
-verdict. No response can talk to the check, which favours no position and cannot replace texts by copies.
+own (see `programs.check_harness`). If the counts single out a response, they are the verdict; else the judge
+sees the responses and chooses. No response can talk to the check, or the judge out of it, and the check
+favours no position and cannot replace texts by copies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -20,10 +22,13 @@ from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwis
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.orders import letters
 from tirjudge_environments.programs.check_harness import EMPTY, ERROR, MOST_RESPONSES, NOTHING
+from tirjudge_environments.programs.evidence import favourite, score_of
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.turn_reader import find_fences
 from tirjudge_environments.types import (
+    By,
+    Call,
     Completion,
     Continue,
     Finish,
@@ -34,6 +39,7 @@ from tirjudge_environments.types import (
     Refused,
     RunCode,
     Trajectory,
+    Verdict,
     View,
 )
 from tirjudge_sandbox import Execution, Status
@@ -121,6 +127,29 @@ class ChecksFormat(TirFormat):
         )
         return not _is_late(request) and not (request.repairable and failed)
 
+    def settled(self, view: View, calls: Sequence[Call]) -> Verdict | None:
+        """Return the verdict of counts that single out a response; the judge, who reads none, cannot undo it.
+
+        A single response that keeps k of n checks scores 1 + 9 k / n.
+        """
+        last = calls[-1] if calls else None
+        if (
+            last is None
+            or isinstance(last.outcome, Refused)
+            or not self.shows_later(last.request, last.outcome)
+        ):
+            return None
+        if len(view.order) > 1:
+            best = favourite(last.outcome.stdout, len(view.order))
+            return None if best is None else Verdict(choice=view.order[best])
+        score = score_of(last.outcome.stdout)
+        return None if score is None else Verdict(scores={view.order[0]: score})
+
+    def replay(self, task: JudgeTask, trajectory: Trajectory) -> Verdict | None:
+        if trajectory.segments and trajectory.segments[-1].by is By.SANDBOX:
+            return self.settled(trajectory.view, trajectory.calls)
+        return super().replay(task, trajectory)
+
     def well_formed(self, task: JudgeTask, trajectory: Trajectory) -> bool:
         """Return Rf: as for TIR-Judge, and in a domain without tools the function returns an empty list."""
         if task.domain not in NO_TOOL_DOMAINS:
@@ -161,7 +190,7 @@ class ChecksPairwise(ChecksFormat, TirPairwise):
     """Checks for two responses, answered by `<preference>A</preference>`."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
-        views="the request; after the check has run, both responses in a random order",
+        views="the request; if the check finds no better one, both responses in a random order",
         answer="`check(response)`, then `<preference>A</preference>`",
         reward="Rc * (0.1 + 0.9 * [Rt and Rf])",
         source="our own; reward of TIR-Judge section 4.2",
@@ -172,7 +201,7 @@ class ChecksListwise(ChecksFormat, TirListwise):
     """Checks for three to sixteen responses, answered by `<preference>C</preference>`."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
-        views="the request; after the check has run, three to sixteen responses in a random order",
+        views="the request; if the check finds no best one, three to sixteen responses in a random order",
         answer="`check(response)`, then `<preference>C</preference>`",
         reward="Rc * (0.1 + 0.9 * [Rt and Rf])",
         source="our own; reward of TIR-Judge section 4.2",
@@ -183,7 +212,7 @@ class ChecksPointwise(ChecksFormat, TirPointwise):
     """Checks for one response, answered by `<score>7</score>`, from 1 to 10."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
-        views="the request; after the check has run, the response",
+        views="the request; if the check tests nothing, the response",
         answer="`check(response)`, then `<score>7</score>`, from 1 to 10, decimals allowed",
         reward="Rc * (0.1 + 0.9 * [Rt and Rf]); Rc for all views if the better one scores higher",
         source="our own; reward of TIR-Judge section 4.2",

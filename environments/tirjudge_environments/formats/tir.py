@@ -41,6 +41,7 @@ from tirjudge_environments.tools.python import RUN_PYTHON
 from tirjudge_environments.turn_reader import Turn, behind_thinking, elements
 from tirjudge_environments.types import (
     THINK,
+    By,
     Completion,
     Continue,
     Episode,
@@ -267,7 +268,10 @@ class TirFormat(Rewarded, ABC):
         written = model_turns(trajectory.prompt, trajectory.segments)
         turns = [self._turn(task, text) for text in written]
         tags = [tag for turn in turns for tag in turn.tags(self.tag)]
-        if len(tags) != 2 or turns[-1].text[tags[-1].end :].strip():
+        # A verdict that a program has settled is in no turn.
+        if len(tags) != 2 * (trajectory.segments[-1].by is By.MODEL):
+            return False
+        if tags and turns[-1].text[tags[-1].end :].strip():
             return False
         if any(turn.unclosed or turn.forged for turn in turns):
             return False

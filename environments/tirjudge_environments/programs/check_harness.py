@@ -53,15 +53,23 @@ print("\\n" + _json.dumps([[None if one is None else bool(one) for one in _found
 
 
 def apart(source):
-    """Return the source with each item of the returned list evaluated apart, so that it fails alone."""
+    """Return the source with each item of the returned list evaluated apart, so that it fails alone.
+
+    The items are those of a list behind `return`, or are appended to the list that is returned.
+    """
     try:
         tree = ast.parse(source)
         named = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "check"]
-        last = named[-1].body[-1]
-        items = last.value.elts
-        if any(isinstance(one, (ast.NamedExpr, ast.Starred, ast.Yield)) for one in ast.walk(last)):
-            return source
-        last.value.elts = [ast.parse(f"_item(lambda: ({ast.unparse(one)}))").body[0].value for one in items]
+        body, last = list(ast.walk(named[-1])), named[-1].body[-1].value
+        holders = [last.elts] if isinstance(last, ast.List) else []
+        if isinstance(last, ast.Name):
+            called = [one for one in body if isinstance(one, ast.Call) and len(one.args) == 1]
+            holders = [one.args for one in called if ast.unparse(one.func) == f"{last.id}.append"]
+        for items in holders:
+            inside = [part for one in items for part in ast.walk(one)]
+            if not any(isinstance(one, (ast.NamedExpr, ast.Starred, ast.Yield)) for one in inside):
+                wrapped = (f"_item(lambda: ({ast.unparse(one)}))" for one in items)
+                items[:] = [ast.parse(one).body[0].value for one in wrapped]
         return ast.unparse(tree)
     except (SyntaxError, ValueError, IndexError, AttributeError, RecursionError):
         return source

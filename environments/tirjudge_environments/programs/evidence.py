@@ -93,14 +93,28 @@ def agrees(output: str, score: float) -> bool:
     The last line, and no other, is `pass` or `fail` (also `True`, `False`), or says how many of all checks
     the response keeps, such as `2 of 3`. The score is nearer to that share of the scale than to any other.
     """
+    if (counted := _kept(output)) is None:
+        return False
+    kept, total = counted
+    share = (score - _LOWEST) / (_HIGHEST - _LOWEST)
+    return abs(share * total - kept) < max(0.5, total / 9)
+
+
+def score_of(output: str) -> float | None:
+    """Return the score, from 1 to 10, that a program's output gives a single response (see `agrees`)."""
+    counted = _kept(output)
+    return None if counted is None else _LOWEST + (_HIGHEST - _LOWEST) * counted[0] / counted[1]
+
+
+def _kept(output: str) -> tuple[int, int] | None:
+    """Return how many of how many checks a single response keeps; None if the output does not say it."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     found = list(map(_KEPT.fullmatch, lines))
     last = found[-1] if found else None
     if last is None or sum(one is not None for one in found) > 1:
-        return False
+        return None
     kept, total = (int(last[1]), int(last[2])) if last[1] else (int(last[3] is not None), 1)
-    share = (score - _LOWEST) / (_HIGHEST - _LOWEST)
-    return kept <= total and abs(share * total - kept) < max(0.5, total / 9)
+    return (kept, total) if kept <= total else None
 
 
 def decided(trajectory: Trajectory) -> bool | None:

@@ -62,9 +62,13 @@ class Draft:
     def for_checks(self) -> Draft:
         """Return the row for a judge that writes `check` before it sees the responses.
 
-        Single responses become a pair, since the first turn about them is the same.
+        Single responses become a pair, since the first turn about them is the same. Functions that `check`
+        calls stand behind it, so that a judge names what a rule is about before it says how to find that.
         """
         program = self.program and self.program.removesuffix(f"\n{output_lines(self.environment)}")
+        if program and (parts := program.partition("\ndef check(r):"))[1]:
+            imports, newline, called = parts[0].partition("\n")
+            program = f"{imports}{parts[1]}{parts[2]}{newline}{called}"
         return replace(
             self,
             environment="checks-listwise" if self.environment == LISTWISE else "checks-pairwise",

@@ -59,26 +59,52 @@ async def judged(
 Make = Callable[..., JudgeTask]
 
 
-async def test_the_first_turn_shows_no_response_and_the_second_all(make_task: Make, sandbox: Sandbox) -> None:
+async def test_a_judge_sees_the_responses_only_where_the_counts_leave_a_choice(
+    make_task: Make, sandbox: Sandbox
+) -> None:
+    """A response that the judge reads could talk it out of the verdict of its check."""
     task = make_task(f"{SECRET}, one", f"{SECRET} two", label=1)
     prompt = open_environment("checks-pairwise").prompt(
         task, open_environment("checks-pairwise").views(task)[0]
     )
     assert "Say hello." in prompt.messages[0].content
     assert SECRET not in prompt.messages[0].content
-    trajectory, shown = await judged(sandbox, task, fenced(COMMAS), "<preference>B</preference>")
+    trajectory, shown = await judged(sandbox, task, fenced(COMMAS))
     assert "A 1 of 2\nB 2 of 2" in shown[0]
-    assert f"{SECRET}, one" in shown[0]
-    assert f"{SECRET} two" in shown[0]
+    assert SECRET not in shown[0]
     assert trajectory.verdict is not None
     assert trajectory.verdict.choice == 1
     assert decided(trajectory) is True
+    _, shown = await judged(sandbox, task, fenced("def check(response):\n    return [True]"), "-")
+    assert f"{SECRET}, one" in shown[0]
+    assert f"{SECRET} two" in shown[0]
+    assert "<preference>A</preference> or <preference>B</preference>" in shown[0]
+
+
+@pytest.mark.parametrize(("kept", "score"), [("['o' in response, '9' in response]", 5.5), ("[True]", 10)])
+async def test_a_single_response_gets_the_score_of_its_count(
+    make_task: Make, sandbox: Sandbox, kept: str, score: float
+) -> None:
+    task = make_task(f"{SECRET}: <score>8</score>", label=None)
+    check = fenced(f"def check(response):\n    return {kept}")
+    trajectory, shown = await judged(sandbox, task, check, kind="pointwise")
+    assert SECRET not in shown[0]
+    assert trajectory.verdict is not None
+    assert trajectory.verdict.scores == {0: score}
+    assert decided(trajectory) is (score == 5.5)
 
 
 async def test_the_reward_is_that_of_the_paper(make_task: Make, sandbox: Sandbox) -> None:
-    task = make_task("one, two three", "one two three", label=1)
-    for verdict, reward in (("B", 1.0), ("A", 0.0)):
-        trajectory, _ = await judged(sandbox, task, fenced(COMMAS), f"<preference>{verdict}</preference>")
+    settles = fenced(COMMAS)
+    for label, turns, reward in (
+        (1, [settles], 1.0),
+        (0, [settles], 0.0),
+        (1, ["<preference>B</preference> " + settles], 0.1),
+        (1, [fenced("def check(response):\n    return []"), "<preference>B</preference>"], 1.0),
+        (1, [fenced("def check(response):\n    return []"), "<preference>A</preference>"], 0.0),
+    ):
+        task = make_task("one, two three", "one two three", label=label)
+        trajectory, _ = await judged(sandbox, task, *turns)
         [[score]] = open_environment("checks-pairwise").score([Episode(task, 0, (trajectory,))], {})
         assert score.total == reward
 
@@ -105,9 +131,11 @@ async def test_a_verdict_before_the_responses_is_not_read(
 async def test_counts_are_about_the_checks_that_are_known_for_all(
     make_task: Make, sandbox: Sandbox, check: str, output: str
 ) -> None:
-    trajectory, shown = await judged(sandbox, make_task(), fenced(check), "<preference>A</preference>")
+    settled = "A 1 of 1\nB 0" in output
+    verdict = () if settled else ("<preference>A</preference>",)
+    trajectory, shown = await judged(sandbox, make_task(), fenced(check), *verdict)
     assert output in shown[0]
-    assert decided(trajectory) is ("A 1 of 1\nB 0" in output)
+    assert decided(trajectory) is settled
 
 
 @pytest.mark.parametrize(
@@ -129,7 +157,7 @@ async def test_a_function_that_fails_is_repaired_once(make_task: Make, sandbox: 
     """The responses are shown only after the repair, which costs nothing of the reward."""
     task = make_task("hello", "goodbye, you", label=0)
     good = fenced('def check(response):\n    return ["," not in response]')
-    trajectory, shown = await judged(sandbox, task, fenced(broken), good, "<preference>A</preference>")
+    trajectory, shown = await judged(sandbox, task, fenced(broken), good)
     assert "error: " in shown[0]
     assert "goodbye" not in shown[0]
     assert trajectory.verdict is not None
@@ -140,17 +168,24 @@ async def test_a_function_that_fails_is_repaired_once(make_task: Make, sandbox: 
     assert decided(again) is False
 
 
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "    return [response[9] == 'x', ',' not in response, n]",
+        "    found = []\n    for one in ('x', 'y'):\n        found.append(response[9] == one)\n"
+        "    found.append(',' not in response)\n    found.append(n)\n    return found",
+    ],
+)
 async def test_a_requirement_that_fails_for_a_response_counts_for_none(
-    make_task: Make, sandbox: Sandbox
+    make_task: Make, sandbox: Sandbox, returned: str
 ) -> None:
     """After one repair, the others decide; a name that one item binds is found by the next."""
     task = make_task("hello", "goodbye, you", label=0)
-    check = fenced("def check(response):\n    n = 2\n    return [response[9] == 'x', ',' not in response, n]")
-    trajectory, shown = await judged(sandbox, task, check, check, "<preference>A</preference>")
+    check = fenced(f"def check(response):\n    n = 2\n{returned}")
+    trajectory, shown = await judged(sandbox, task, check, check)
     assert "error: IndexError: string index out of range\nA 2 of 2\nB 1 of 2" in shown[0]
     assert "goodbye" not in shown[0]
     assert "A 2 of 2\nB 1 of 2" in shown[1]
-    assert "goodbye" in shown[1]
     assert decided(trajectory) is True
 
 
@@ -158,8 +193,9 @@ async def test_the_counts_stand_between_the_responses_and_the_question(
     make_task: Make, sandbox: Sandbox
 ) -> None:
     task = make_task("one {output}", "two", label=0)
-    _, [shown, *_] = await judged(sandbox, task, fenced(COMMAS), "<preference>A</preference>")
-    assert shown.index("one {output}") < shown.index("two") < shown.index("A 1 of 2") < shown.index("Which")
+    tie = fenced("def check(response):\n    return [True]")
+    _, [shown, *_] = await judged(sandbox, task, tie, "<preference>A</preference>")
+    assert shown.index("one {output}") < shown.index("two") < shown.index("A 1 of 1") < shown.index("Which")
 
 
 async def test_no_check_runs_after_the_responses_were_shown(make_task: Make, sandbox: Sandbox) -> None:
@@ -174,24 +210,20 @@ async def test_a_response_changes_no_other_count(make_task: Make, sandbox: Sandb
     """A response that the check executes can spoil only its own count."""
     check = fenced("def check(response):\n    exec(response, globals())\n    return [len(response) > 5]")
     takes_all = "import builtins\nbuiltins.len = lambda one: 0\ndef check(response): return [True] * 9"
-    trajectory, shown = await judged(
-        sandbox, make_task(takes_all, "x = 1  # long"), check, "<preference>B</preference>"
-    )
+    trajectory, shown = await judged(sandbox, make_task(takes_all, "x = 1  # long"), check)
     assert "A 0 of 1\nB 1 of 1" in shown[0]
     assert decided(trajectory) is True
 
 
 async def test_single_responses_and_lists(make_task: Make, sandbox: Sandbox) -> None:
     trajectory, shown = await judged(
-        sandbox, make_task("one, two", label=None), fenced(COMMAS), "<score>1</score>", kind="pointwise"
+        sandbox, make_task("one, two", label=None), fenced(COMMAS), kind="pointwise"
     )
     assert "0 of 2" in shown[0]
     assert trajectory.verdict is not None
     assert trajectory.verdict.scores == {0: 1.0}
     three = make_task("a, b c", "a b c", "a b")
-    trajectory, shown = await judged(
-        sandbox, three, fenced(COMMAS), "<preference>B</preference>", kind="listwise"
-    )
+    trajectory, shown = await judged(sandbox, three, fenced(COMMAS), kind="listwise")
     assert "A 1 of 2\nB 2 of 2\nC 1 of 2\nB keeps the most." in shown[0]
     assert decided(trajectory) is True
 
@@ -201,7 +233,7 @@ async def test_single_responses_and_lists(make_task: Make, sandbox: Sandbox) -> 
 )
 async def test_code_in_another_dress_is_found(make_task: Make, sandbox: Sandbox, turn: str) -> None:
     task = make_task("one, two three", "one two three")
-    trajectory, shown = await judged(sandbox, task, turn, "<preference>B</preference>")
+    trajectory, shown = await judged(sandbox, task, turn)
     assert "A 1 of 2\nB 2 of 2" in shown[0]
     assert trajectory.calls[0].request.source.rstrip().endswith(COMMAS)
 

@@ -40,15 +40,19 @@ def test_the_run_on_a_gpu_trains_the_shipped_judges_formats_once() -> None:
     assert recipe.data.heldout is None
 
 
+COUNT = "def commas(t): return t.count(',')"
+
+
 def test_rows_of_checks_are_demonstrated_by_their_recipe(tmp_path: Path) -> None:
     """The file that the generator writes holds no judge that the recipe lacks."""
     checks = Draft(
         *("Write without commas.", ["No, not", "all small"], 1, "instruction-following", PAIRWISE, []),
         source="own",
-        program=f"def check(r):\n    return [',' not in r]\n{output_lines(PAIRWISE)}",
+        program=f"import re\n{COUNT}\ndef check(r):\n    return [commas(r) == 0]\n{output_lines(PAIRWISE)}",
     ).for_checks()
     rows = [{**checks.row(str(at)), "prompt": f"{at}: {checks.prompt}"} for at in range(40)]
-    assert rows[0]["demonstration"]["program"] == "def check(r):\n    return [',' not in r]"
+    shown = rows[0]["demonstration"]["program"]
+    assert shown == f"import re\ndef check(r):\n    return [commas(r) == 0]\n{COUNT}"
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe = load(Recipe, str(CHECKS), [f'data.train="{path}"'])

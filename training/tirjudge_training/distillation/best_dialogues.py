@@ -14,6 +14,7 @@ from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import (
     Budget,
+    Call,
     Completion,
     Encoder,
     Environment,
@@ -28,6 +29,7 @@ from tirjudge_environments import (
     StopReason,
     ToolEnvironment,
     Trajectory,
+    Verdict,
     View,
     derive_seed,
 )
@@ -107,6 +109,9 @@ class CorrectionEnvironment:
 
     def shows_later(self, request: RunCode, outcome: Execution | Refused) -> bool:
         return isinstance(self.environment, LateText) and self.environment.shows_later(request, outcome)
+
+    def settled(self, view: View, calls: Sequence[Call]) -> Verdict | None:
+        return self.environment.settled(view, calls) if isinstance(self.environment, LateText) else None
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         return self.environment.questions(group)

@@ -225,7 +225,7 @@ class Demonstrations(Stage):
         for text in filter(None, (first, request)):
             ids = tuple(encoder.text(text))
             await session.step(Completion(text=text, finish=Finish.STOP, token_ids=ids))
-            if session.done:
+            if session.done and session.trajectory.verdict is None:
                 return session.trajectory, None
         output = ""
         if request and (program is not None or writes_check):
@@ -250,6 +250,8 @@ class Demonstrations(Stage):
             text = counted_verdict(judge.tag, counts, of)
         else:
             text = bare_verdict(judge.tag, task, view, counts, of)
+        if session.done:  # its counts have settled the verdict
+            return session.trajectory, None
         if writes_check:
             # Its question asks for the answer alone.
             text = text.rpartition("\n")[2]
