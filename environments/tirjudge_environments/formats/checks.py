@@ -38,6 +38,7 @@ from tirjudge_environments.types import (
     Reading,
     Refused,
     RunCode,
+    StopReason,
     Trajectory,
     Verdict,
     View,
@@ -146,7 +147,7 @@ class ChecksFormat(TirFormat):
         return None if score is None else Verdict(scores={view.order[0]: score})
 
     def replay(self, task: JudgeTask, trajectory: Trajectory) -> Verdict | None:
-        if trajectory.segments and trajectory.segments[-1].by is By.SANDBOX:
+        if trajectory.stop is StopReason.VERDICT and trajectory.segments[-1].by is By.SANDBOX:
             return self.settled(trajectory.view, trajectory.calls)
         return super().replay(task, trajectory)
 

@@ -48,6 +48,7 @@ print([int(lines(folder, "out/sum.txt")[0]) == total for folder in files], lines
 ADDED_UP = "[True, False] ['3', '5']\n"
 CHECKS = "checks-pairwise"
 CHECK = "def check(response):\n    return [len(response.split()) == 3]\n"
+TIE = "def check(response):\n    return [True]\n"
 A = "<preference>A</preference>"
 B = "<preference>B</preference>"
 
@@ -117,11 +118,9 @@ SCRIPTS = (
     Script("a fourth call", (Turn("", searches=('{"query": "a prime?"}',)), ASK, ASK, ASK, Turn(A))),
     Script("transcripts of agents", (Turn("", (COMPARE,)), Turn(A)), given=transcripts.ROW),
     Script("files of agents", (Turn("", (ADD_UP,)), Turn(A)), given=FILES_ROW),
-    Script("a check that decides", (WRITE, Turn(A)), judge=CHECKS),
-    Script(
-        "a check that is repaired", (Turn("", (CHECK.replace("len", "size"),)), WRITE, Turn(A)), judge=CHECKS
-    ),
-    Script("a check after the responses", (WRITE, WRITE, Turn(A)), judge=CHECKS),
+    Script("a check that decides", (WRITE,), judge=CHECKS),
+    Script("a check that is repaired", (Turn("", (CHECK.replace("len", "size"),)), WRITE), judge=CHECKS),
+    Script("a check after the responses", (Turn("", (TIE,)), WRITE, Turn(A)), judge=CHECKS),
 )
 
 

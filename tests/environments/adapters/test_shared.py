@@ -18,7 +18,9 @@ from tests.environments.adapters.dialogues import (
     FILES_ROW,
     ROW,
     SCRIPTS,
+    TIE,
     A,
+    B,
     Script,
     Turn,
     ours,
@@ -278,8 +280,8 @@ async def test_programs_in_a_framework_find_what_a_prepared_program_defines(tmp_
 CHECKED = settings(judge=CHECKS, tools={}, options={"order": "given", "protocol": "tool"})
 
 
-def of_a_tool(name: str, output: str) -> list[dict[str, Any]]:
-    call = {"function": {"name": name, "arguments": {"code": CHECK}}}
+def of_a_tool(name: str, output: str, code: str = CHECK) -> list[dict[str, Any]]:
+    call = {"function": {"name": name, "arguments": {"code": code}}}
     return [
         {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "name": name, "content": output},
@@ -304,20 +306,32 @@ def test_no_verdict_counts_where_a_framework_showed_no_response(messages: list[d
 def test_a_call_of_an_unknown_tool_shows_no_response_and_the_next_check_runs() -> None:
     env = JudgeEnv(CHECKED)
     env.reset(**ROW)
-    output = env.run_python(code=CHECK)
-    assert "A 1 of 1\nB 0 of 1" in output
+    output = env.run_python(code=TIE)
+    assert "A 1 of 1\nB 1 of 1" in output
     assert "one two three" in output
-    messages = [*of_a_tool("search", "error: not found"), *of_a_tool("run_python", output)]
+    messages = [*of_a_tool("search", "error: not found"), *of_a_tool("run_python", output, TIE)]
     assert judge_reward([[*messages, {"role": "assistant", "content": A}]], [env]) == [1.0]
 
 
+def test_the_turn_that_a_framework_asks_for_after_a_verdict_of_counts_changes_nothing() -> None:
+    env = JudgeEnv(CHECKED)
+    env.reset(**ROW)
+    output = env.run_python(code=CHECK)
+    assert "A keeps the most" in output
+    assert "one two three" not in output
+    assert "ended" in env.run_python(code=CHECK)
+    messages = [*of_a_tool("run_python", output), {"role": "assistant", "content": B}]
+    assert judge_reward([messages], [env]) == [1.0]
+
+
 async def test_of_two_checks_in_one_turn_the_second_is_refused_everywhere() -> None:
-    script = Script("two at once", (Turn("", (CHECK, CHECK)), Turn(A)), judge=CHECKS)
+    script = Script("two at once", (Turn("", (TIE, CHECK)), Turn(A)), judge=CHECKS)
     trajectory = await ours(script, CHECKED)
     dialogue = ToolDialogue(CHECKED, script.row, framework="TRL")
     thread = SandboxThread.shared(CHECKED)
     outputs = [
-        await thread.awaited(dialogue.call("run_python", {"code": CHECK}, thread.sandbox)) for _ in range(2)
+        await thread.awaited(dialogue.call("run_python", {"code": code}, thread.sandbox))
+        for code in (TIE, CHECK)
     ]
     expected = outcome(script, CHECKED, trajectory)
     assert tuple(outputs) == expected.observations

@@ -59,7 +59,7 @@ def test_the_record_shows_and_repeats_the_check(tmp_path: Path, endpoint: Endpoi
     assert judge(tmp_path, "rows.jsonl", *through(endpoint), "--format", "checks").returncode == 0
     path = tmp_path / "rows.verdicts.jsonl"
     kinds = [segment["kind"] for segment in results(path)[0]["views"][0]["segments"]]
-    assert kinds == ["program", "output", "reasoning"]
+    assert kinds == ["program", "output"]
     shown = invoke("show", path.name, "p0", folder=tmp_path).stdout
     assert "return ['!' in response, response.islower()]" in shown
     assert "isolated.run" not in shown
@@ -67,18 +67,25 @@ def test_the_record_shows_and_repeats_the_check(tmp_path: Path, endpoint: Endpoi
     assert (again.returncode, "same                 1" in again.stdout) == (0, True), (
         again.stdout + again.stderr
     )
-    path.write_text(path.read_text().replace("2 of 2", "1 of 2"))
+    text = path.read_text()
+    path.write_text(text.replace("2 of 2", "1 of 2"))
     assert invoke("reproduce", path.name, folder=tmp_path).returncode == 1
+    row = json.loads(text)
+    row["views"][0]["verdict"]["choice"] = 0
+    path.write_text(json.dumps(row) + "\n")
+    assert "the dialogue says B" in invoke("reproduce", path.name, folder=tmp_path).stdout
 
 
 def test_no_texts_leaves_the_responses_out_of_outputs(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = writes_checks
-    write_rows(tmp_path / "rows.jsonl", rows(1))
+    tied = "wait, No", "Stop, No"
+    write_rows(tmp_path / "rows.jsonl", rows(1, tied))
     command = (*through(endpoint), "--format", "checks", "--no-texts")
     assert judge(tmp_path, "rows.jsonl", *command).returncode == 0
     text = (tmp_path / "rows.verdicts.jsonl").read_text()
     assert "of 2" in text
-    assert not any(response in text for response in TEXTS)
+    assert "Which response follows" in endpoint.asked[-1].body["messages"][-1]["content"]
+    assert not any(response in text for response in tied)
     assert invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path).returncode != 0
 
 

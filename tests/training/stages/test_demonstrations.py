@@ -136,7 +136,7 @@ def test_the_verdict_follows_what_the_program_printed(held: dict[str, list[str]]
     assert bad == "It keeps 0 of 2.\n<score>1</score>"
 
 
-def test_a_check_is_written_first_and_the_verdict_follows_its_counts(
+def test_a_check_whose_counts_are_the_verdict_is_the_whole_demonstration(
     roomy_model: Path, tmp_path: Path
 ) -> None:
     rows = [
@@ -148,10 +148,9 @@ def test_a_check_is_written_first_and_the_verdict_follows_its_counts(
         row("partly broken", "checks-pairwise", CHECK.replace("[", "[1 / 0, ")),
     ]
     held = hold(rows, roomy_model, tmp_path / "run", judges=CHECKS)
-    fence = f"```python\n{CHECK}```\n|"
-    (text,) = held["pair"]
-    assert re.fullmatch(re.escape(fence) + "<preference>[AB]</preference>", text)
-    assert held["single"] == [f"{fence}<score>10</score>", f"{fence}<score>1</score>"]
+    fence = f"```python\n{CHECK}```\n"
+    assert held["pair"] == [fence]
+    assert held["single"] == [fence, fence]
     (text,) = held["general"]
     nothing = re.escape("```python\ndef check(response):\n    return []\n```\n|")
     assert re.fullmatch(nothing + "<preference>[AB]</preference>", text)
