@@ -2,9 +2,9 @@
 
 The judge writes the function before it sees a response. The harness, which is trusted, runs the function as
 an isolated program (see the sandbox's module `isolated`) once for each response. It prints how many checks
-each response keeps, `A 2 of 3`, or `2 of 3` for a single response, and which response keeps the most. A check
-whose result is None, or that fails, for any response counts for none, so the total is the same for all. The
-first error stands above the counts, or in their place.
+each response keeps, `A 2 of 3`, or `2 of 3` for a single response. A check whose result is None, or that fails,
+for any response counts for none, so the total is the same for all. The first error stands above the counts, or
+in their place.
 """
 
 from __future__ import annotations
@@ -107,13 +107,8 @@ if fault:
     print("error: " + " ".join(fault.split()))
 if len(lengths) == len(lists) and len(set(lengths)) == 1:
     known = [each for each in zip(*lists) if None not in each]
-    counts = {name: sum(kept) for name, kept in zip(names(len(lists)), zip(*known))}
-    for name, count in counts.items():
-        print(f"{name}{count} of {len(known)}")
-    # A small model follows the word where it does not compare the counts.
-    most = [name for name, count in counts.items() if count == max(counts.values())]
-    if len(most) == 1 < len(counts):
-        print(f"{most[0]}keeps the most.")
+    for name, kept in zip(names(len(lists)), zip(*known)):
+        print(f"{name}{sum(kept)} of {len(known)}")
     if not known and not fault:
         print("nothing to check")
 '''

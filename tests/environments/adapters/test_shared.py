@@ -317,7 +317,7 @@ def test_the_turn_that_a_framework_asks_for_after_a_verdict_of_counts_changes_no
     env = JudgeEnv(CHECKED)
     env.reset(**ROW)
     output = env.run_python(code=CHECK)
-    assert "A keeps the most" in output
+    assert "A 1 of 1\nB 0 of 1" in output
     assert "one two three" not in output
     assert "ended" in env.run_python(code=CHECK)
     messages = [*of_a_tool("run_python", output), {"role": "assistant", "content": B}]

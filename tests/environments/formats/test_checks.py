@@ -224,7 +224,7 @@ async def test_single_responses_and_lists(make_task: Make, sandbox: Sandbox) -> 
     assert trajectory.verdict.scores == {0: 1.0}
     three = make_task("a, b c", "a b c", "a b")
     trajectory, shown = await judged(sandbox, three, fenced(COMMAS), kind="listwise")
-    assert "A 1 of 2\nB 2 of 2\nC 1 of 2\nB keeps the most." in shown[0]
+    assert "A 1 of 2\nB 2 of 2\nC 1 of 2\n" in shown[0]
     assert decided(trajectory) is True
 
 
