@@ -559,8 +559,8 @@ def test_no_text_reaches_a_judge_by_another_way() -> None:
         *(f"{base}{name}.py" for name in ("boundary", "formats/rm_r1", "testing")),
         wrapper,
     }
-    assert found["later_text"] == {f"{base}{name}.py" for name in ("boundary", "testing")} | {wrapper}
-    assert found["show"] == {f"{base}session.py", f"{base}formats/checks.py", wrapper}
+    assert found["later_text"] == {f"{base}{name}.py" for name in ("boundary", "testing")}
+    assert found["show"] == {f"{base}session.py", f"{base}formats/checks.py"}
 
 
 def test_outputs_and_descriptions_of_tools_pass_the_boundary() -> None:

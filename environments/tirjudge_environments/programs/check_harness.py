@@ -2,9 +2,9 @@
 
 The judge writes the function before it sees a response. The harness, which is trusted, runs the function as
 an isolated program (see the sandbox's module `isolated`) once for each response. It prints how many checks
-each response keeps, `A 2 of 3`, or `2 of 3` for a single response. A check whose result is None, or that fails,
-for any response counts for none, so the total is the same for all. The first error stands above the counts, or
-in their place.
+each response keeps, `A 2 of 3`, or `2 of 3` for a single response. A check that fails, or whose result is
+None, for any response counts for none, so the total is the same for all. The first error stands above the
+counts, or in their place.
 """
 
 from __future__ import annotations

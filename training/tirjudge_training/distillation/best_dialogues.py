@@ -14,30 +14,19 @@ from tirjudge.storage.durable_files import RunFolder
 from tirjudge.storage.json_lines import JsonObject
 from tirjudge_environments import (
     Budget,
-    Call,
-    Completion,
     Encoder,
     Environment,
     Episode,
     JudgeTask,
     Prompt,
-    Question,
-    Reading,
-    Refused,
-    RunCode,
-    Score,
     StopReason,
-    ToolEnvironment,
     Trajectory,
-    Verdict,
     View,
     derive_seed,
 )
-from tirjudge_environments.base import LateText
-from tirjudge_environments.boundary import marks_of, replaced_marks
 from tirjudge_environments.orders import letter
 from tirjudge_environments.registry import with_options
-from tirjudge_sandbox import Execution, Sandbox, open_sandbox
+from tirjudge_sandbox import Sandbox, open_sandbox
 from tirjudge_training.distillation.config import TeacherConfig, Tier
 from tirjudge_training.distillation.teacher_dialogues import (
     DialogueConfig,
@@ -64,26 +53,17 @@ nor the earlier judgment."""
 
 @dataclass(frozen=True, slots=True)
 class CorrectionEnvironment:
-    """A judge format whose prompt also contains a wrong judgment and the right answer."""
+    """A judge format whose prompt also contains a wrong judgment and the right answer.
+
+    Everything but the prompt is that of `environment`.
+    """
 
     environment: Environment
     judgment: str
     """The wrong judgment, with its programs and their outputs."""
 
-    @property
-    def linked(self) -> bool:
-        return self.environment.linked
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        return marks_of(self.environment)
-
-    @property
-    def is_bounded(self) -> bool:
-        return bool(replaced_marks(self.environment))
-
-    def views(self, task: JudgeTask) -> tuple[View, ...]:
-        return self.environment.views(task)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.environment, name)
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         """Return the prompt; raises ValueError if the task has no label (see `has_right_answer`)."""
@@ -96,28 +76,6 @@ class CorrectionEnvironment:
         answer = letter(view.order.index(task.label))
         request = REQUEST.format(judgment=self.judgment.strip(), answer=answer)
         return replace(prompt, messages=(*others, replace(last, content=f"{last.content}\n\n{request}")))
-
-    def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
-        return self.environment.read(task, view, completion)
-
-    def show(self, request: RunCode, outcome: Execution | Refused) -> str:
-        # Only a judge with tools asks for a program, so the format has `show`.
-        return cast(ToolEnvironment, self.environment).show(request, outcome)
-
-    def later_text(self, task: JudgeTask, view: View) -> str:
-        return self.environment.later_text(task, view) if isinstance(self.environment, LateText) else ""
-
-    def shows_later(self, request: RunCode, outcome: Execution | Refused) -> bool:
-        return isinstance(self.environment, LateText) and self.environment.shows_later(request, outcome)
-
-    def settled(self, view: View, calls: Sequence[Call]) -> Verdict | None:
-        return self.environment.settled(view, calls) if isinstance(self.environment, LateText) else None
-
-    def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
-        return self.environment.questions(group)
-
-    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        return self.environment.score(group, answers)
 
 
 def has_right_answer(task: JudgeTask, view: View) -> bool:
@@ -359,7 +317,8 @@ class Distillation:
             for view in environments[formatted.format].views(formatted.task):
                 wrong = self._filter.wrong(formatted, view)
                 if wrong is not None and has_right_answer(formatted.task, view):
-                    environment = CorrectionEnvironment(environments[formatted.format], written(wrong))
+                    judge = environments[formatted.format]
+                    environment = cast(Environment, CorrectionEnvironment(judge, written(wrong)))
                     yield TeacherTask(formatted, view, wrong.sample, environment)
 
 
