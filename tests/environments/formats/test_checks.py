@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,8 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.files.folder import folder_of
 from tirjudge_environments.programs.evidence import decided
-from tirjudge_sandbox import Sandbox, open_sandbox
+from tirjudge_environments.templates import load_template
+from tirjudge_sandbox import Limits, Program, Sandbox, Status, open_sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -269,3 +271,15 @@ async def test_files_and_long_lists_are_refused(make_task: Make) -> None:
     files = (folder_of({"a.txt": b"a"}), folder_of({}))
     with pytest.raises(ValueError, match="has files: use tir"):
         open_environment("checks-pairwise").views(make_task(files=files))
+
+
+async def test_the_examples_of_the_prompt_quote_their_requests_and_run(sandbox: Sandbox) -> None:
+    """A model copies what an example does: a wrong quotation, or a test that fails, would be learned."""
+    text = load_template("checks-function").text
+    examples = re.findall(r'^Request: """(.*?)"""\n```python\n(.*?)^```$', text, re.DOTALL | re.MULTILINE)
+    assert len(examples) == 5
+    for request, source in examples:
+        quoted = re.findall(r'^ +# "(.*)"$', source, re.MULTILINE)
+        assert all(words in request for words in quoted), (request, quoted)
+        ran = await sandbox.run(Program(source=f"{source}\nprint(len(check('- a, b!')))"), Limits())
+        assert (ran.status, ran.stdout) == (Status.OK, f"{len(quoted)}\n")
