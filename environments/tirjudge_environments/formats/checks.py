@@ -133,17 +133,13 @@ class ChecksFormat(TirFormat):
 
         A single response that keeps k of n checks scores 1 + 9 k / n.
         """
-        last = calls[-1] if calls else None
-        if (
-            last is None
-            or isinstance(last.outcome, Refused)
-            or not self.shows_later(last.request, last.outcome)
-        ):
+        outcome = calls[-1].outcome if calls else None
+        if not isinstance(outcome, Execution) or not self.shows_later(calls[-1].request, outcome):
             return None
         if len(view.order) > 1:
-            best = favourite(last.outcome.stdout, len(view.order))
+            best = favourite(outcome.stdout, len(view.order))
             return None if best is None else Verdict(choice=view.order[best])
-        score = score_of(last.outcome.stdout)
+        score = score_of(outcome.stdout)
         return None if score is None else Verdict(scores={view.order[0]: score})
 
     def replay(self, task: JudgeTask, trajectory: Trajectory) -> Verdict | None:

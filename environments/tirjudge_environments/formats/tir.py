@@ -268,8 +268,8 @@ class TirFormat(Rewarded, ABC):
         written = model_turns(trajectory.prompt, trajectory.segments)
         turns = [self._turn(task, text) for text in written]
         tags = [tag for turn in turns for tag in turn.tags(self.tag)]
-        # A verdict that a program has settled is in no turn.
-        if len(tags) != 2 * (trajectory.segments[-1].by is By.MODEL):
+        settled = trajectory.segments[-1].by is By.SANDBOX  # the verdict is then in no turn
+        if len(tags) != (0 if settled else 2):
             return False
         if tags and turns[-1].text[tags[-1].end :].strip():
             return False
