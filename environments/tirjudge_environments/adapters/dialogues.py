@@ -213,7 +213,7 @@ class Reply:
     """The reply to one turn of the model."""
 
     text: str
-    """The program's output; empty if the turn continues or the dialogue has ended."""
+    """The program's output; empty if no program ran."""
     score: Score | None
     """None until the dialogue has ended."""
     stop: StopReason | None
@@ -222,6 +222,11 @@ class Reply:
     @property
     def done(self) -> bool:
         return self.score is not None
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The text as the next message; empty without one."""
+        return [{"role": "user", "content": self.text}] if self.text else []
 
 
 class ChatDialogue:
@@ -274,11 +279,11 @@ class ChatDialogue:
         # A dialogue without room for the responses that are shown later ended before its first turn.
         begun = not self._session.done or self._session.context.segments
         appended = self._thread.run(self._session.step(completion)) if begun else ()
+        shown = quote_control_tokens("".join(segment.text for segment in appended))
         if not self._session.done:
-            shown = "".join(segment.text for segment in appended)
-            return Reply(quote_control_tokens(shown), None, None)
+            return Reply(shown, None, None)
         trajectory = self._session.trajectory
-        return Reply("", score_alone(self._environment, self.task, trajectory), trajectory.stop)
+        return Reply(shown, score_alone(self._environment, self.task, trajectory), trajectory.stop)
 
 
 ENDED = "The dialogue has ended: this program was not run."

@@ -122,11 +122,9 @@ def judge_app(settings: JudgeSettings, *, sessions: int = 64) -> FastAPI:
 
 
 def _observation(reply: Reply) -> JudgeObservation:
-    if reply.score is None:
-        messages = [{"role": "user", "content": reply.text}] if reply.text else []
-        return JudgeObservation(messages=messages)
+    observation = JudgeObservation(messages=reply.messages, done=reply.done, ended=reply.stop)
     if isinstance(reply.score, Reward):
-        return JudgeObservation(
-            messages=[], done=True, reward=reply.score.total, parts=reply.score.metrics, ended=reply.stop
-        )
-    return JudgeObservation(messages=[], done=True, unscored=reply.score.reason, ended=reply.stop)
+        observation.reward, observation.parts = reply.score.total, dict(reply.score.metrics)
+    elif reply.score is not None:
+        observation.unscored = reply.score.reason
+    return observation

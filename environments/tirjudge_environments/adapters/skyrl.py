@@ -39,12 +39,13 @@ class JudgeEnv(BaseTextEnv):
         self.turns += 1
         reply = self._dialogue.step(action)
         if reply.score is None:
-            shown = [{"role": "user", "content": reply.text}] if reply.text else []
-            return BaseTextEnvStepOutput(observations=shown, reward=0.0, done=False, metadata={})
+            return BaseTextEnvStepOutput(observations=reply.messages, reward=0.0, done=False, metadata={})
         reward = reward_of(reply.score, self._dialogue.task)
         self._parts = reward.metrics
         metadata = {"parts": reward.metrics, "stop": str(reply.stop)}
-        return BaseTextEnvStepOutput(observations=[], reward=reward.total, done=True, metadata=metadata)
+        return BaseTextEnvStepOutput(
+            observations=reply.messages, reward=reward.total, done=True, metadata=metadata
+        )
 
     def get_metrics(self) -> dict[str, float]:
         """Return the named parts of the reward, and `right` and `teaches` as 0 or 1."""
