@@ -86,6 +86,13 @@ class Script:
     domain: str = ""
     given: Mapping[str, Any] = field(default_factory=lambda: ROW)
     judge: str = "tir-pairwise"
+    settled: bool = False
+    """True if the counts of a check end the dialogue."""
+
+    @property
+    def native_turns(self) -> tuple[Turn, ...]:
+        """The turns in a framework's loop over native calls, which asks for an answer in any case."""
+        return (*self.turns, Turn("")) if self.settled else self.turns
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -118,8 +125,13 @@ SCRIPTS = (
     Script("a fourth call", (Turn("", searches=('{"query": "a prime?"}',)), ASK, ASK, ASK, Turn(A))),
     Script("transcripts of agents", (Turn("", (COMPARE,)), Turn(A)), given=transcripts.ROW),
     Script("files of agents", (Turn("", (ADD_UP,)), Turn(A)), given=FILES_ROW),
-    Script("a check that decides", (WRITE,), judge=CHECKS),
-    Script("a check that is repaired", (Turn("", (CHECK.replace("len", "size"),)), WRITE), judge=CHECKS),
+    Script("a check that decides", (WRITE,), judge=CHECKS, settled=True),
+    Script(
+        "a check that is repaired",
+        (Turn("", (CHECK.replace("len", "size"),)), WRITE),
+        judge=CHECKS,
+        settled=True,
+    ),
     Script("a check after the responses", (Turn("", (TIE,)), WRITE, Turn(A)), judge=CHECKS),
 )
 

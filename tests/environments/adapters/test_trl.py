@@ -87,7 +87,7 @@ class ScriptedTrainer(GRPOTrainer):
 
     def _next(self, context: str) -> list[int]:
         (script,) = [script for script in SCRIPTS if f"({script.name})" in context]
-        turn = script.turns[context.count("<|im_start|>assistant") - 1]
+        turn = script.native_turns[context.count("<|im_start|>assistant") - 1]
         ids: list[int] = self.processing_class.encode(qwen3(turn), add_special_tokens=False)
         return ids
 
@@ -163,12 +163,12 @@ async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script, batches: 
     expected = encoded_elsewhere(outcome(script, plain, await ours(script, plain)))
     assert found.observations == expected.observations
     assert (found.total, found.parts) == (expected.total, expected.parts)
-    assert found.written == "".join(qwen3(turn) for turn in script.turns)
+    assert found.written == "".join(qwen3(turn) for turn in script.native_turns)
     assert all(text in masked[script.name] for text in expected.observations)
 
 
 def test_responses_that_do_not_fit_into_the_completion_give_no_verdict(tmp_path: Path) -> None:
-    script = next(one for one in SCRIPTS if one.name == "a check that decides")
+    script = next(one for one in SCRIPTS if one.name == "a check after the responses")
     outcomes, masked = played(tmp_path, [script], max_completion_length=200)
     assert (outcomes[script.name].total, masked[script.name]) == (0.0, "")
 

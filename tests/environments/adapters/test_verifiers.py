@@ -53,7 +53,7 @@ def endpoint() -> Iterator[EndpointServer]:
 def scripted(body: dict[str, Any]) -> Response:
     """Return the next turn of the script that the prompt names."""
     (script,) = [script for script in SCRIPTS if f"({script.name})" in body["messages"][0]["content"]]
-    return streamed(script.turns[sum(message["role"] == "assistant" for message in body["messages"])])
+    return streamed(script.native_turns[sum(message["role"] == "assistant" for message in body["messages"])])
 
 
 def streamed(turn: Turn) -> Response:
