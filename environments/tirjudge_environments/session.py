@@ -104,6 +104,7 @@ class JudgeSession:
                 "native tool calls need an endpoint that speaks them; use the `fence` protocol here"
             )
         self._environment, self._task, self._view = environment, task, view
+        self._late = environment if isinstance(environment, LateText) else None
         self._exposed = is_exposed(environment, task, view)
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
         self._python, self._encoder, self._budget = PythonTool(sandbox, limits), encoder, budget
@@ -333,8 +334,7 @@ class JudgeSession:
         return segment
 
     def _settled(self) -> Verdict | None:
-        late = self._environment if isinstance(self._environment, LateText) else None
-        return late.settled(self._view, self._calls) if late else None
+        return self._late.settled(self._view, self._calls) if self._late else None
 
     def _spent(self) -> tuple[StopReason, str] | None:
         """Return the budget that forbids another turn after this one, if any."""
@@ -394,8 +394,8 @@ class JudgeSession:
         if replaced_marks(self._environment):
             text = replaced
         self._exposed |= text != replaced
-        later, late = "", self._environment if isinstance(self._environment, LateText) else None
-        if late and late.shows_later(request, outcome) and not self._settled():
+        later = ""
+        if self._late and self._late.shows_later(request, outcome) and not self._settled():
             later, _, question = self._later.rpartition(OUTPUT_PLACE)
             text, self._reserved = f"{later}{text}{question}\n", 0
         # An output fence must begin a line, also if the model stopped in the middle of one.

@@ -109,14 +109,13 @@ class Sample:
     def of(cls, trajectory: Trajectory) -> Self:
         """Return a sampled trajectory as a sample; raises ValueError if it has no token ids."""
         transcript = Transcript.of(trajectory)
-        # Nothing is learned from the output that ends a dialogue.
-        count = max((at for at, own in enumerate(transcript.mask, 1) if own), default=0)
-        ids = transcript.completion_ids[:count]
-        written = zip(ids, transcript.mask, strict=False)
-        return cls(
-            transcript.prompt_ids + ids,
+        written = zip(transcript.completion_ids, transcript.mask, strict=True)
+        whole = cls(
+            transcript.prompt_ids + transcript.completion_ids,
             (IGNORED,) * len(transcript.prompt_ids) + tuple(i if own else IGNORED for i, own in written),
         )
+        # Nothing is learned from an output that ends the dialogue.
+        return whole.first_turns(len(whole.ids)) or whole
 
     @classmethod
     def written(cls, trajectory: Trajectory, encoder: Encoder, end: int) -> Self:

@@ -187,7 +187,7 @@ class ChecksPairwise(ChecksFormat, TirPairwise):
     """Checks for two responses, answered by `<preference>A</preference>`."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
-        views="the request; if the check finds no better one, both responses in a random order",
+        views="the request; after a tie, both responses in a random order",
         answer="`check(response)`, then `<preference>A</preference>`",
         reward="Rc * (0.1 + 0.9 * [Rt and Rf])",
         source="our own; reward of TIR-Judge section 4.2",
@@ -198,7 +198,7 @@ class ChecksListwise(ChecksFormat, TirListwise):
     """Checks for three to sixteen responses, answered by `<preference>C</preference>`."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
-        views="the request; if the check finds no best one, three to sixteen responses in a random order",
+        views="the request; after a tie, three to sixteen responses in a random order",
         answer="`check(response)`, then `<preference>C</preference>`",
         reward="Rc * (0.1 + 0.9 * [Rt and Rf])",
         source="our own; reward of TIR-Judge section 4.2",

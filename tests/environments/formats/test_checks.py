@@ -188,6 +188,7 @@ async def test_a_requirement_that_fails_for_a_response_counts_for_none(
     assert "error: IndexError: string index out of range\nA 2 of 2\nB 1 of 2" in shown[0]
     assert "goodbye" not in shown[0]
     assert "A 2 of 2\nB 1 of 2" in shown[1]
+    assert "goodbye" not in shown[1]
     assert decided(trajectory) is True
 
 

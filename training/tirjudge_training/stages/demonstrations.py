@@ -245,13 +245,13 @@ class Demonstrations(Stage):
             # The verdict must follow the printed counts, and not the row's promise.
             elif [int(count) for count in COUNT.findall(output)] != counts:
                 return _without_verdict(session, Fault.MISMATCH)
+            if session.done:  # the counts are the verdict
+                return session.trajectory, None
             text = verdict_from_counts(judge.tag, counts, of)
         elif self.config.reasoning and counts:
             text = counted_verdict(judge.tag, counts, of)
         else:
             text = bare_verdict(judge.tag, task, view, counts, of)
-        if session.done:  # its counts have settled the verdict
-            return session.trajectory, None
         if writes_check:
             # Its question asks for the answer alone.
             text = text.rpartition("\n")[2]
