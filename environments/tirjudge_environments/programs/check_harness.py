@@ -3,8 +3,9 @@
 The judge writes the function before it sees a response. The harness, which is trusted, runs the function as
 an isolated program (see the sandbox's module `isolated`) once for each response. It prints how many checks
 each response keeps, `A 2 of 3`, or `2 of 3` for a single response. A check that fails, or whose result is
-None, for any response counts for none, so the total is the same for all. The first error stands above the
-counts, or in their place.
+None, for any response counts for none, so the total is the same for all. A function that returns `False` or
+`[]` before its list, as for a text that is no JSON, keeps none of the list's checks: no response can escape
+the count by breaking the parse. The first error stands above the counts, or in their place.
 """
 
 from __future__ import annotations
@@ -52,16 +53,31 @@ print("\\n" + _json.dumps([[None if one is None else bool(one) for one in _found
 """
 
 
+def gives_up(value):
+    try:
+        found = ast.literal_eval(value)
+    except (ValueError, TypeError):
+        return False
+    return found is False or isinstance(found, list) and all(one is False for one in found)
+
+
 def apart(source):
     """Return the source with each item of the returned list evaluated apart, so that it fails alone.
 
-    The items are those of a list behind `return`, or are appended to the list that is returned.
+    The items are those of a list behind `return`, or are appended to the list that is returned. An earlier
+    return of `False` or `[]` breaks each of the listed checks.
     """
     try:
         tree = ast.parse(source)
         named = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "check"]
         body, last = list(ast.walk(named[-1])), named[-1].body[-1].value
         holders = [last.elts] if isinstance(last, ast.List) else []
+        inner = [one for one in body if isinstance(one, ast.FunctionDef) and one is not named[-1]]
+        others = {id(part) for one in inner for part in ast.walk(one)}
+        for one in body:
+            early = isinstance(one, ast.Return) and one.value is not last and id(one) not in others
+            if early and isinstance(last, ast.List) and gives_up(one.value):
+                one.value = ast.parse(str([False] * len(last.elts))).body[0].value
         if isinstance(last, ast.Name):
             called = [one for one in body if isinstance(one, ast.Call) and len(one.args) == 1]
             holders = [one.args for one in called if ast.unparse(one.func) == f"{last.id}.append"]

@@ -192,6 +192,39 @@ async def test_a_requirement_that_fails_for_a_response_counts_for_none(
     assert decided(trajectory) is True
 
 
+@pytest.mark.parametrize(
+    ("early", "output", "both"),
+    [
+        ("False", "A 2 of 2\nB 0 of 2", "A 0 of 2\nB 0 of 2"),
+        ("[]", "A 2 of 2\nB 0 of 2", "A 0 of 2\nB 0 of 2"),
+        ("[False, False]", "A 2 of 2\nB 0 of 2", "A 0 of 2\nB 0 of 2"),
+        ("[None, False]", "A 1 of 1\nB 0 of 1", "A 0 of 1\nB 0 of 1"),
+        ("[True]", "error: check returned lists of different lengths: 2, 1", "A 1 of 1\nB 1 of 1"),
+    ],
+)
+async def test_a_response_that_ends_the_function_early_keeps_no_check(
+    make_task: Make, sandbox: Sandbox, early: str, output: str, both: str
+) -> None:
+    """A response that breaks the parse does not escape the count."""
+    check = f"""import json
+
+def check(response):
+    def short(text):
+        if len(text) > 8:
+            return False
+        return True
+    try:
+        found = json.loads(response)
+    except ValueError:
+        return {early}
+    return [short(response), "a" in found]"""
+    turns = [fenced(check), fenced(check), "-"] if "error" in output else [fenced(check)]
+    _, shown = await judged(sandbox, make_task('["a"]', '["a"'), *turns)
+    assert f"{output}\n" in shown[0]
+    _, shown = await judged(sandbox, make_task("[", "]"), fenced(check), "-")
+    assert f"{both}\n" in shown[0]
+
+
 async def test_the_counts_stand_between_the_responses_and_the_question(
     make_task: Make, sandbox: Sandbox
 ) -> None:
