@@ -61,31 +61,39 @@ def gives_up(value):
     return found is False or isinstance(found, list) and all(one is False for one in found)
 
 
+def matches(item):
+    ends = item.values if isinstance(item, ast.BoolOp) else [item]
+    called = [getattr(getattr(one, "func", None), "attr", "") for one in ends]
+    return not {"fullmatch", "match", "search"}.isdisjoint(called)
+
+
 def apart(source):
     """Return the source with each item of the returned list evaluated apart, so that it fails alone.
 
     The items are those of a list behind `return`, or are appended to the list that is returned. An earlier
-    return of `False` or `[]` breaks each of the listed checks.
+    return of `False` or `[]` breaks each of the listed checks. The None of a regular expression is False.
     """
     try:
         tree = ast.parse(source)
         named = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "check"]
         body, last = list(ast.walk(named[-1])), named[-1].body[-1].value
-        holders = [last.elts] if isinstance(last, ast.List) else []
-        inner = [one for one in body if isinstance(one, ast.FunctionDef) and one is not named[-1]]
-        others = {id(part) for one in inner for part in ast.walk(one)}
-        for one in body:
-            early = isinstance(one, ast.Return) and one.value is not last and id(one) not in others
-            if early and isinstance(last, ast.List) and gives_up(one.value):
-                one.value = ast.parse(str([False] * len(last.elts))).body[0].value
+        holders = []
+        if isinstance(last, ast.List):
+            holders = [last.elts]
+            inner = [one for one in body if isinstance(one, ast.FunctionDef) and one is not named[-1]]
+            others = {part for one in inner for part in ast.walk(one)}
+            for one in body:
+                early = isinstance(one, ast.Return) and one not in others and one.value is not last
+                if early and gives_up(one.value):
+                    one.value = ast.parse(str([False] * len(last.elts))).body[0].value
         if isinstance(last, ast.Name):
             called = [one for one in body if isinstance(one, ast.Call) and len(one.args) == 1]
             holders = [one.args for one in called if ast.unparse(one.func) == f"{last.id}.append"]
         for items in holders:
             inside = [part for one in items for part in ast.walk(one)]
             if not any(isinstance(one, (ast.NamedExpr, ast.Starred, ast.Yield)) for one in inside):
-                wrapped = (f"_item(lambda: ({ast.unparse(one)}))" for one in items)
-                items[:] = [ast.parse(one).body[0].value for one in wrapped]
+                texts = (f"({ast.unparse(one)}){' or False' * matches(one)}" for one in items)
+                items[:] = [ast.parse(f"_item(lambda: {text})").body[0].value for text in texts]
         return ast.unparse(tree)
     except (SyntaxError, ValueError, IndexError, AttributeError, RecursionError):
         return source

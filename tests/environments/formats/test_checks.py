@@ -128,6 +128,8 @@ async def test_a_verdict_before_the_responses_is_not_read(
         ("def check(response):\n    return []", "nothing to check"),
         ("def check(response):\n    return [True]", "A 1 of 1\nB 1 of 1"),
         ("def check(response):\n    return [None, 'l' in response]", "A 1 of 1\nB 0 of 1"),
+        ("def check(response):\n    return [re.search('l', response)]", "A 1 of 1\nB 0 of 1"),
+        ("def check(response):\n    return [True and re.match('.*l', response)]", "A 1 of 1\nB 0 of 1"),
     ],
 )
 async def test_counts_are_about_the_checks_that_are_known_for_all(
