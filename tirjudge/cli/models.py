@@ -10,7 +10,7 @@ import typer
 from tirjudge.cli.output import add_command, example_lines, examples, one_line_errors, option, say
 from tirjudge.console_text import printable, table
 from tirjudge.models.machine import gigabytes
-from tirjudge.models.resolve import fetch_model, local_models, remove_model
+from tirjudge.models.resolve import local_models, model_folder, remove_model
 
 models = typer.Typer(
     add_completion=False,
@@ -61,7 +61,7 @@ def fetch(
     Exit codes: 0 the model is here, 2 it cannot be had.
     """
     with one_line_errors("models fetch"):
-        print(fetch_model(model, say))
+        print(model_folder(model, say))
 
 
 @examples("tirjudge models remove smol", "tirjudge models remove SmolLM2-135M-Instruct.Q4_1-b179c9523d0e6a0f")

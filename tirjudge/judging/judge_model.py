@@ -19,12 +19,12 @@ from tirjudge.judging.options import JudgeOptions, endpoint_key
 from tirjudge.models import ModelUnavailable, resolve_model
 from tirjudge.models.machine import require
 from tirjudge.models.resolve import (
+    EMBEDDED,
     NOTE_FILE,
     ModelNote,
     NotOnHub,
     Undecided,
     embedded_model,
-    embedded_name,
     model_folder,
     read_note,
     weights_digest,
@@ -204,7 +204,7 @@ def _generator(
     if (thinking := _thinking(options, note)) is not None:
         arguments = {"enable_thinking": thinking, **arguments}
     generator = open_generator(options.generator, folder, **arguments)
-    return generator, note, options.model or embedded_name()
+    return generator, note, options.model or EMBEDDED
 
 
 def check_model(options: JudgeOptions) -> None:

@@ -23,7 +23,7 @@ from tirjudge.judging.abstention import Abstention
 from tirjudge.judging.combining import SATISFIED_FROM
 from tirjudge.judging.questions import FAMILIES, format_for
 from tirjudge.models import is_local_name
-from tirjudge.models.resolve import CODER, Undecided, embedded_name
+from tirjudge.models.resolve import CODER, Undecided, shipped_models
 from tirjudge.records.verdicts import Confidence
 from tirjudge.storage.run_settings import MOVABLE, Option, hashed, movable, parameters
 from tirjudge.storage.settings_text import toml_value
@@ -321,14 +321,14 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
     @model_validator(mode="before")
     @classmethod
     def _take_fast_engine(cls, given: Any) -> Any:
-        """Run the embedded model and `coder` with OpenVINO, unless another engine is asked for."""
+        """Run the models of this package and `coder` with OpenVINO, unless another engine is asked for."""
         if not isinstance(given, Mapping) or any(given.get(name) for name in _ASKED):
             return given
         fast = find_spec("openvino") or not find_spec("torch")
         names = {given.get("model") or "", *(given.get("jury") or ())}
         return (
             {**given, "generator": "openvino"}
-            if fast and names <= {"", embedded_name(), CODER.name}
+            if fast and names <= {"", CODER.name, *shipped_models()}
             else given
         )
 

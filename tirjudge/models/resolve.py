@@ -92,17 +92,17 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     """Return a folder or hub id that `from_pretrained` accepts.
 
     The short name `smol` is the file of the installed wheel, verified by its checksum, or else the hub's
-    repository, and `coder` a file of the hub, verified alike; the embedded model has the name that result
-    rows show. A GGUF file is converted once into the cache, in up to a minute; `say` receives the lines about
-    the download and the conversion. Any other name, such as a folder or hub id, is returned as it is:
-    `./smol` is a folder.
+    repository, and `coder` a file of the hub, verified alike; this package's own models have the names that
+    result rows show. A GGUF file is converted once into the cache, in up to a minute; `say` receives the
+    lines about the download and the conversion. Any other name, such as a folder or hub id, is returned as
+    it is: `./smol` is a folder.
 
     Raises ModelUnavailable, a ValueError, in one line with the remedy.
     """
     if name in KNOWN:
         return _known(KNOWN[name], say)
-    if name == embedded_name():
-        return embedded_model()
+    if name in shipped_models():
+        return shipped_models()[name]
     path = Path(name).expanduser()
     if path.is_file() and is_gguf(path):
         return str(converted(path, file_sha256(path), say))
@@ -114,7 +114,7 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
 
 def is_local_name(name: str) -> bool:
     """Return True for a short name, a path and a GGUF file, which are never an endpoint's name of a model."""
-    short = name in KNOWN or name == embedded_name()
+    short = name in KNOWN or name in shipped_models()
     path = name.startswith((".", "/", "~")) or name.endswith(".gguf")
     return short or path or Path(name).exists()
 
@@ -231,8 +231,8 @@ def weights_sha256(model: str) -> str:
 
 
 NOTE_FILE = "tirjudge.json"
-EMBEDDED = Path(str(files("tirjudge") / "models" / "smol"))
-"""The folder of the embedded model, which is an adapter."""
+EMBEDDED = "tirjudge-smol"
+"""The model that judges by default."""
 _BLOCK = 1 << 20
 """Bytes of a weight file that are read at once."""
 
@@ -334,16 +334,17 @@ def read_note(model: str, *, download: bool = True) -> ModelNote:
         raise ValueError(f"{path}: not JSON: {error}") from None
 
 
+def shipped_models() -> dict[str, str]:
+    """Return the folders of the adapters in this package, by the names that result rows show."""
+    weights = sorted(Path(str(files("tirjudge") / "models")).glob("*/adapter_model.safetensors"))
+    return {f"tirjudge-{file.parent.name}": str(file.parent) for file in weights}
+
+
 def embedded_model() -> str:
     """Return the folder of the model that judges by default; raises ValueError if the package has none."""
-    if not (EMBEDDED / "adapter_model.safetensors").is_file():
+    if EMBEDDED not in (shipped := shipped_models()):
         raise ValueError("this installation has no embedded model: name one with --model or --base-url")
-    return str(EMBEDDED)
-
-
-def embedded_name() -> str:
-    """Return the name of the embedded model in result rows, such as `tirjudge-smol`."""
-    return f"tirjudge-{Path(embedded_model()).name}"
+    return shipped[EMBEDDED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,8 +371,9 @@ class LocalModel:
 
 
 def local_models() -> Iterator[LocalModel]:
-    """Yield the embedded model, those with a short name, and then the other converted files."""
-    yield LocalModel(embedded_name(), "embedded", Path(embedded_model()))
+    """Yield the package's models, those with a short name, and then the other converted files."""
+    for name, folder in shipped_models().items():
+        yield LocalModel(name, "embedded", Path(folder))
     for model in KNOWN.values():
         yield _listed(model)
     known = {model.folder() for model in KNOWN.values()}
@@ -380,14 +382,6 @@ def local_models() -> Iterator[LocalModel]:
         if note.parent not in known and not note.parent.name.startswith("."):
             source = json_file(note)
             yield LocalModel(note.parent.name, "converted", note.parent, source["sha256"])
-
-
-def fetch_model(name: str, say: Callable[[str], None] = logger.warning) -> str:
-    """Convert or download a model for judging, and return the folder of the model.
-
-    `name` is what `resolve_model` accepts. Raises ModelUnavailable, in one line with the remedy.
-    """
-    return model_folder(name, say)
 
 
 def remove_model(name: str) -> int:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.judging.meta_judge import MetaJudgeConfig
-from tirjudge.models.resolve import embedded_model, embedded_name
+from tirjudge.models.resolve import shipped_models
 from tirjudge.storage.run_settings import MOVABLE, RISES
 from tirjudge_environments.types import FrozenModel
 from tirjudge_sandbox.registry import Plugins
@@ -109,9 +109,9 @@ class ModelConfig(FrozenModel):
 
     @property
     def start(self) -> str:
-        """`base`, with the folder of the embedded judge in place of its name, and `~` replaced."""
-        if self.base == embedded_name():
-            return embedded_model()
+        """`base`, with the folder of a judge of the package in place of its name, and `~` replaced."""
+        if self.base in shipped_models():
+            return shipped_models()[self.base]
         return str(Path(self.base).expanduser()) if self.base.startswith("~") else self.base
 
 

@@ -13,7 +13,7 @@ from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tirjudge.cli import app
 from tirjudge.models import SMOL, KnownModel
 from tirjudge.models.machine import cache_folder
-from tirjudge.models.resolve import EMBEDDED, embedded_name
+from tirjudge.models.resolve import EMBEDDED, embedded_model
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +40,8 @@ def test_an_absent_model_is_listed_with_its_remedy(monkeypatch: pytest.MonkeyPat
     state, sha256, rest = found["smol"]
     assert (state, sha256) == ("absent", "-")
     assert rest.split() == [*SMOL.install.split(), "-"]
-    assert found[embedded_name()][0] == "embedded"
-    assert str(EMBEDDED) in found[embedded_name()][2]
+    assert found[EMBEDDED][0] == "embedded"
+    assert embedded_model() in found[EMBEDDED][2]
 
 
 @needs_smollm2

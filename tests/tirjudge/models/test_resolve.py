@@ -18,10 +18,10 @@ from tirjudge.models import SMOL, KnownModel, ModelUnavailable, resolve_model, w
 from tirjudge.models.gguf_file import SOURCE_FILE, converted_folder, file_sha256
 from tirjudge.models.resolve import (
     CODER,
+    EMBEDDED,
     KNOWN,
     NOTE_FILE,
     embedded_model,
-    embedded_name,
     local_models,
     read_note,
 )
@@ -53,7 +53,7 @@ def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_model_of_this_package_has_a_name() -> None:
-    assert resolve_model(embedded_name()) == embedded_model()
+    assert resolve_model(EMBEDDED) == embedded_model()
 
 
 @pytest.mark.parametrize(
