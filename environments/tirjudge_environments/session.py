@@ -121,6 +121,8 @@ class JudgeSession:
             self._prompt_ids = tuple(encoder.prompt(self.prompt))
         self._later = shown_later(environment, task, view)
         self._reserved = self._later_tokens()
+        if not budget.late_text:
+            self._budget = budget = replace(budget, tokens=budget.tokens + self._reserved)
         self._segments: list[Segment] = []
         self._calls: list[Call] = []
         self._turns = 0

@@ -520,6 +520,8 @@ class Budget:
     The count is exact with token ids. Without ids it is the usage that the endpoint reports, and the
     sandbox's part is not counted.
     """
+    late_text: bool = True
+    """Count a text that is shown late, as the responses are in checks; a prompt is never counted."""
     cpu_seconds: float = 30.0
     """CPU time of all programs together; once it is spent, a request for another one ends the dialogue.
 

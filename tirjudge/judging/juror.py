@@ -167,6 +167,7 @@ class Juror:
                     turns=options.max_tool_calls + _TURNS_WITHOUT_PROGRAMS,
                     tool_calls=options.max_tool_calls,
                     tokens=tokens,
+                    late_text=False,
                 ),
                 limits=options.limits,
                 sampling=Sampling.of(options, max_tokens=tokens),

@@ -21,6 +21,7 @@ EMPTY = "def check(response):\n    return []\n"
 _HARNESS = r'''
 import ast
 import json
+import re
 
 import isolated
 
@@ -54,11 +55,7 @@ print("\\n" + _json.dumps([[None if one is None else bool(one) for one in _found
 
 
 def gives_up(value):
-    try:
-        found = ast.literal_eval(value)
-    except (ValueError, TypeError):
-        return False
-    return found is False or isinstance(found, list) and all(one is False for one in found)
+    return value and re.fullmatch(r"False|\[(False(, )?)*\]", ast.unparse(value))
 
 
 def matches(item):

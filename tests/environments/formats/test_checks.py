@@ -289,6 +289,13 @@ async def test_room_for_responses_and_verdict_is_kept(make_task: Make, sandbox: 
     small = JudgeSession(environment, task, environment.views(task)[0], sandbox, budget=Budget(tokens=900))
     assert small.trajectory.stop is StopReason.TOKEN_BUDGET
     assert "need" in small.trajectory.detail
+    # Of a judge, what it writes is counted, as in formats whose prompt has the responses.
+    apart = Budget(tokens=900, late_text=False)
+    session = JudgeSession(environment, task, environment.views(task)[0], sandbox, budget=apart)
+    assert session.remaining_tokens == 900
+    await session.step(Completion(text="-", finish=Finish.END))
+    await session.step(Completion(text="<preference>A</preference>", finish=Finish.END))
+    assert session.trajectory.stop is StopReason.VERDICT
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,16 @@ def test_the_number_of_responses_chooses_the_format(
     assert row["scores"] == [1.0] if len(texts) == 1 else row["verdict"] == "B"
 
 
+def test_long_responses_leave_the_check_its_tokens(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """`--max-tokens` counts what the judge writes, as in formats whose prompt has the responses."""
+    endpoint.script = writes_checks
+    write_rows(tmp_path / "rows.jsonl", rows(1, tuple(f"{text}{' a' * 2000}" for text in TEXTS)))
+    limited = (*through(endpoint), "--format", "checks", "--max-tokens", "400")
+    assert judge(tmp_path, "rows.jsonl", *limited).returncode == 0
+    [row] = results(tmp_path / "rows.verdicts.jsonl")
+    assert (row["verdict"], row["decided"]) == ("B", True)
+
+
 def test_each_criterion_has_a_check_of_its_own(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = writes_checks
     write_rows(tmp_path / "rows.jsonl", [{**rows(1)[0], "criteria": ["is loud", "is calm"]}])
