@@ -172,7 +172,7 @@ def test_each_environment_over_the_first_has_a_lock_of_what_differs() -> None:
     """Its torch is that of `.venv`, a build without CUDA's gigabytes."""
     first = locked("locked.txt")
     names = {path.stem.removeprefix("locked-") for path in (ROOT / ".ci").glob("locked-*.txt")}
-    assert names - {"tools"} == ci_parts() - {"compose"}
+    assert names - {"tools"} == ci_parts() - {"coder", "compose"}
     for name in names - {"tools"}:
         lock = locked(f"locked-{name}.txt")
         assert not lock.items() & first.items()

@@ -326,11 +326,8 @@ class JudgeOptions(EndpointOptions, SamplingOptions, SandboxOptions):
             return given
         fast = find_spec("openvino") or not find_spec("torch")
         names = {given.get("model") or "", *(given.get("jury") or ())}
-        return (
-            {**given, "generator": "openvino"}
-            if fast and names <= {"", CODER.name, *shipped_models()}
-            else given
-        )
+        known = names <= {"", CODER.name, *shipped_models()}
+        return {**given, "generator": "openvino"} if fast and known else given
 
     @model_validator(mode="before")
     @classmethod

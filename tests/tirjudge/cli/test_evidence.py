@@ -15,7 +15,7 @@ from tests.tirjudge.judged_files import edit
 from tirjudge import Judge
 from tirjudge.judging.judge_model import undecided_verdicts
 from tirjudge.judging.options import JudgeOptions
-from tirjudge.models.resolve import EMBEDDED, ModelNote, read_note
+from tirjudge.models.resolve import ModelNote, embedded_model, read_note
 from tirjudge.records.inspect_log import inspect_record
 from tirjudge.records.result_row import read_result_rows
 from tirjudge.report.row_table import FLAGS, row_flags
@@ -227,7 +227,7 @@ def test_a_list_without_evidence_is_a_tie_of_all(tmp_path: Path, judging: Endpoi
 
 
 def test_the_embedded_judge_ties_what_it_could_not_decide_and_an_adapted_one_does_not(tmp_path: Path) -> None:
-    note = read_note(str(EMBEDDED))
+    note = read_note(embedded_model())
     assert undecided_verdicts(JudgeOptions(), [note]) == "tie"
     assert undecided_verdicts(JudgeOptions(undecided="guess"), [note]) == "guess"
     assert undecided_verdicts(JudgeOptions(evidence=False), [note]) == "guess"
@@ -235,7 +235,7 @@ def test_the_embedded_judge_ties_what_it_could_not_decide_and_an_adapted_one_doe
     # A note that training writes from the embedded judge's.
     from tirjudge_training.model_folder import _write_note
 
-    _write_note(tmp_path, str(EMBEDDED), {"prompts": "smol"})
+    _write_note(tmp_path, embedded_model(), {"prompts": "smol"})
     adapted = read_note(str(tmp_path))
     assert (adapted.shown_chars, adapted.undecided) == (note.shown_chars, "guess")
 

@@ -198,6 +198,7 @@ def test_a_price_that_is_not_given_comes_from_genai_prices_and_is_named(
     [
         ({}, "openvino"),
         ({"model": "coder"}, "openvino"),
+        ({"model": "tirjudge-coder"}, "openvino"),
         ({"model": "tirjudge-smol", "jury": ["coder"], "escalate_below": 1.0}, "openvino"),
         ({"model": "coder", "generator": "transformers"}, "transformers"),
         ({"model": "coder", "jury": ["owner/name"]}, "transformers"),

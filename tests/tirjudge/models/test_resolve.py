@@ -21,9 +21,11 @@ from tirjudge.models.resolve import (
     EMBEDDED,
     KNOWN,
     NOTE_FILE,
+    BaseNote,
     embedded_model,
     local_models,
     read_note,
+    shipped_models,
 )
 
 
@@ -52,7 +54,22 @@ def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_note("~/models/judge").note == "of the judge"
 
 
-def test_the_model_of_this_package_has_a_name() -> None:
+@pytest.mark.parametrize(
+    ("name", "base", "format"),
+    [("tirjudge-smol", SMOL, "tir-pointwise"), ("tirjudge-coder", CODER, "checks-pointwise")],
+)
+def test_a_model_of_this_package_has_a_name_and_its_base(name: str, base: KnownModel, format: str) -> None:
+    """Its guesses are ties, since they are chance."""
+    folder = Path(resolve_model(name))
+    assert str(folder) == shipped_models()[name]
+    assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == base.name
+    note = read_note(str(folder))
+    assert note.base == BaseNote(name=base.name, sha256=base.sha256)
+    assert format in note.formats
+    assert note.undecided == "tie"
+
+
+def test_the_embedded_model_is_one_of_them() -> None:
     assert resolve_model(EMBEDDED) == embedded_model()
 
 
