@@ -520,13 +520,13 @@ class Budget:
     The count is exact with token ids. Without ids it is the usage that the endpoint reports, and the
     sandbox's part is not counted.
     """
-    late_text: bool = True
-    """Count a text that is shown late, as the responses are in checks; a prompt is never counted."""
     cpu_seconds: float = 30.0
     """CPU time of all programs together; once it is spent, a request for another one ends the dialogue.
 
     Second runs with exchanged responses do not count, since the judge did not ask for them.
     """
+    late_text: bool = True
+    """Count a text that is shown late, as the responses are in checks; a prompt is never counted."""
 
     def __post_init__(self) -> None:
         if self.turns < 1 or self.tokens < 1 or self.tool_calls < 0 or self.cpu_seconds <= 0:
