@@ -101,8 +101,8 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     """
     if name in KNOWN:
         return _known(KNOWN[name], say)
-    if name in shipped_models():
-        return shipped_models()[name]
+    if shipped := shipped_models().get(name):
+        return shipped
     path = Path(name).expanduser()
     if path.is_file() and is_gguf(path):
         return str(converted(path, file_sha256(path), say))

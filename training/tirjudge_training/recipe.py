@@ -110,8 +110,8 @@ class ModelConfig(FrozenModel):
     @property
     def start(self) -> str:
         """`base`, with the folder of a judge of the package in place of its name, and `~` replaced."""
-        if self.base in shipped_models():
-            return shipped_models()[self.base]
+        if shipped := shipped_models().get(self.base):
+            return shipped
         return str(Path(self.base).expanduser()) if self.base.startswith("~") else self.base
 
 

@@ -289,7 +289,7 @@ async def test_room_for_responses_and_verdict_is_kept(make_task: Make, sandbox: 
     small = JudgeSession(environment, task, environment.views(task)[0], sandbox, budget=Budget(tokens=900))
     assert small.trajectory.stop is StopReason.TOKEN_BUDGET
     assert "need" in small.trajectory.detail
-    # Of a judge, what it writes is counted, as in formats whose prompt has the responses.
+    # A judge's budget counts what the judge writes; the responses are not counted, as a prompt is not.
     apart = Budget(tokens=900, late_text=False)
     session = JudgeSession(environment, task, environment.views(task)[0], sandbox, budget=apart)
     assert session.remaining_tokens == 900
