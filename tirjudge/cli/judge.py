@@ -500,8 +500,7 @@ def judge(
         ),
     ] = None,
     answers: Annotated[
-        list[str] | None,
-        option("Rows", "The answers of one model, in place of FILE.", metavar="NAME=FILE"),
+        list[str] | None, option("Rows", "The answers of one model, in place of FILE.", metavar="NAME=FILE")
     ] = None,
     input_format: Annotated[
         Literal["jsonl", "json", "csv", "parquet"] | None,

@@ -337,10 +337,7 @@ def serve(
 
 
 async def _serving(
-    backend: str,
-    options: Mapping[str, Any],
-    listening: socket.socket,
-    settings: ServerSettings,
+    backend: str, options: Mapping[str, Any], listening: socket.socket, settings: ServerSettings
 ) -> None:
     box = open_sandbox(backend, **options)
     if isinstance(box, PooledSandbox):

@@ -90,8 +90,7 @@ def train(
         Path | None, option("Rows", "Short for --set data.train=...: a file of labelled rows.")
     ] = None,
     plan: Annotated[
-        bool,
-        option("Trying out", "Print stages, sizes, tokens, hours and memory, and exit.", "--plan"),
+        bool, option("Trying out", "Print stages, sizes, tokens, hours and memory, and exit.", "--plan")
     ] = False,
     shrink: Annotated[
         bool, option("Trying out", "Try the recipe out with two layers and two batches, on CPU.", "--shrink")

@@ -9,6 +9,7 @@ favours no position and cannot replace texts by copies.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -25,8 +26,9 @@ from tirjudge_environments.programs.check_harness import EMPTY, ERROR, MOST_RESP
 from tirjudge_environments.programs.evidence import favourite, score_of
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
-from tirjudge_environments.turn_reader import find_fences
+from tirjudge_environments.turn_reader import behind_thinking, find_fences
 from tirjudge_environments.types import (
+    THINK,
     By,
     Call,
     Completion,
@@ -45,6 +47,10 @@ from tirjudge_environments.types import (
 )
 from tirjudge_sandbox import Execution, Status
 
+_CHECK = re.compile(
+    r"^(?=import |from \S+ import |def |class |@|\w+ = ).*?^def check *\(", re.MULTILINE | re.DOTALL
+)
+"""Code from its first line on, up to `check`; what stands above the function may be part of it."""
 _TOO_LATE = "The responses have been shown, so no other check runs. Give the verdict."
 _REPAIR = "checks-repair"
 """The prompt file that asks for a corrected function."""
@@ -104,6 +110,12 @@ class ChecksFormat(TirFormat):
         return Template(text).fill("", shown)
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
+        if completion.text.lstrip().startswith(THINK):
+            # A draft in the thinking is no function yet. Blanks in its place keep the offsets of the rest.
+            behind = behind_thinking(completion.text)
+            if behind is None and completion.finish is Finish.STOP:
+                return Continue()
+            completion = replace(completion, text=(behind or "").rjust(len(completion.text)))
         reading = super().read(task, view, completion)
         repairs = len(completion.outputs) == 1 and completion.outputs[0].rstrip().endswith(_repair())
         if completion.outputs and not repairs:
@@ -172,14 +184,9 @@ def _written_check(turn: str) -> str:
     Models without training often leave out the language or the last fence. Empty if nothing defines it.
     """
     bodies = [turn[fence.body_start : fence.body_end] for fence in find_fences(turn)]
-    for lines in (text.splitlines(keepends=True) for text in (*bodies, turn)):
-        start = next((place for place, line in enumerate(lines) if line.startswith("def check(")), None)
-        if start is not None:
-            while start and (
-                not lines[start - 1].strip() or lines[start - 1].startswith(("import ", "from "))
-            ):
-                start -= 1
-            return "".join(lines[start:])
+    for text in (*bodies, turn):
+        if found := _CHECK.search(text):
+            return text[found.start() :]
     return ""
 
 

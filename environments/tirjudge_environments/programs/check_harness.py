@@ -2,10 +2,11 @@
 
 The judge writes the function before it sees a response. The harness, which is trusted, runs the function as
 an isolated program (see the sandbox's module `isolated`) once for each response. It prints how many checks
-each response keeps, `A 2 of 3`, or `2 of 3` for a single response. A check that fails, or whose result is
-None, for any response counts for none, so the total is the same for all. A function that returns `False` or
-`[]` before its list, as for a text that is no JSON, keeps none of the list's checks: no response can escape
-the count by breaking the parse. The first error stands above the counts, or in their place.
+each response keeps, `A 2 of 3`, or `2 of 3` for a single response. A check that fails, or that the function
+sets to None, for any response counts for none, so the total is the same for all. A function that returns
+`False` or `[]` in place of its list, as for a text that is no JSON, keeps none of the list's checks: no
+response can escape the count by breaking the parse. The first error stands above the counts, or in their
+place, without what it quotes of a response.
 """
 
 from __future__ import annotations
@@ -33,11 +34,8 @@ import math
 import re
 import string
 import unicodedata
-"""
-AFTER = """
-import json as _json
 
-_faults = []
+_response = response
 
 
 def _item(check):
@@ -47,9 +45,17 @@ def _item(check):
         _faults.append(f"{type(error).__name__}: {error}"[:300])
 
 
-_found = check(response)
+"""
+AFTER = """
+import json as _json
+
+_faults = []
+_found = check(_response)
 if not isinstance(_found, (list, tuple)):
     raise TypeError(f"check returned {type(_found).__name__}, and not a list")
+for _one in _found:
+    if isinstance(_one, tuple) or hasattr(_one, "send") or callable(_one):
+        raise TypeError(f"check returned a list with a {type(_one).__name__}, not True or False")
 print("\\n" + _json.dumps([[None if one is None else bool(one) for one in _found], *_faults[:1]]))
 """
 
@@ -58,51 +64,55 @@ def gives_up(value):
     return value and re.fullmatch(r"False|\[(False(, )?)*\]", ast.unparse(value))
 
 
-def matches(item):
-    ends = item.values if isinstance(item, ast.BoolOp) else [item]
-    called = [getattr(getattr(one, "func", None), "attr", "") for one in ends]
-    return not {"fullmatch", "match", "search"}.isdisjoint(called)
-
-
 def apart(source):
-    """Return the source with each item of the returned list evaluated apart, so that it fails alone.
+    """Return the source with each item of a returned list evaluated apart, so that it fails alone.
 
-    The items are those of a list behind `return`, or are appended to the list that is returned. An earlier
-    return of `False` or `[]` breaks each of the listed checks. The None of a regular expression is False.
+    The items are those of a list that is returned, or of the list with the returned name, or appended to it.
+    A return of `False` or `[]` breaks each of the listed checks. A None that is not written is False: it is
+    one of `and`, `get` or a regular expression. What stands below the functions, an example, does not run.
     """
     try:
         tree = ast.parse(source)
+        tree.body = [one for one in tree.body if not isinstance(one, (ast.Assert, ast.Expr, ast.If))]
         named = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == "check"]
-        body, last = list(ast.walk(named[-1])), named[-1].body[-1].value
-        holders = []
-        if isinstance(last, ast.List):
-            holders = [last.elts]
-            inner = [one for one in body if isinstance(one, ast.FunctionDef) and one is not named[-1]]
-            others = {part for one in inner for part in ast.walk(one)}
-            for one in body:
-                early = isinstance(one, ast.Return) and one not in others and one.value is not last
-                if early and gives_up(one.value):
-                    one.value = ast.parse(str([False] * len(last.elts))).body[0].value
-        if isinstance(last, ast.Name):
-            called = [one for one in body if isinstance(one, ast.Call) and len(one.args) == 1]
-            holders = [one.args for one in called if ast.unparse(one.func) == f"{last.id}.append"]
-        for items in holders:
-            inside = [part for one in items for part in ast.walk(one)]
-            if not any(isinstance(one, (ast.NamedExpr, ast.Starred, ast.Yield)) for one in inside):
-                texts = (f"({ast.unparse(one)}){' or False' * matches(one)}" for one in items)
-                items[:] = [ast.parse(f"_item(lambda: {text})").body[0].value for text in texts]
+        inner = [one for one in ast.walk(named[-1]) if isinstance(one, ast.FunctionDef)]
+        others = {part for one in inner if one is not named[-1] for part in ast.walk(one)}
+        body = [one for one in ast.walk(named[-1]) if one not in others]
+        returned = [one for one in body if isinstance(one, ast.Return) and one.value]
+        called = {ast.unparse(one.value) for one in returned if isinstance(one.value, ast.Name)}
+        assigned = [one for one in body if isinstance(one, ast.Assign)]
+        assigned = [one for one in assigned if ast.unparse(one.targets[0]) in called]
+        lists = [one.value for one in (*returned, *assigned) if isinstance(one.value, ast.List)]
+        holders = [one.elts for one in lists if not gives_up(one)]
+        most = max(map(len, holders), default=0)
+        for one in returned:
+            if most and gives_up(one.value):
+                one.value = ast.parse(str([False] * most)).body[0].value
+        calls = [one for one in body if isinstance(one, ast.Call) and len(one.args) == 1]
+        tries = [part for one in body if isinstance(one, ast.Try) for part in one.body]
+        handled = {part for one in tries for part in ast.walk(one)}
+        appends = {f"{name}.append" for name in called}
+        for items in (*holders, *(one.args for one in calls if ast.unparse(one.func) in appends)):
+            inside = {type(part) for one in items for part in ast.walk(one)}
+            caught = ast.NamedExpr in inside or not handled.isdisjoint(items)
+            if inside.isdisjoint({ast.Starred, ast.Yield}):
+                form = "({})" if caught else "_item(lambda: {})"
+                texts = [ast.unparse(one) for one in items]
+                texts = [one if "None" in one else f"({one}) or False" for one in texts]
+                items[:] = [ast.parse(form.format(one)).body[0].value for one in texts]
         return ast.unparse(tree)
-    except (SyntaxError, ValueError, IndexError, AttributeError, RecursionError):
+    except (SyntaxError, ValueError, IndexError, RecursionError):
         return source
 
 
 def found(text):
     """Return the results for a response and the first error; without results, None and the error."""
-    outcome = isolated.run(BEFORE + APART + AFTER, bindings={"response": text})
+    # A string of its own, so that an error names the line that the judge wrote.
+    outcome = isolated.run(f"{BEFORE}exec({APART!r})\n{AFTER}", bindings={"response": text})
     if outcome.status == "ok":
         try:
             results, *faults = json.loads(outcome.stdout.rstrip().rpartition("\n")[2])
-        except (TypeError, ValueError):
+        except (RecursionError, TypeError, ValueError):
             results, faults = None, []
         if isinstance(results, list) and all(one in (True, False, None) for one in results):
             return results, str(*faults[:1])
@@ -110,6 +120,10 @@ def found(text):
     if outcome.status != "error":
         return None, f"check was stopped at its {outcome.status}"
     return None, (outcome.stderr.strip() or "check ended the program").rpartition("\n")[2][:300]
+
+
+def known(quoted):
+    return quoted[0] if quoted[2] and (len(quoted[2]) < 12 or quoted[2] in CHECK) else "..."
 
 
 def names(count):
@@ -125,12 +139,12 @@ lengths = [len(one) for one in lists if one is not None]
 if len(set(lengths)) > 1 and len(lengths) == len(lists):
     fault = "check returned lists of different lengths: " + ", ".join(map(str, lengths))
 if fault:
-    print("error: " + " ".join(fault.split()))
+    print("error: " + re.sub(r"""(['"])(?:([^\s'"\\]+)\1|.*)""", known, " ".join(fault.split())))
 if len(lengths) == len(lists) and len(set(lengths)) == 1:
-    known = [each for each in zip(*lists) if None not in each]
-    for name, kept in zip(names(len(lists)), zip(*known)):
-        print(f"{name}{sum(kept)} of {len(known)}")
-    if not known and not fault:
+    counted = [each for each in zip(*lists) if None not in each]
+    for name, kept in zip(names(len(lists)), zip(*counted)):
+        print(f"{name}{sum(kept)} of {len(counted)}")
+    if not counted and not fault:
         print("nothing to check")
 '''
 

@@ -47,12 +47,7 @@ def enter(*, own_user: bool, inner_uid: int) -> None:
 
 
 def pivot(
-    binds: Sequence[tuple[str, str]],
-    scratch: str,
-    *,
-    hidden: Sequence[str] = (),
-    folder: str,
-    owner: int,
+    binds: Sequence[tuple[str, str]], scratch: str, *, hidden: Sequence[str] = (), folder: str, owner: int
 ) -> None:
     """Replace the root folder by a small read-only tree with one writable folder.
 

@@ -16,11 +16,7 @@ from tirjudge_sandbox.base import (
     Sandbox,
 )
 from tirjudge_sandbox.http.fields import Base64, message_to_json
-from tirjudge_sandbox.http.fusion_messages import (
-    PYTHON,
-    RunCodeRequest,
-    RunCodeResponse,
-)
+from tirjudge_sandbox.http.fusion_messages import PYTHON, RunCodeRequest, RunCodeResponse
 from tirjudge_sandbox.http.native_messages import NAME, Info, ProgramRequest, execution_to_json
 from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard, Receive, Scope, Send
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
@@ -53,11 +49,7 @@ _SMALL, _MANY = 1 << 12, 1000
 
 
 def create_app(
-    box: Sandbox,
-    settings: ServerSettings,
-    *,
-    version: str,
-    isolation: Isolation | None = None,
+    box: Sandbox, settings: ServerSettings, *, version: str, isolation: Isolation | None = None
 ) -> App:
     """Return an ASGI application that serves an open sandbox.
 

@@ -42,10 +42,7 @@ def listen(host: str, port: int, access: Access) -> socket.socket:
 
 
 async def serve(
-    box: Sandbox,
-    listening: socket.socket,
-    settings: ServerSettings,
-    started: Callable[[Isolation], None],
+    box: Sandbox, listening: socket.socket, settings: ServerSettings, started: Callable[[Isolation], None]
 ) -> None:
     """Serve an open sandbox until SIGTERM or SIGINT, then finish accepted requests.
 

@@ -20,7 +20,9 @@ ONE_RUN = FOLDER / "smol-many.toml"
 """The recipe of one run on a GPU, without arms."""
 CHECKS = FOLDER / "coder-checks.toml"
 """The recipe of a judge that writes its check first, without arms."""
-RECIPES = sorted(set(FOLDER.glob("*.toml")) - {ONE_RUN, CHECKS})
+LABELS = FOLDER / "coder-rl.toml"
+"""The recipe of RL for a judge that writes its check first."""
+RECIPES = sorted(set(FOLDER.glob("*.toml")) - {ONE_RUN, CHECKS, LABELS})
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -38,6 +40,18 @@ def test_the_run_on_a_gpu_trains_the_shipped_judges_formats_once() -> None:
     assert recipe.warmup.sft.max_tokens == shipped.warmup.sft.max_tokens
     assert recipe.method == "demonstrations"
     assert recipe.data.heldout is None
+
+
+def test_labels_train_the_coder_as_it_is_and_after_demonstrations() -> None:
+    arms = load_arms(Recipe, str(LABELS))
+    prompts = {
+        name: {one.options.get("prompts") for one in arm.environments.values()} for name, arm in arms.items()
+    }
+    assert prompts == {"zero": {None}, "demonstrated": {"coder"}}
+    for arm in arms.values():
+        assert arm.method == "iterative"
+        assert arm.rl.steps + (arm.iterate.steps or 0) == 20
+        assert {one.options["evidence"] for one in arm.environments.values()} == {"required"}
 
 
 COUNT = "def commas(t): return t.count(',')"
