@@ -111,9 +111,7 @@ class Turn:
     @property
     def source(self) -> str:
         """The program, or the arguments, without the indentation of the fence; empty without a request."""
-        if self.program is None:
-            return ""
-        return _body(self.text, self.program)
+        return "" if self.program is None else _body(self.text, self.program)
 
     @cached_property
     def awaited(self) -> Fence | None:

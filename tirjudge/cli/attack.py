@@ -18,7 +18,7 @@ from tirjudge.cli.options import RowsOptions, RunOptions, takes_options
 from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, refuse_input, say
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
-from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
+from tirjudge.judging.options import OF_RUNS
 from tirjudge.statistics.clusters import in_clusters
 from tirjudge.statistics.printed import bracketed
 from tirjudge.statistics.proportions import Proportion
@@ -29,7 +29,7 @@ from tirjudge_environments.registry import open_environment
     "tirjudge attack examples/instructions.jsonl --limit 3 --attack forgeries",
     "tirjudge attack rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
 )
-@takes_options("attack", without=(*ABSTENTION, *LENIENT, *CHECKED))
+@takes_options("attack", without=OF_RUNS)
 def attack(
     file: Annotated[
         str | None,

@@ -36,7 +36,7 @@ from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import EngineRowJudge, TooManyFailures
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_note, local_weights, most_tokens, undecided_verdicts
-from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
+from tirjudge.judging.options import OF_RUNS
 from tirjudge.judging.tally import Tally
 from tirjudge.progress import on_terminal
 from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally, open_method
@@ -59,7 +59,7 @@ DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
     "tirjudge bon candidates.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge bon candidates.jsonl --no-judge --n 8",
 )
-@takes_options("bon", without=(*ABSTENTION, *LENIENT, *CHECKED, *RUNNER))
+@takes_options("bon", without=(*OF_RUNS, *RUNNER))
 def bon(
     file: Annotated[
         str,

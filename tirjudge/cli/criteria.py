@@ -33,7 +33,7 @@ from tirjudge.judging.criteria import ProposedCriteria, propose_criteria
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.judge_model import local_weights, most_tokens
 from tirjudge.judging.meta_judge import rejects_the_question
-from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT
+from tirjudge.judging.options import OF_RUNS
 from tirjudge.progress import ProgressReporter
 from tirjudge.storage.json_lines import JsonLines, read_lines
 from tirjudge.storage.result_file import check_settings, record_settings, settings_path
@@ -46,7 +46,7 @@ from tirjudge_environments.tasks import RowError
     "tirjudge criteria rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge criteria rows.jsonl --model my-model --most 5 --output rubrics.jsonl",
 )
-@takes_options("criteria", without=(*ABSTENTION, *LENIENT, *CHECKED, *RUNNER, "texts", "criteria_per_call"))
+@takes_options("criteria", without=(*OF_RUNS, *RUNNER, "texts", "criteria_per_call"))
 def criteria(
     file: Annotated[
         str,

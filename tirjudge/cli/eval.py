@@ -15,7 +15,7 @@ from tirjudge.cli.output import SOME_FAILED, examples, option, output_file, say
 from tirjudge.cli.score_options import MetaJudgeOption, MetaJudgeUrlOption, ScoreOutput
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
-from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions
+from tirjudge.judging.options import OF_RUNS, JudgeOptions
 from tirjudge.judging.questions import Kind, environment_name, format_for
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.registry import environment_options, open_environment
@@ -30,7 +30,7 @@ _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b
     "tirjudge eval judgebench --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge eval rewardbench --data rewardbench.parquet --limit 100",
 )
-@takes_options("eval", without=(*ABSTENTION, *LENIENT, *CHECKED, "name_variables"))
+@takes_options("eval", without=(*OF_RUNS, "name_variables"))
 def evaluate(
     benchmark: Annotated[
         str | None, typer.Argument(metavar="BENCHMARK", help="Judge its rows, then score them.")

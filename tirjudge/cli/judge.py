@@ -73,7 +73,7 @@ _ADVICE = {
     "malformed": ": the answers lack the form that the prompt asks for: try another --format or --tier",
 }
 """What to do when no row got a verdict, by how the dialogues ended."""
-_REPLACED = ("--format", "--output")
+_REPLACED = ("--format", "--output", "-o")
 """Options that the proposal of another format replaces."""
 
 
@@ -183,13 +183,20 @@ class BatchRun:
         answered = tally.verdicts + tally.open
         if not answered:
             say(f"tirjudge {self.command}: no row got a verdict: {self._why(results)}")
-        reached = self._accurate(tally, rated) & self._decided(tally) & self._wins(won)
+        counting = tally.evidence.counting(won, won_decided)
+        reached = self._accurate(tally, rated) & self._decided(tally) & self._wins(won, counting)
         return completed and not tally.failed and bool(answered) and reached
 
     def _proposal(self, tally: Tally, results: ResultFile | ResultStream) -> str:
         """Return the command that judges again by checks, if no program decided a row and checks may."""
         options, evidence = self.options, tally.evidence
-        told = options.prompts or options.tool_settings.servers or options.options or options.tier == "tools"
+        told = (
+            self.plan.kind
+            or options.prompts
+            or options.tool_settings.servers
+            or options.options
+            or options.tier == "tools"
+        )
         if evidence.decided or not evidence.known or told or options.format not in ("", "tir"):
             return ""
         is_judged = self.command == "judge" and self.output != STANDARD_OUTPUT
@@ -234,18 +241,20 @@ class BatchRun:
         say(f"tirjudge {self.command}: {found}, and --min-accuracy is {self.min_accuracy:g}")
         return False
 
-    def _wins(self, won: WhoWon | None) -> bool:
-        """Return whether the named source won enough rows; otherwise say how many it won."""
+    def _wins(self, won: WhoWon | None, counting: WhoWon | None) -> bool:
+        """Return whether the named source won enough of the rows that count; else say how many it won."""
         if self.min_win_rate is None:
             return True
         name, least = self.min_win_rate
-        sources = {} if won is None else {one.name: one for one in won.sources}
+        sources = {} if counting is None else {one.name: one for one in counting.sources}
         if name in sources and sources[name].rate.value >= least:
             return True
         if name in sources:
             found = f"the win rate of {printable(name)} is {sources[name].rate.value:.1%}"
         elif sources:
             found = f"no source is {printable(name)!r}, only {printable(', '.join(sources))}"
+        elif won is not None:
+            found = "no program decided a row"
         else:
             found = "no row names the sources of its responses (--column responses=COLUMN,COLUMN)"
         say(f"tirjudge {self.command}: {found}, and --min-win-rate is {printable(name)}={least:g}")

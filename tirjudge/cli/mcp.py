@@ -22,7 +22,7 @@ from tirjudge.cli.listening import (
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import UNREAD, examples, no_sandbox, option, say
 from tirjudge.judge import Judge
-from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions
+from tirjudge.judging.options import OF_RUNS, JudgeOptions
 from tirjudge.mcp.run_python import MOST_CHARACTERS, ReturnMode
 from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app, serve_stdio
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
@@ -35,7 +35,7 @@ TOKEN = "TIRJUDGE_MCP_TOKEN"
 @examples(
     "tirjudge mcp", "tirjudge mcp --transport http --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1"
 )
-@takes_options("mcp", without=(*ABSTENTION, *LENIENT, *CHECKED))
+@takes_options("mcp", without=OF_RUNS)
 def mcp(
     transport: Annotated[
         Literal["stdio", "http"], option("Server", "Standard input and output, or streamable HTTP.")

@@ -216,9 +216,10 @@ class Summary:
         if self.proposal:
             entries.append(("undecided", "no program decided a row; a check that is written first may:"))
             entries.append(("", self.proposal))
-        if self.won is not None and self.won.winner:
-            entries.append(("winner", self.won.winner))
-        lines = [(name, printable(value)) for name, value in entries]
+        if (counting := self.tally.evidence.counting(self.won, self.won_decided)) and counting.winner:
+            entries.append(("winner", counting.winner))
+        # Commands are to be copied, so that no long path is cut.
+        lines = [(name, printable(value, 1 << 14)) for name, value in entries]
         console = Console(markup=False, highlight=False, stderr=to_standard_error)
         if not console.is_terminal:
             for name, value in lines:

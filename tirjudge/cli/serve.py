@@ -27,7 +27,7 @@ from tirjudge.cli.options import takes_options
 from tirjudge.cli.output import examples, option, say
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.judge_engine import JudgeEngine
-from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions
+from tirjudge.judging.options import OF_RUNS, JudgeOptions
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
 from tirjudge_sandbox.server.lifetime import serve_app
@@ -39,7 +39,7 @@ TOKEN = "TIRJUDGE_SERVE_TOKEN"
     "tirjudge serve --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge serve --config judge.toml --port 0 --no-verdict-reward 0",
 )
-@takes_options("serve", without=(*ABSTENTION, *LENIENT, *CHECKED))
+@takes_options("serve", without=OF_RUNS)
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8082,

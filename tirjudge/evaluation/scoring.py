@@ -151,9 +151,7 @@ def reversed_order(row: JudgedRow) -> Vote:
 
 def credit(vote: Vote, label: int, *, share_ties: bool) -> float:
     """Return 1 for the label; with `share_ties` 1 / k for a tie of k that includes it; otherwise 0."""
-    if vote.tie and not share_ties:
-        return 0.0
-    return verdict_credit(vote.best, label)
+    return 0.0 if vote.tie and not share_ties else verdict_credit(vote.best, label)
 
 
 def _ordered(row: JudgedRow, order: tuple[int, ...], name: str) -> Vote:

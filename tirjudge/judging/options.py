@@ -61,12 +61,8 @@ _OF_ENDPOINTS = ("base_url", "tier", "tokenizer", "note_of", "request_fields", "
 _OF_ENGINES = ("generator", "generator_options")
 _ASKED = {*_OF_ENGINES, *_OF_ENDPOINTS}
 """Options by which a user chooses engine or endpoint."""
-ABSTENTION = ("abstain_below", "confidence")
-"""Options by which verdicts are left open."""
-CHECKED = ("checkers", "audit", "max_disagreement")
-"""Options of criteria that checkers decide, which are no verdicts of the model."""
-LENIENT = ("ask_for_verdict",)
-"""Options that accept a verdict that the strict reading of benchmarks and rewards does not find."""
+OF_RUNS = ("abstain_below", "ask_for_verdict", "checkers", "audit", "max_disagreement")
+"""Options of `tirjudge judge` alone: open verdicts, verdicts found by another question, and checkers."""
 
 
 class NoSandbox:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tirjudge.console_text import counted
 from tirjudge.judging.copied_programs import LEAST_PROMPTS, CopiedPrograms
@@ -16,6 +16,7 @@ from tirjudge.statistics.proportions import Proportion
 from tirjudge_environments import StopReason
 from tirjudge_environments.orders import letter
 
+T = TypeVar("T")
 _MOST = 2 / 3
 """The share of verdicts from which a summary says that most name the response shown first."""
 
@@ -144,7 +145,9 @@ class EvidenceTally:
     guesses: Credits = field(default_factory=Credits)
     """The credits of undecided verdicts, of a tie in place of a guess that of the guess."""
     _decided: int = 0
-    """Verdicts that programs decided, copied ones included."""
+    """Verdicts that programs decided, copied ones included, and those of `_ruled`."""
+    _ruled: set[str] = field(default_factory=set)
+    """The ids of the rows that the rule about empty answers decided, without a program."""
     _credits: Credits = field(default_factory=Credits)
     """The credits of the decided verdicts that `copied` does not keep."""
     _first: Credits = field(default_factory=Credits)
@@ -168,7 +171,9 @@ class EvidenceTally:
             self.unknown += 1
         elif decided:
             self._decided += 1
-            if credit is not None and not kept:
+            if not row.get("programs"):
+                self._ruled.add(row["id"])
+            elif credit is not None and not kept:
                 self._credits.add(credit, prompt)
         else:
             self.undecided += 1
@@ -191,8 +196,8 @@ class EvidenceTally:
 
     @property
     def apart(self) -> set[str]:
-        """The ids of the rows that copied programs decided."""
-        return {id for one in self.copied.found() for id in one.decided}
+        """The ids of the rows that copied programs or a rule decided."""
+        return self._ruled.union(*(one.decided for one in self.copied.found()))
 
     @property
     def decided(self) -> int:
@@ -214,13 +219,25 @@ class EvidenceTally:
         return self._decided + self.undecided
 
     @property
+    def is_about_decided(self) -> bool:
+        """True if only the verdicts that programs decided count for more than ties."""
+        return self.known > 0 and self.tied == self.undecided
+
+    def counting(self, every: T, decided: T | None) -> T | None:
+        """Return who won the rows that count, of all rows and of the decided ones; None if no row counts."""
+        if not self.is_about_decided:
+            return every
+        return decided or (every if self.decided else None)
+
+    @property
     def others(self) -> list[str]:
         """The verdicts that are not decided or counted apart, in words."""
-        apart, ties = len(self.apart), f"{self.tied} " if self.tied < self.undecided else ""
+        copied, ties = len(self.apart - self._ruled), f"{self.tied} " if self.tied < self.undecided else ""
         counts = f"{ties}counted as ties" if self.tied else "counted as guessed"
         found = {
             f"{self.undecided} undecided, {counts}": self.undecided,
-            f"{apart} decided by a copied program": apart,
+            f"{copied} decided by a copied program": copied,
+            f"{len(self._ruled)} decided by the rule about empty answers": len(self._ruled),
             f"unknown of {counted(self.unknown, 'more row')}": self.unknown,
         }
         return [text for text, number in found.items() if number]
@@ -241,7 +258,7 @@ class EvidenceTally:
             decided = f"; it decided {counted(len(one.decided), 'row')}, counted apart" if one.decided else ""
             ran = f"one program ran in {one.rows} of {self.copied.rows} rows"
             yield f"{ran}, which hold no {one.missing}{decided}: {one}"
-        if self.known and not self.programs and not self._decided:
+        if self.known and not self.programs:
             yield "no row ran a program: the judge only read the responses"
         rows, most = len(self._first), self._named_first >= _MOST * self._named
         if most and rows >= LEAST_PROMPTS and self._first.mean.interval[0] > self._by_chance / rows:
@@ -261,7 +278,8 @@ class EvidenceTally:
             "decided": self.decided,
             "undecided": self.undecided,
             "ties": self.tied,
-            "copied": len(self.apart),
+            "copied": len(self.apart - self._ruled),
+            "ruled": len(self._ruled),
             "unknown": self.unknown,
             "decided_accuracy": _accuracy(self.decided_credits),
             "guess_accuracy": _accuracy(self.guesses),

@@ -78,7 +78,7 @@ def decided_text(row: ResultRow) -> str:
     if row.verdict_decided is None:
         return ""
     if row.verdict_decided:
-        return "decided by a program"
+        return "decided by a program" if row.programs else "decided by the rule about empty answers"
     if row.guess:
         return f"a tie, since no program decided it; the judge's guess was {printable(row.guess)}"
     return "undecided: a guess of the judge, since no program decided it"
@@ -120,14 +120,11 @@ def deciding_lines(row: ResultRow) -> tuple[str, str]:
 
 def _last_program(row: ResultRow) -> tuple[Sequence[int], RecordedPassage] | None:
     """Return the last program and the order that its view showed; a view in the row's order is preferred."""
-    found = [(view.order, one) for view in row.views for one in view.segments if _is_program(one)]
+    passages = [(view.order, one) for view in row.views for one in view.segments]
+    found = [(order, one) for order, one in passages if one.kind == "program" and not one.tool]
     if not found:
         return None
     return next((pair for pair in reversed(found) if _is_given(pair[0])), found[-1])
-
-
-def _is_program(passage: RecordedPassage) -> bool:
-    return passage.kind == "program" and not passage.tool
 
 
 def _letters_note(order: Sequence[int]) -> str:

@@ -27,7 +27,7 @@ def headline(scores: Sequence[ProtocolScore], benchmark: str, tally: EvidenceTal
 
     Where undecided rows are ties, which no accuracy should measure, it is that of the decided rows.
     """
-    if tally.undecided and is_about_decided(tally) and not benchmark:
+    if tally.undecided and tally.is_about_decided and not benchmark:
         credits = tally.decided_credits
         about = "labelled rows whose verdict a program decided"
         return {"name": "accuracy", "about": about, **credits.mean.record()} if credits else None
@@ -46,7 +46,7 @@ def sentence(facts: Sequence[RowFacts], number: object, won: WhoWon | None, tall
     `won` is who won the rows that programs decided. The names of sources are untrusted.
     """
     verdicts = sum(one.stop == "verdict" for one in facts)
-    if not is_about_decided(tally):
+    if not tally.is_about_decided:
         return "" if won or number else f"{verdicts} of {counted(len(facts), 'row')} have a verdict"
     decided, said = "that a program decided", f"{tally.decided} of {tally.known} rows decided by a program"
     if won is not None and tally.decided:
@@ -58,11 +58,6 @@ def sentence(facts: Sequence[RowFacts], number: object, won: WhoWon | None, tall
     elif won is None and (right := tally.decided_credits):
         said = f"Right in {right.total:g} of the {len(right)} labelled rows {decided}"
     return "; ".join([said, *(other.partition(",")[0] for other in tally.others)])
-
-
-def is_about_decided(tally: EvidenceTally) -> bool:
-    """Return True if only the verdicts that programs decided count for more than ties."""
-    return tally.known > 0 and tally.tied == tally.undecided
 
 
 def winner(won: WhoWon | None) -> dict[str, Any] | None:
@@ -116,7 +111,7 @@ def decided(tally: EvidenceTally, won: WhoWon | None) -> dict[str, Any]:
     _, *accuracies = tally.lines()
     # The headline is about the decided rows, unless guesses count.
     wins = (
-        [f"of the decided rows, {line}" for line in won.wins()] if won and not is_about_decided(tally) else []
+        [f"of the decided rows, {line}" for line in won.wins()] if won and not tally.is_about_decided else []
     )
     return found | {
         "value": f"{tally.decided} of {tally.known} rows",
@@ -149,7 +144,7 @@ def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, An
         same = order["figures"]["consistency"]
         value = f"{same['value']:.1%} keep their verdict"
         return {"value": value, "notes": [f"of {counted(same['n'], 'pair')} in both orders"]}
-    if turned := [row for row in rows if _orders(row) > 1]:
+    if turned := [row for row in rows if len({vote.order for vote in row.votes if len(vote.order) > 1}) > 1]:
         kept = sum(_keeps(row) for row in turned) / len(turned)
         return {
             "value": f"{kept:.1%} keep their verdict",
@@ -160,10 +155,6 @@ def _order(rows: Sequence[JudgedRow], won: WhoWon | None, order: Mapping[str, An
     first, place = won.first_shown, won.preferred_place
     value = f"{first.printed()} for the response shown first"
     return {"value": value, "notes": [f"by chance {won.chance:.0%}{place}"]}
-
-
-def _orders(row: JudgedRow) -> int:
-    return len({vote.order for vote in row.votes if len(vote.order) > 1})
 
 
 def _keeps(row: JudgedRow) -> bool:

@@ -38,7 +38,7 @@ from tirjudge.report.breakdowns import (
     histograms,
     positions,
 )
-from tirjudge.report.headline import decided, headline, is_about_decided, sentence, trust, winner
+from tirjudge.report.headline import decided, headline, sentence, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
 from tirjudge.report.row_table import FLAGS, RowTable, TableBuilder, Texts, distinct
 from tirjudge.statistics.clusters import prompt_cluster
@@ -101,7 +101,7 @@ def read_run(
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
     won = next(filter(None, map(WhoWon.of, scores)), None)
     won_decided = who_won_decided(rows, evidence)
-    leading = won_decided or (won if evidence.decided else None) if is_about_decided(evidence) else won
+    leading = evidence.counting(won, won_decided)
     order = positions(rows)
     table = builder.build({row.id: decision(row) for row in rows if not row.left_open})
     table.count_apart(evidence.apart)

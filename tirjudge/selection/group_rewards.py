@@ -271,7 +271,8 @@ class GroupJudge:
             thinking=self._engine.options.judges_thinking,
         )
         named = f"{derive_seed(repr(asked.prompt), *map(whole_text, asked.candidates)):08x}"
-        evidence = self._engine.tie_guesses and not options.keep_guesses
+        needed = self._engine.options.confidence == "evidence"
+        evidence = needed or (self._engine.tie_guesses and not options.keep_guesses)
         answer, was_known = await self._answer(replace(asked, id=named), order, evidence)
         scores = answer.scores
         if scores is not None:
@@ -316,8 +317,10 @@ class GroupJudge:
             raise SandboxUnavailable(judgment.detail or judgment.stop.value)
         if judgment.stop.down:
             raise GeneratorFailed(judgment.detail or judgment.stop.value)
+        ran = any(one.calls for one in judgment.episode.trajectories) or judgment.decided is None
         # The scores behind a guess are guessed as well.
-        return _Answer(judgment.best, None if judgment.guess else _scores(judgment), judgment.decided)
+        scores = None if judgment.guess else _scores(judgment)
+        return _Answer(judgment.best, scores, judgment.decided if ran else False)
 
 
 def _decided(questions: Sequence[bool | None]) -> int | None:

@@ -185,7 +185,7 @@ def _written_check(turn: str) -> str:
     """
     bodies = [turn[fence.body_start : fence.body_end] for fence in find_fences(turn)]
     for text in (*bodies, turn):
-        if found := _CHECK.search(text):
+        if "\ndef check" in f"\n{text}" and (found := _CHECK.search(text)):
             return text[found.start() :]
     return ""
 

@@ -126,11 +126,6 @@ def known(quoted):
     return quoted[0] if quoted[2] and (len(quoted[2]) < 12 or quoted[2] in CHECK) else "..."
 
 
-def names(count):
-    letters = "ABCDEFGHIJKLMNOP"
-    return [f"{letter} " for letter in letters[:count]] if count > 1 else [""]
-
-
 APART = apart(CHECK)
 shown = globals().get("responses") or [response]
 lists, faults = zip(*map(found, shown))
@@ -142,7 +137,8 @@ if fault:
     print("error: " + re.sub(r"""(['"])(?:([^\s'"\\]+)\1|.*)""", known, " ".join(fault.split())))
 if len(lengths) == len(lists) and len(set(lengths)) == 1:
     counted = [each for each in zip(*lists) if None not in each]
-    for name, kept in zip(names(len(lists)), zip(*counted)):
+    names = [f"{letter} " for letter in "ABCDEFGHIJKLMNOP"] if len(lists) > 1 else [""]
+    for name, kept in zip(names, zip(*counted)):
         print(f"{name}{sum(kept)} of {len(counted)}")
     if not counted and not fault:
         print("nothing to check")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from tirjudge_environments.orders import letters
 from tirjudge_environments.types import Call, Evidence, Refused, Trajectory
@@ -59,9 +58,9 @@ def favourite(output: str, responses: int) -> int | None:
     """Return the position of the response that a program's output favours; None if it names none.
 
     The output has a line such as `B 2 of 3` for each letter, all about the same number of checks, and the
-    most checks are one response's. Or its last line is a letter or an index from 0. Any other number, such as
-    a length, favours nothing: whether more is better depends on the question. Neither does one line for each
-    response, which is a ranking or a list of counts.
+    most checks are one response's. Or its last line is a letter. A number favours nothing: whether more is
+    better depends on the question, and 1 may mean True. Neither does one line for each response, which is a
+    ranking.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     checks = [found for found in map(_CHECKS.fullmatch, lines) if found]
@@ -74,17 +73,10 @@ def favourite(output: str, responses: int) -> int | None:
         counts = [passed[name] for name in names]
         most = max(counts)
         return counts.index(most) if counts.count(most) == 1 and most <= totals.pop() else None
-    named = [_named(line, names) for line in lines]
+    named = [names.index(line) if line in names else None for line in lines]
     if not named or (len(named) == responses and None not in named and len(set(named)) > 1):
         return None
     return named[-1]
-
-
-def _named(line: str, names: Sequence[str]) -> int | None:
-    """Return the position that a letter or an index from 0 names; None for any other line."""
-    if line in names:
-        return names.index(line)
-    return int(line) if re.fullmatch(r"[0-9]{1,2}", line, re.ASCII) and int(line) < len(names) else None
 
 
 def agrees(output: str, score: float) -> bool:
@@ -121,9 +113,9 @@ def decided(trajectory: Trajectory) -> bool | None:
     """Return True if the last successful program decided the verdict, and None if that cannot be known.
 
     It did if it prints something else for exchanged responses and favours the verdict's response in both
-    runs. A single response has no rival: its program decided if it prints something else for another one, and
-    says what the score says (see `agrees`). Evidence is not known of a program that was not run again, and of
-    the answer of another tool than Python.
+    runs. A single response has no rival: its program decided if it says what the score says (see `agrees`),
+    and something else of another response. Evidence is not known of a program that was not run again, and
+    of the answer of another tool than Python.
     """
     evidence = evidence_of(trajectory)
     if evidence in (Evidence.UNCHECKED, Evidence.TOOL):
@@ -135,9 +127,12 @@ def decided(trajectory: Trajectory) -> bool | None:
     if not isinstance(first, Execution) or again is None or again.status is not Status.OK:
         return False
     if len(order) == 1:
-        return order[0] in verdict.scores and agrees(first.stdout, verdict.scores[order[0]])
+        said = _kept(again.stdout) is not None and order[0] in verdict.scores
+        return said and agrees(first.stdout, verdict.scores[order[0]])
     found, exchanged = favourite(first.stdout, len(order)), favourite(again.stdout, len(order))
-    if found is None or exchanged is None:
+    # A letter that a program prints may be a whole response, the answer to a question with choices.
+    texts = map(str, call.request.bindings.get("responses", ()))
+    if found is None or exchanged is None or first.stdout.strip().split("\n")[-1] in map(str.strip, texts):
         return False
     # In the second run each place has the response that was shown after it.
     return verdict.choice == order[found] == order[(exchanged + 1) % len(order)]

@@ -210,12 +210,9 @@ DECIDED = {
     "checks": ([CHECKS], "A", True),
     "checks, and the verdict is against them": ([CHECKS], "B", False),
     "a letter": (["print('A' if len(response_a) < len(response_b) else 'B')"], "A", True),
-    "an index": (["print(min(range(2), key=lambda i: len(responses[i])))"], "A", True),
-    "an index that is against the verdict": (
-        ["print(max(range(2), key=lambda i: len(responses[i])))"],
-        "A",
-        False,
-    ),
+    # 1 may be the index of a response, or say that A has at least five characters.
+    "a number that follows the responses": (["print(int(len(response_a) > 5))"], "A", False),
+    "a number for True": (["print(int(len(response_a) <= 5))"], "B", False),
     # More is not better: "at most 5 characters" favours A, and 12 is the larger number.
     "a length for each letter": (["print('A', len(response_a))\nprint('B', len(response_b))"], "B", False),
     "lengths in one line": ([LENGTHS], "B", False),
@@ -263,6 +260,17 @@ async def test_a_program_that_does_not_end_for_exchanged_responses_decides_nothi
     assert decided(session.trajectory) is False
 
 
+async def test_a_response_that_is_a_letter_names_no_other_response(make_task, sandbox) -> None:
+    task, environment = make_task("B", "A"), TirPairwise(order="given", evidence="recorded")
+    for program in ("print(response_a)", "print(response_b)"):
+        for letter in "AB":
+            trajectory = await dialogue(environment, task, sandbox, turns(program, verdict=letter))
+            assert decided(trajectory) is False
+    counts = "print('A', int(response_a == '1'), 'of 1')\nprint('B', int(response_b == '1'), 'of 1')"
+    trajectory = await dialogue(environment, make_task("1", "2"), sandbox, turns(counts, verdict="A"))
+    assert decided(trajectory) is True
+
+
 async def test_lists_are_decided_in_the_order_shown(make_task, sandbox) -> None:
     """The list is shown as C, A, B, so that the row's third response has the letter A."""
     task = make_task("four", "three", "two", label=2)
@@ -284,7 +292,12 @@ ALONE = {
     # An empty response has fewer than 30 words as well; the other response has more.
     "a check that fails for an empty response too": ("print(len(response.split()) >= 30)", 2, True),
     "a check that fails, and a score that passes": ("print(len(response.split()) >= 30)", 7, False),
-    "a check that passes": ("print('words', len(response))\nprint('pass' * (len(response) > 9))", 7, True),
+    "a check that passes": (
+        "print('words', len(response))\nprint('pass' if len(response) > 9 else 'fail')",
+        7,
+        True,
+    ),
+    "a check that says nothing of another response": ("print('pass' * (len(response) > 9))", 10, False),
     "checks that are kept": ("print(sum([len(response) > 9, len(response) > 99]), 'of 2')", 5, True),
     "fewer checks than the score says": (
         "print(sum([len(response) > 9, len(response) > 99]), 'of 2')",
@@ -307,6 +320,13 @@ async def test_a_single_response_is_decided_if_the_output_depends_on_it_and_says
     texts = [f"```python\n{program}\n```\n", f"<score>{score}</score>"]
     assert decided(await dialogue(environment, task, sandbox, texts)) is expected
     assert decided(await dialogue(TirPointwise(), task, sandbox, texts)) is None
+
+
+async def test_a_response_that_is_printed_is_no_evidence_for_itself(make_task, sandbox) -> None:
+    for text in ("I say so.\nTrue", "All tests\n3 of 3", "pass"):
+        texts = ["```python\nprint(response)\n```\n", "<score>10</score>"]
+        shown = await dialogue(TirPointwise(evidence="recorded"), make_task(text), sandbox, texts)
+        assert decided(shown) is False
 
 
 async def test_a_verdict_that_rests_on_another_tool_says_so() -> None:

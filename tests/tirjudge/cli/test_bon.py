@@ -105,8 +105,11 @@ def test_a_quarter_of_a_question_is_printed_as_a_quarter(tmp_path: Path) -> None
 def test_candidates_are_selected_without_any_label(tmp_path: Path, endpoint: EndpointServer) -> None:
     row = {"prompt": "p", "responses": [f"candidate {k}" for k in (1, 7, 3)]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    run = bon(tmp_path, "rows.jsonl", "--pairwise", "--listwise", *through(endpoint))
+    # A second model is asked where no program decided, as by `tirjudge judge`.
+    pair = ("--tools", "--model", "second", "--escalate-below", "1", "--confidence", "evidence")
+    run = bon(tmp_path, "rows.jsonl", "--pairwise", "--listwise", *through(endpoint), *pair)
     assert run.returncode == 0, run.stderr
+    assert {body["model"] for body in endpoint.bodies} >= {"second"}
     assert "0 with a label or check" in run.stdout
     (pick,) = lines(tmp_path / "rows.bon.jsonl.picks.jsonl")
     assert pick["solved"] is None

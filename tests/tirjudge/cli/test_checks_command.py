@@ -38,7 +38,9 @@ def test_a_run_that_decided_nothing_proposes_checks_which_decide(
 ) -> None:
     endpoint.script = writes_checks
     write_rows(tmp_path / "rows.jsonl", rows(3))
-    words = ["judge", "rows.jsonl", *through(endpoint)]
+    folder = tmp_path / ("f" * 200) / ("g" * 200)
+    folder.mkdir(parents=True)
+    words = ["judge", "rows.jsonl", *through(endpoint), "-o", str(folder / "rows.verdicts.jsonl")]
     monkeypatch.setattr(sys, "argv", ["tirjudge", *words])
     run = invoke(*words, folder=tmp_path)
     assert run.returncode == 0, run.stderr
@@ -47,10 +49,13 @@ def test_a_run_that_decided_nothing_proposes_checks_which_decide(
     assert again.returncode == 0, again.stderr
     assert "decided by a program 3 of 3 rows" in again.stdout
     assert "--format checks" not in again.stdout
-    found = results(tmp_path / "rows.checks.verdicts.jsonl")
+    found = results(folder / "rows.checks.verdicts.jsonl")
     assert [(row["format"], row["verdict"], row["decided"]) for row in found] == [
         ("checks-pairwise", "B", True)
     ] * 3
+    # Checks choose a format by themselves.
+    alone = invoke(*words[:-1], str(folder / "pairs.jsonl"), "--pairwise", folder=tmp_path)
+    assert "--format checks" not in alone.stdout
 
 
 def test_the_record_shows_and_repeats_the_check(tmp_path: Path, endpoint: EndpointServer) -> None:

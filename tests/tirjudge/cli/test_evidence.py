@@ -368,7 +368,10 @@ def test_stored_verdicts_are_scored_and_compared_with_their_evidence(
     (record, *_) = json.loads(invoke("score", "rows.verdicts.jsonl", "--json", folder=tmp_path).stdout)
     assert (record["evidence"]["decided"], record["evidence"]["undecided"]) == (2, 2)
     (tmp_path / "other.jsonl").write_text((tmp_path / "rows.verdicts.jsonl").read_text())
-    edit(tmp_path / "other.jsonl", lambda found: [row.update(decided=True) for row in found] and None)
+    edit(
+        tmp_path / "other.jsonl",
+        lambda found: [row.update(decided=True, programs=1) for row in found] and None,
+    )
     done = invoke("compare", "rows.verdicts.jsonl", "other.jsonl", folder=tmp_path)
     assert f"rows.verdicts.jsonl: {SUMMARY}" in done.stdout
     assert "other.jsonl: decided by a program 4 of 4 rows" in done.stdout

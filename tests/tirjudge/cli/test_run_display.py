@@ -94,6 +94,20 @@ def test_an_endpoint_that_is_down_is_one_line_and_not_one_for_each_row(
     assert [name for name in names if name in ("ties", "programs", "tokens", "calls", "accuracy")] == []
 
 
+def test_rows_that_no_program_decided_have_no_winner_where_only_decided_rows_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{"prompt": f"p{n}", "left": "x", "right": "y"} for n in range(4)])
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    words = ("--column", "responses=left,right", "--tools", *through(endpoint))
+    run = run_here(tmp_path, monkeypatch, *words, "--undecided", "tie", "--min-win-rate", "left=0.5")
+    assert run.exit_code == 1
+    assert "\nwinner" not in run.stdout
+    assert "no program decided a row, and --min-win-rate is left=0.5" in run.stderr
+    run = run_here(tmp_path, monkeypatch, *words, "--output", "guessed.jsonl")
+    assert "\nwinner" in run.stdout
+
+
 @pytest.mark.parametrize(
     ("least", "code"), [("left=0.75", 0), ("left=0.76", 1), ("nobody=0", 1), ("left", 2)]
 )

@@ -101,8 +101,9 @@ def alone(score: float | None, *, decides: bool = True) -> Judgment:
     one = view((0, 1), 0, decides=decides)
     one = replace(one, view=View("0", (0,)), verdict=None if score is None else Verdict(scores={0: score}))
     stop = StopReason.MALFORMED if score is None else StopReason.VERDICT
-    printed = Execution(status=Status.OK, stdout="pass\n" if score and score > 5 else "fail\n")
-    one = replace(one, calls=tuple(replace(call, outcome=printed) for call in one.calls))
+    said = ("pass\n", "fail\n") if score and score > 5 else ("fail\n", "pass\n")
+    first, again = (Execution(status=Status.OK, stdout=text) for text in said)
+    one = replace(one, calls=tuple(replace(call, outcome=first, exchanged=again) for call in one.calls))
     task = replace(PAIR, candidates=("x",), label=None)
     return by_views("pointwise", Episode(task, 0, (replace(one, stop=stop),)), evidence=True)
 

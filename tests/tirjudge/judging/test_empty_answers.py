@@ -118,7 +118,8 @@ def test_an_edited_verdict_of_the_rule_is_found(tmp_path: Path) -> None:
 def test_an_empty_completion_is_not_paid(method: str) -> None:
     with Judge(generator=ScriptedGenerator(first), undecided="tie", backend_options={"preload": []}) as judge:
         found = judge.reward_group("p", ["", FULL], GroupOptions(method="round-robin"))
-        assert (found.rewards, found.decided) == ((0.0, 1.0), 1)
+        # By the rule, without a program.
+        assert (found.rewards, found.decided) == ((0.0, 1.0), 0)
         group = judge.reward_group("p", ["", FULL, "another"], GroupOptions(method=method))
     assert group.rewards[0] == 0.0
     assert group.rewards[1] == group.rewards[2] > 0.0

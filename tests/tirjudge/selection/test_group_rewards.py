@@ -286,6 +286,17 @@ def test_a_guess_pays_as_a_tie_unless_guesses_are_kept(
         assert counting(*completions, method=method).cached == found.calls
 
 
+@pytest.mark.parametrize("keep_guesses", [False, True])
+def test_a_comparison_that_a_program_decided_is_not_left_open(keep_guesses: bool) -> None:
+    """Confidence is evidence, without which every comparison would be open."""
+    options: dict[str, Any] = {"tools": True, "backend_options": {"preload": []}}
+    counting = Counting(measuring, abstain_below=1, confidence="evidence", **options)
+    with counting.judge:
+        found = counting("x", "xx", "uuu", method="round-robin", keep_guesses=keep_guesses)
+    assert (found.no_verdict, found.decided) == (2, 1)
+    assert found.rewards == (0.0, 1.0, None)
+
+
 def test_the_guesses_of_a_judge_whose_guesses_are_no_ties_are_kept() -> None:
     with (counting := Counting(measuring, tools=True, backend_options={"preload": []})).judge:
         found = counting("u", "uu", "uuu", method="round-robin")

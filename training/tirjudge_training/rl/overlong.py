@@ -30,9 +30,7 @@ def punishment(tokens: int, limit: int, cache: int) -> float:
 
     It is 0 up to `limit - cache` tokens, -1 above `limit`, and linear between them.
     """
-    if tokens > limit:
-        return -1.0
-    return min(0.0, (limit - cache - tokens) / cache)
+    return -1.0 if tokens > limit else min(0.0, (limit - cache - tokens) / cache)
 
 
 def punished(rollouts: ScoredRollouts, config: OverlongConfig, limit: int) -> ScoredRollouts:

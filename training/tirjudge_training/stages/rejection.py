@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from pydantic import Field
 
@@ -60,7 +59,10 @@ def row(rollouts: ScoredRollouts, config: RejectionConfig) -> JsonObject:
     return {
         "id": rollouts.formatted.task.id,
         "format": rollouts.formatted.format,
-        "rewards": [[_total(score) for score in scores] for scores in rollouts.scores],
+        "rewards": [
+            [score.total if isinstance(score, Reward) else None for score in scores]
+            for scores in rollouts.scores
+        ],
         "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in kept],
         "episode": None if best is None else episode_record(rollouts.episodes[best], rollouts.scores[best]),
     }
@@ -86,7 +88,3 @@ def summary(folder: RunFolder) -> JsonObject:
 def _cost(episode: Episode) -> tuple[int, int]:
     """Return the tokens that the model wrote in all views, and its calls."""
     return written(episode), sum(len(trajectory.calls) for trajectory in episode.trajectories)
-
-
-def _total(score: Any) -> float | None:
-    return score.total if isinstance(score, Reward) else None
