@@ -17,7 +17,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import judge, pairs, results, write_rows
 from tirjudge.cli import app
 from tirjudge.cli.options import RunOptions, read_options
-from tirjudge.judging.options import ABSTENTION, CHECKED, LENIENT, JudgeOptions
+from tirjudge.judging.options import OF_RUNS, JudgeOptions
 from tirjudge.storage.run_settings import Option
 
 COMMANDS = ["bon", "eval", "formats", "judge", "mcp", "reproduce", "serve", "show"]
@@ -38,7 +38,7 @@ def test_every_option_of_the_model_is_an_option_of_every_judging_command(command
     found = group.get_command(None, command)  # type: ignore[attr-defined]
     options = {parameter.name: parameter for parameter in found.params}
     # The command line repeats --model for a jury.
-    left_out = {"jury"} if command == "judge" else {"jury", *ABSTENTION, *LENIENT, *CHECKED}
+    left_out = {"jury"} if command == "judge" else {"jury", *OF_RUNS}
     # Benchmarks ask as the papers do.
     left_out |= {"name_variables"} if command == "eval" else set()
     for name, field in JudgeOptions.model_fields.items():
