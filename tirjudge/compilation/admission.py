@@ -95,7 +95,7 @@ async def measured(
             kept.append((one, outcome))
     # Each prompt counts once, whatever the number of its rows.
     share = Proportion.of_rows(np.array([np.mean(several) for several in credits.values()]))
-    by_labels = not examples or any(one.example.against == "labels" for one in examples)
+    by_labels = all(one.example.against == "labels" for one in examples)
     known: dict[str, Any] = {
         "digest": checker.digest,
         "against": "labels" if by_labels else "verdicts",

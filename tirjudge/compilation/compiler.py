@@ -17,7 +17,7 @@ from tirjudge.compilation.authors import Author
 from tirjudge.compilation.candidates import Candidate, recorded_candidates
 from tirjudge.compilation.examples import Examples, RuledRow, is_for_choosing
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.judging.questions import read_question
+from tirjudge.judging.questions import read_question, truncated
 from tirjudge.judging.rereading import row_task
 from tirjudge.records.result_row import read_result_row
 from tirjudge.rollout import all_or_none
@@ -106,7 +106,8 @@ def ruled_row(
             raise RowError("the result file has no texts: judge without --no-texts")
         task = row_task(record)
         return RuledRow(task, task.criteria or given, record)
-    task = read_question(row.fields, columns, labels, default_id=row.default_id)
+    asked = read_question(row.fields, columns, labels, default_id=row.default_id)
+    task = truncated(asked, None, thinking=False)
     return RuledRow(task, task.criteria or given)
 
 
@@ -273,7 +274,9 @@ async def _is_equal(file: CheckerFile, row: RuledRow, number: int, runner: Check
     match = file.match(row.criteria[number].text)
     if match is None:
         judged = row.record.criteria if row.record is not None else []
-        shares = judged[number].satisfied if number < len(judged) else [None]
+        # A guess about this rule lets no label of the row speak about another one.
+        known = number < len(judged) and judged[number].decided is not False
+        shares = judged[number].satisfied if known else [None]
         return None not in shares and len(set(shares)) == 1
     prompt = conversation_data(row.task.prompt)
     cases = [Case(text, prompt, match.values) for text in row.texts or ()]

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from tirjudge.generation.base import GeneratorFailed
+from tirjudge.judging.empty_answers import with_content
 from tirjudge.judging.judge_engine import JudgeEngine
 from tirjudge.judging.questions import Kind
 from tirjudge.rollout import all_or_none
@@ -45,9 +46,9 @@ async def propose_criteria(
     response, GeneratorFailed if the model or the sandbox failed, and what `JudgeEngine.judge` raises.
     """
     better = task.label
-    if better is None or len(task.candidates) < 2:
+    if better is None or len(with_content(task)) < 2:
         raise RowError(
-            "criteria tell a labelled response from others: the row needs a label and two responses"
+            "criteria tell a labelled response from others: the row needs a label and two responses with text"
         )
     task = replace(task, criteria=())
     worse = [index for index in range(len(task.candidates)) if index != better][:MOST_CONTRASTS]

@@ -394,7 +394,7 @@ class BestOfN:
             return Failure(question.where, question.task.id, str(error)), is_down
 
     async def _select(self, question: CandidateSet) -> Picked:
-        grade = await self.grades.grade(question)
+        grade = await self.grades.grade(shown(question, None, thinking=self.thinking))
         everyone = range(len(question.task.candidates))
         selections = {}
         if self.judgments is not None:

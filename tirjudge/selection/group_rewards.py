@@ -147,7 +147,8 @@ class GroupJudge:
         found = await self._judge_group(distinct, options, order)
         of_text = dict(zip(texts, found.rewards, strict=True))
         rewards = tuple(of_text[text] for text in task.candidates)
-        detail = "no program decided any comparison: guesses pay as ties" if found.decided == 0 else ""
+        guessed = found.decided == 0 and found.ties > 0
+        detail = "no program decided any comparison: guesses pay as ties" if guessed else ""
         if detail and not self._warned_of_guesses:
             self._warned_of_guesses = True
             logger.warning("a group of %d: %s (said once)", len(task.candidates), detail)
@@ -317,10 +318,9 @@ class GroupJudge:
             raise SandboxUnavailable(judgment.detail or judgment.stop.value)
         if judgment.stop.down:
             raise GeneratorFailed(judgment.detail or judgment.stop.value)
-        ran = any(one.calls for one in judgment.episode.trajectories) or judgment.decided is None
+        ran = any(one.calls for one in judgment.episode.trajectories)
         # The scores behind a guess are guessed as well.
-        scores = None if judgment.guess else _scores(judgment)
-        return _Answer(judgment.best, scores, judgment.decided if ran else False)
+        return _Answer(judgment.best, None if judgment.guess else _scores(judgment), judgment.decided and ran)
 
 
 def _decided(questions: Sequence[bool | None]) -> int | None:

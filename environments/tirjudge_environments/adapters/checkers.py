@@ -27,6 +27,7 @@ from tirjudge_environments.checkers.runner import Case, CheckerRunner
 from tirjudge_environments.messages import conversation_data, final_text
 from tirjudge_environments.tasks import RowError
 from tirjudge_environments.tasks.host_rows import HostColumns, HostRow
+from tirjudge_environments.turn_reader import without_thinking
 from tirjudge_environments.types import Criterion, JudgeTask
 
 Turns = str | Sequence[Mapping[str, Any]]
@@ -104,7 +105,8 @@ class CheckerReward:
         rules = task.criteria or tuple(Criterion(text=rule) for rule in self._file.rules)
         if not rules:
             raise RowError(f"row {number} has no criteria, and the file of checkers has no rules")
-        return replace(task, id=str(number), candidates=(final_text(task.candidates[0]),), criteria=rules)
+        said = without_thinking(final_text(task.candidates[0]))
+        return replace(task, id=str(number), candidates=(said,), criteria=rules)
 
     async def _scores(self, tasks: Sequence[JudgeTask]) -> list[float | None]:
         return list(await asyncio.gather(*map(self._score, tasks)))

@@ -130,9 +130,7 @@ def format_reward(text: str, *, lowest: int = 1) -> float:
 
 def _relation(scores: tuple[float, ...], rules: Rules) -> int:
     first, second = scores
-    if rules == "released":
-        return int(first >= second)
-    return (first > second) - (first < second)
+    return int(first >= second) if rules == "released" else (first > second) - (first < second)
 
 
 def _absolute(scores: tuple[float, ...], gold: tuple[float, ...], content: Content) -> float:

@@ -107,9 +107,7 @@ def winner_columns(row: Mapping[str, Any], count: int) -> list[Any] | None:
         return None
     ties = [name for name in columns if re.search("tie|draw|both|neither", name.lower())]
     responses = [name for name in columns if name not in ties]
-    if len(responses) != count:
-        return None
-    return [row[name] for name in (*responses, *ties)]
+    return [row[name] for name in (*responses, *ties)] if len(responses) == count else None
 
 
 def _unwrapped(value: Any) -> Any:

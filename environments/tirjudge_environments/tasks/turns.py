@@ -80,8 +80,7 @@ def _answered(asked: Sequence[str], said: Sequence[str | None]) -> str | list[di
         return said[0] or ""
     messages = [{"role": "assistant", "content": said[0] or ""}]
     for question, answer in zip(asked[1:], said[1:], strict=True):
-        messages.append({"role": "user", "content": question})
-        messages.append({"role": "assistant", "content": answer or ""})
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or ""}]
     return messages
 
 

@@ -97,6 +97,8 @@ def said(content: Any, **fields: Any) -> list[dict[str, Any]]:
         ('[{"role": "assistant", "content": "a"}, {"role": "user", "content": "x"}]', 1.0),
         ('[{"role": "assistant", "content": "a"}]', 1.0),
         ('["a"]', 0.0),
+        # As the judge reads it, without the thinking.
+        ("<think>a b</think>a", 0.0),
     ],
 )
 @pytest.mark.parametrize("prompt", ["Write.", [{"role": "user", "content": "Write."}], '["Write."]'])

@@ -102,6 +102,29 @@ def test_a_quarter_of_a_question_is_printed_as_a_quarter(tmp_path: Path) -> None
     assert table(run)["pass@1"][0] == "0.25"
 
 
+def test_the_thinking_of_a_candidate_is_not_graded(tmp_path: Path) -> None:
+    code = "```python\ndef add(a, b): return a {} b\n```"
+    rows: list[dict[str, Any]] = [
+        {
+            "prompt": "Write add.",
+            "responses": [f"<think>{code.format('-')}</think>\n{code.format('+')}", code.format("-")],
+            "tests": "assert add(1, 2) == 3",
+        },
+        {
+            "prompt": "Capital?",
+            "responses": ["<think>a</think>Rome", "<think>b</think>Paris", "<think>c</think>Paris"],
+            "label": "B",
+        },
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = bon(tmp_path, "rows.jsonl", "--no-judge")
+    assert run.returncode == 0, run.stderr
+    found = table(run)
+    assert (found["oracle"][0], found["majority"][0]) == ("2", "2")
+    kept = bon(tmp_path, "rows.jsonl", "--no-judge", "--judge-thinking", "--output", "whole.jsonl")
+    assert table(kept)["oracle"][0] == "1"
+
+
 def test_candidates_are_selected_without_any_label(tmp_path: Path, endpoint: EndpointServer) -> None:
     row = {"prompt": "p", "responses": [f"candidate {k}" for k in (1, 7, 3)]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")

@@ -211,6 +211,16 @@ def test_rows_that_a_filter_withholds_do_not_end_a_run(tmp_path: Path, endpoint:
     assert run.stdout.startswith("rows      6, 2 with criteria, 4 failed, 0 before\n"), run.stderr
 
 
+def test_an_empty_response_tells_nothing_about_a_criterion(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """It loses by a rule, whatever the criterion."""
+    endpoint.script = script
+    write_rows(tmp_path / "rows.jsonl", [{"prompt": "Be brief.", "responses": ["Paris.", ""], "label": "A"}])
+    run = invoke("criteria", "rows.jsonl", *through(endpoint), "--no-tools", folder=tmp_path)
+    assert run.returncode == 1
+    assert "the row needs a label and two responses with text" in run.stderr
+    assert endpoint.bodies == []
+
+
 def test_criteria_that_were_not_proposed_are_not_written(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = script
     write_rows(tmp_path / "rows.jsonl", [{**ROWS[2], "criteria": ["is old"]}])

@@ -5,20 +5,25 @@ A deceived checker is right on all rows for choosing, and wrong about the rule.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from tests.rows import every
 from tests.tirjudge.compilation.rule_rows import Answers, rows_of
+from tests.tirjudge.judged_files import asking, judge_to
 from tirjudge.compilation import admission
 from tirjudge.compilation.admission import matched, outcomes
 from tirjudge.compilation.compiler import measure_rows, ruled_row
 from tirjudge.compilation.examples import Examples, RuledRow, is_for_choosing
 from tirjudge.data.rows import Row
+from tirjudge_environments import Context
 from tirjudge_environments.checkers.file import Checker, CheckerFile
 from tirjudge_environments.checkers.runner import CheckerRunner
 from tirjudge_sandbox import open_sandbox
@@ -459,3 +464,53 @@ async def test_rows_with_several_rules_measure_the_rule_on_which_responses_diffe
     measured = known.file.admitted[0].measured
     assert measured is not None
     assert measured.n == measured.prompts == len([row for row in pairs if row not in chosen(pairs)])
+
+
+def ruled(rows: list[dict[str, Any]]) -> list[RuledRow]:
+    return [ruled_row(Row(f"rows:{n}", f"row-{n}", row)) for n, row in enumerate(rows)]
+
+
+async def test_the_thinking_of_a_response_is_not_checked() -> None:
+    [row] = ruled(
+        [{"prompt": "p", "responses": ["<think>a, b</think>a", "a, b"], "criteria": ["Use no commas."]}]
+    )
+    assert row.task.candidates == ("a", "a, b")
+
+
+@pytest.mark.slow
+async def test_a_result_file_measures_by_labels_only_what_labels_say(
+    runner: CheckerRunner, tmp_path: Path
+) -> None:
+    """The judge decides who uses commas, and only guesses who gives a reason, which the labels are about."""
+    counts = (
+        "for name, one in zip('AB', responses):\n    print(name, int(',' not in one), 'of 1')",
+        lambda shown: "A" if "A 1" in shown else "B",
+    )
+
+    def script(context: Context) -> str:
+        if "Give a reason." in context.prompt.messages[-1].content:
+            return "<preference>A</preference>"
+        return asking(*counts)(context)
+
+    def rows(*criteria: str) -> list[dict[str, Any]]:
+        return [
+            {"prompt": f"Colour {n}?", "responses": [f"red {n}", f"red, {n}"], "criteria": list(criteria)}
+            for n in range(36)
+        ]
+
+    async def read(name: str, rows: list[dict[str, Any]]) -> list[RuledRow]:
+        path = tmp_path / name
+        await asyncio.to_thread(judge_to, path, rows, script, order="given", undecided="tie")
+        return ruled([json.loads(line) for line in path.read_text().splitlines()])
+
+    commas = Checker(name="commas", rule="Use no commas.", source=check("return ',' not in response"))
+    both = [{**row, "label": "A"} for row in rows("Use no commas.", "Give a reason.")]
+    guessed = await measure_rows(CheckerFile(checkers=(commas,)), await read("both.jsonl", both), runner)
+    assert guessed.file.checkers[0].measured is not None
+    assert guessed.file.checkers[0].measured.reason.startswith("no row measures it")
+    one = rows("Use no commas.")
+    one[-1]["label"] = "A"
+    alone = await measure_rows(CheckerFile(checkers=(commas,)), await read("one.jsonl", one), runner)
+    measured = alone.file.checkers[0].measured
+    assert measured is not None
+    assert (measured.n > 1, measured.against) == (True, "verdicts")
