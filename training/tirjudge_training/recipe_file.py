@@ -139,11 +139,14 @@ def _values(
     """Return the path of a recipe, the values after assignments, and the overrides of each arm."""
     path = shipped(home).get(recipe, Path(recipe))
     values = _read(recipe, path, (), home)
+    known = [*values[ARMS]] if isinstance(values.get(ARMS), dict) else []
     for assignment in assignments:
         _assign(values, assignment)
     arms = values.pop(ARMS, {})
     if not isinstance(arms, dict) or not all(isinstance(arm, dict) for arm in arms.values()):
         raise BadRecipe(f"{path}: {ARMS}: write one table per arm, as in [{ARMS}.NAME.rl]")
+    if unknown := sorted(arms.keys() - known):
+        raise BadRecipe(f"--set {ARMS}.{unknown[0]}: the recipe {recipe} has no arm {unknown[0]!r}")
     return path, values, arms
 
 

@@ -26,7 +26,7 @@ from tirjudge_environments.programs.check_harness import EMPTY, ERROR, MOST_RESP
 from tirjudge_environments.programs.evidence import favourite, score_of
 from tirjudge_environments.templates import Template, load_template, question_text
 from tirjudge_environments.tools.python import RUN_PYTHON
-from tirjudge_environments.turn_reader import behind_thinking, find_fences
+from tirjudge_environments.turn_reader import find_fences
 from tirjudge_environments.types import (
     THINK,
     By,
@@ -52,8 +52,6 @@ _CHECK = re.compile(
 )
 """Code from its first line on, up to `check`; what stands above the function may be part of it."""
 _TOO_LATE = "The responses have been shown, so no other check runs. Give the verdict."
-_REPAIR = "checks-repair"
-"""The prompt file that asks for a corrected function."""
 
 
 class ChecksFormat(TirFormat):
@@ -112,10 +110,10 @@ class ChecksFormat(TirFormat):
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
         if completion.text.lstrip().startswith(THINK):
             # A draft in the thinking is no function yet. Blanks in its place keep the offsets of the rest.
-            behind = behind_thinking(completion.text)
-            if behind is None and completion.finish is Finish.STOP:
+            _, closed, behind = completion.text.partition("</think>")
+            if not closed and completion.finish is Finish.STOP:
                 return Continue()
-            completion = replace(completion, text=(behind or "").rjust(len(completion.text)))
+            completion = replace(completion, text=f"\n{behind}".rjust(len(completion.text)))
         reading = super().read(task, view, completion)
         repairs = len(completion.outputs) == 1 and completion.outputs[0].rstrip().endswith(_repair())
         if completion.outputs and not repairs:
@@ -175,7 +173,7 @@ def _is_late(request: RunCode) -> bool:
 
 
 def _repair() -> str:
-    return load_template(_REPAIR).text
+    return load_template("checks-repair").text
 
 
 def _written_check(turn: str) -> str:

@@ -322,6 +322,11 @@ async def test_a_draft_in_the_thinking_is_no_check(make_task: Make, sandbox: San
     assert trajectory.calls[0].request.source.strip() == COMMAS
     _, shown = await judged(sandbox, make_task("a, b, c", "a b c"), f"<think>\n{draft}", "-")
     assert "nothing to check" in shown[0]
+    # A check may look for the end of a response's thinking, and stand right behind that of the judge.
+    behind = "def check(response):\n    return [len(response.split('</think>')[-1].split()) == 3]"
+    for turn in (f"<think>hm</think>\n\n{fenced(behind)}", f"<think>hm</think>```python\n{behind}\n```\n"):
+        _, shown = await judged(sandbox, make_task("<think>a b</think>c d", "a b c"), turn)
+        assert "A 0 of 1\nB 1 of 1" in shown[0]
 
 
 async def test_the_counts_stand_between_the_responses_and_the_question(

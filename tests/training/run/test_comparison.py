@@ -49,6 +49,8 @@ def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
     assert bad.exit_code == 2
     assert "--arm" in bad.stderr
     assert bad.stderr.strip().endswith("has no arm 'srt'; its arms are rl, sft, rejection, rounds, form")
+    named = train("--recipe", str(RECIPES / "mini-arms.toml"), "--plan", "--set", "arms.formm.rl.steps=1")
+    assert "has no arm 'formm'" in named.stderr
     assert "has no arm 'sft'; it has none" in train("--recipe", "smol", "--arm", "sft").stderr
 
 

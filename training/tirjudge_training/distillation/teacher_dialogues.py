@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +179,7 @@ class TeacherDialogues:
         return ", ".join(part for part in parts if part)
 
 
-def _key(row: dict[str, Any]) -> Key:
-    return row["format"], row["id"], row["digest"], row["view"], row["sample"]
-
-
+_key = itemgetter("format", "id", "digest", "view", "sample")
 _UNBOUNDED = 1 << 30
 """A token budget without effect: SFT refuses samples that are too long for the student."""
 

@@ -169,7 +169,7 @@ class MetricsLog:
         return (
             f"{self._place(row['step'])}: mean reward {row['reward']:.3f}, "
             f"{row['reward/teaches']:.0%} rewarded as right{entropy}, {row['groups/dropped']:.0%} of groups "
-            f"teach nothing, {row['tools/error_rate']:.0%} of programs failed, "
+            f"left out, {row['tools/error_rate']:.0%} of programs failed, "
             f"{duration(each)} a step, {duration(left)} left"
         )
 
