@@ -142,10 +142,10 @@ class JudgeEngine:
     ) -> Judgment:
         """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
 
-        `order` replaces the configured one. Without `evidence` no program runs twice, and guesses stay. A
-        task with criteria is judged by each of them, up to `criteria_per_call` in one dialogue (see
-        `by_criteria`). Raises ValueError if the format takes another number of responses or has no orders,
-        and if it does not show a reference or criteria of the task.
+        `order` replaces the configured one. Without `evidence` no program runs twice, and guesses stay; the
+        confidence `evidence` needs both runs. A task with criteria is judged by each of them, up to
+        `criteria_per_call` in one dialogue (see `by_criteria`). Raises ValueError if the format takes another
+        number of responses or has no orders, and if it does not show a reference or criteria of the task.
         """
         name = format_for(self.options.format, kind or kind_for(task))
         task = self._checkers.ruled(task)
@@ -171,8 +171,7 @@ class JudgeEngine:
         asked = replace(
             result.episode.task, criteria=tuple(result.criteria[one].criterion for one in numbers)
         )
-        evidence = self.options.confidence == "evidence"
-        model = await self._jury.judge(name, asked, order, evidence=evidence)
+        model = await self._jury.judge(name, asked, order, evidence=False)
         compared = audited([result.criteria[one] for one in numbers], model.criteria, numbers)
         return replace(result, audit=tuple(compared), audit_usage=model.usage)
 

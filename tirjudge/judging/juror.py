@@ -155,7 +155,7 @@ class Juror:
         format = self._named(format)
         if (format, order, evidence) not in self._rollouts:
             options, model = self.options, self.model
-            if not evidence:
+            if not evidence and options.confidence != "evidence":
                 options = options.model_copy(update={"evidence": False})
             tokens = view_tokens(options, model.note)
             self._rollouts[format, order, evidence] = Rollout(

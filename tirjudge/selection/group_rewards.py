@@ -272,8 +272,7 @@ class GroupJudge:
             thinking=self._engine.options.judges_thinking,
         )
         named = f"{derive_seed(repr(asked.prompt), *map(whole_text, asked.candidates)):08x}"
-        needed = self._engine.options.confidence == "evidence"
-        evidence = needed or (self._engine.tie_guesses and not options.keep_guesses)
+        evidence = self._engine.tie_guesses and not options.keep_guesses
         answer, was_known = await self._answer(replace(asked, id=named), order, evidence)
         scores = answer.scores
         if scores is not None:

@@ -183,6 +183,7 @@ def _written_check(turn: str) -> str:
     """
     bodies = [turn[fence.body_start : fence.body_end] for fence in find_fences(turn)]
     for text in (*bodies, turn):
+        # Without the function, the pattern would look for it from every line on.
         if "\ndef check" in f"\n{text}" and (found := _CHECK.search(text)):
             return text[found.start() :]
     return ""

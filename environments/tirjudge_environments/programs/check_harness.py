@@ -68,8 +68,9 @@ def apart(source):
     """Return the source with each item of a returned list evaluated apart, so that it fails alone.
 
     The items are those of a list that is returned, or of the list with the returned name, or appended to it.
-    A return of `False` or `[]` breaks each of the listed checks. A None that is not written is False: it is
-    one of `and`, `get` or a regular expression. What stands below the functions, an example, does not run.
+    Returning `False` or `[]` instead breaks each of the listed checks. An item that comes out as None, as
+    from `and`, `get` or a regular expression, is False, unless the item itself writes None. Expressions,
+    assertions and conditions outside of functions, such as the call of an example, do not run.
     """
     try:
         tree = ast.parse(source)
