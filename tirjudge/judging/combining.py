@@ -104,8 +104,11 @@ def self_consistency(
     The candidate that most samples choose is the best; equal counts are a tie, and a sample that is a tie or
     has no verdict does not vote. Where responses were judged alone, the highest mean score decides (J1,
     Section 4.2). Scores are means over all samples that gave one. `weights` has the weight of each sample's
-    vote and scores, such as those of the models of a jury; without them all are 1.
+    vote and scores, such as those of the models of a jury; without them all are 1. A single sample is the
+    judgment.
     """
+    if len(samples) == 1:
+        return samples[0]
     first, shares = samples[0], weights or [1.0] * len(samples)
     scores = _mean_scores(
         (verdict, share)

@@ -203,7 +203,7 @@ def _of_samples(
     format: str, task: JudgeTask, group: Sequence[Episode], evidence: bool, tie_guesses: bool
 ) -> Judgment:
     judged = [by_views(format, one, evidence=evidence, tie_guesses=tie_guesses) for one in group]
-    result = judged[0] if len(judged) == 1 else self_consistency(judged, tie_guesses=tie_guesses)
+    result = self_consistency(judged, tie_guesses=tie_guesses)
     if result.stop is StopReason.PROMPT_TOO_LONG:
         cut = {
             "a response": max(map(_size, task.candidates), default=0),

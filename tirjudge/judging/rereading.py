@@ -23,7 +23,6 @@ from tirjudge.judging.judgment import Judgment, verdict_name
 from tirjudge.judging.questions import environment_name
 from tirjudge.judging.votes import highest
 from tirjudge.records.result_row import (
-    RecordedMessage,
     RecordedPassage,
     RecordedView,
     ResultRow,
@@ -43,7 +42,6 @@ from tirjudge_environments import (
     Message,
     Prompt,
     Refused,
-    Response,
     RunCode,
     StopReason,
     Trajectory,
@@ -122,35 +120,31 @@ class Rereading:
         """Read the verdicts of a row again, and compare them."""
         for view in row.all_views:
             self.dialogues += bool(view.segments)
-            if criterion := _checked_criterion(row, view):
-                self.read += 1
-                printed = "".join(one.stdout for one in view.segments if one.kind == "program")
-                score, scores = score_of(printed, criterion), view.verdict.scores if view.verdict else {}
-                if scores != {str(index): score for index in view.order if score is not None}:
-                    reason = (
-                        f"the file says {_described(view.verdict)}, and the checker printed {printed.strip()}"
-                    )
-                    self.changed.append(ChangedVerdict(row, _place(view), reason))
-                continue
-            if view.view == EMPTY:
-                task = row_task(row)
-                says, ruled = _described(view.verdict), rule_view(task, with_content(task))
-                if row.responses is not None and says != _described(ruled.verdict):
-                    reason = f"the file says {says}, and {ruled.detail}"
-                    self.changed.append(ChangedVerdict(row, _place(view), reason))
-                continue
-            environments = _environments(row.format, self.settings)
-            readings = _readings(row, view, environments) if view.stop in _READ else []
-            if not readings:
-                self.unreadable += view.stop in _READ
-                continue
-            self.read += 1
-            recorded = _described(view.verdict)
-            if recorded not in readings:
-                reason = f"the file says {recorded}, and the dialogue says {readings[0]}"
+            if said := self._read_again(row, view):
+                reason = f"the file says {_described(view.verdict)}, and {said}"
                 self.changed.append(ChangedVerdict(row, _place(view), reason))
         if difference := _combined_difference(row):
             self.changed.append(ChangedVerdict(row, "row", difference))
+
+    def _read_again(self, row: ResultRow, view: RecordedView) -> str:
+        """Return what a dialogue says in place of its recorded verdict; empty if that follows from it."""
+        recorded = _described(view.verdict)
+        if criterion := _checked_criterion(row, view):
+            self.read += 1
+            printed = "".join(one.stdout for one in view.segments if one.kind == "program")
+            score, scores = score_of(printed, criterion), view.verdict.scores if view.verdict else {}
+            same = scores == {str(index): score for index in view.order if score is not None}
+            return "" if same else f"the checker printed {printed.strip()}"
+        if view.view == EMPTY:
+            task = row_task(row)
+            ruled = rule_view(task, with_content(task))
+            same = row.responses is None or recorded == _described(ruled.verdict)
+            return "" if same else ruled.detail
+        environments = _environments(row.format, self.settings)
+        readings = _readings(row, view, environments) if view.stop in _READ else []
+        self.read += bool(readings)
+        self.unreadable += view.stop in _READ and not readings
+        return "" if not readings or recorded in readings else f"the dialogue says {readings[0]}"
 
 
 def _checked_criterion(row: ResultRow, view: RecordedView) -> Criterion | None:
@@ -218,12 +212,13 @@ def _opened(name: str, recorded: str) -> tuple[Environment, ...]:
 
 def row_task(row: ResultRow) -> JudgeTask:
     """Return the row as a task, without the texts that the file leaves out."""
-    count = min(max(row.candidates, len(row.responses or [])), _MOST_RESPONSES)
+    shown = row.shown_responses
+    count = min(max(row.candidates, len(shown)), _MOST_RESPONSES)
     label = row.label if row.label is not None and row.label < count else None
     return JudgeTask(
         id=row.id,
-        prompt=tuple(message.message for message in row.prompt or ()) or (Message("user", "?"),),
-        candidates=(*map(_response, row.responses or ()), *"?" * (count - len(row.responses or ())))[:count],
+        prompt=row.conversation or (Message("user", "?"),),
+        candidates=(*shown, *"?" * (count - len(shown)))[:count],
         reference=row.reference,
         label=label,
         domain=row.domain,
@@ -240,10 +235,6 @@ def _folders(row: ResultRow, count: int) -> dict[str, Any]:
         return {"files": files, "prompt_files": row.folder(None)} if len(files) == count else {}
     except ValueError:
         return {}
-
-
-def _response(recorded: str | list[RecordedMessage]) -> Response:
-    return recorded if isinstance(recorded, str) else tuple(message.message for message in recorded)
 
 
 def _combined_difference(row: ResultRow) -> str:
@@ -382,15 +373,14 @@ def _of_views(
         return None
     voters = [one for one in row.jury if one.samples]
     if len(voters) < 2:
-        return _of_samples(list(samples.values()), tie_guesses)
+        return self_consistency(list(samples.values()), tie_guesses=tie_guesses)
     if not samples.keys() >= {number for one in voters for number in one.samples}:
         raise ValueError("a model of the jury has no dialogue")
-    votes = [_of_samples([samples[number] for number in one.samples], tie_guesses) for one in voters]
+    votes = [
+        self_consistency([samples[number] for number in one.samples], tie_guesses=tie_guesses)
+        for one in voters
+    ]
     return self_consistency(votes, [one.weight for one in voters], tie_guesses=tie_guesses)
-
-
-def _of_samples(samples: Sequence[Judgment], tie_guesses: bool) -> Judgment:
-    return samples[0] if len(samples) == 1 else self_consistency(samples, tie_guesses=tie_guesses)
 
 
 def recorded_trajectory(view: RecordedView, *, programs: bool = True) -> Trajectory:
