@@ -7,22 +7,12 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.cli.output import add_command, example_lines, examples, one_line_errors, option, say
+from tirjudge.cli.output import add_command, command_group, examples, one_line_errors, option, say
 from tirjudge.console_text import printable, table
 from tirjudge.models.machine import gigabytes
 from tirjudge.models.resolve import local_models, model_folder, remove_model
 
-models = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    epilog=example_lines("tirjudge models list", "tirjudge models fetch smol"),
-)
-
-
-@models.callback()
-def root() -> None:
-    """List, fetch and remove models."""
+models = command_group("List, fetch and remove models.", "tirjudge models list", "tirjudge models fetch smol")
 
 
 @examples("tirjudge models list", "XDG_CACHE_HOME=/data/cache tirjudge models list")

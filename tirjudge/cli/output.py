@@ -76,6 +76,20 @@ def example_lines(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+def command_group(about: str, *lines: str) -> typer.Typer:
+    """Return the app of a group of commands, whose help shows command lines."""
+    app = typer.Typer(
+        help=about,
+        epilog=example_lines(*lines),
+        add_completion=False,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+    )
+    # Without a callback typer takes the only command of a group for the group.
+    app.callback()(lambda: None)
+    return app
+
+
 def add_command(
     app: typer.Typer, command: Callable[..., None], name: str | None = None, **settings: Any
 ) -> None:

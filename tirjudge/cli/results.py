@@ -24,8 +24,8 @@ from tirjudge.cli.output import (
     INTERRUPTED,
     SOME_FAILED,
     add_command,
+    command_group,
     console,
-    example_lines,
     examples,
     one_line_errors,
     option,
@@ -508,22 +508,11 @@ def _hint_at_settings(file: Path, options: SandboxOptions) -> None:
         say("tirjudge reproduce: these programs ran without --import-policy, which is given here")
 
 
-export = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    epilog=example_lines(
-        "tirjudge export inspect rows.verdicts.jsonl -o logs && inspect view --log-dir logs"
-    ),
-)
+_EXPORT = "tirjudge export inspect rows.verdicts.jsonl -o logs && inspect view --log-dir logs"
+export = command_group("Write result files as logs of Inspect.", _EXPORT)
 
 
-@export.callback()
-def root() -> None:
-    """Write result files as logs of Inspect."""
-
-
-@examples("tirjudge export inspect rows.verdicts.jsonl -o logs && inspect view --log-dir logs")
+@examples(_EXPORT)
 def inspect(
     files: Annotated[
         list[Path],

@@ -36,7 +36,7 @@ from tirjudge.cli.output import (
     USAGE,
     add_command,
     assigned,
-    example_lines,
+    command_group,
     examples,
     no_sandbox,
     option,
@@ -459,16 +459,8 @@ def _mark(isolation: Isolation | None, name: str) -> str:
     return "yes" if getattr(isolation, name) else "NO"
 
 
-sandbox = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    epilog=example_lines("tirjudge sandbox run program.py", "tirjudge sandbox doctor"),
+sandbox = command_group(
+    "Run programs in the sandbox.", "tirjudge sandbox run program.py", "tirjudge sandbox doctor"
 )
 for _command in (run, build, serve, doctor):
     add_command(sandbox, _command)
-
-
-@sandbox.callback()
-def root() -> None:
-    """Run programs in the sandbox."""

@@ -16,7 +16,7 @@ from tirjudge.cli.output import (
     INTERRUPTED,
     USAGE,
     add_command,
-    example_lines,
+    command_group,
     examples,
     log,
     refuse_input,
@@ -45,12 +45,10 @@ from tirjudge_training.recipe_file import MIXTURES, BadRecipe, load, quoted, shi
 
 SHORT, FAILED = 1, 3
 
-data = typer.Typer(
-    help="Build corpora of training data, decontaminate rows, summarise them.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    epilog=example_lines("tirjudge data build --list", "tirjudge data inspect data/tir"),
+data = command_group(
+    "Build corpora of training data, decontaminate rows, summarise them.",
+    "tirjudge data build --list",
+    "tirjudge data inspect data/tir",
 )
 
 
