@@ -209,6 +209,17 @@ def label_scores_highest(task: JudgeTask, verdicts: Iterable[Verdict | None]) ->
     return all(scores[task.label] > score for index, score in scores.items() if index != task.label)
 
 
+def scored_apart(episode: Episode, verdicts: Iterable[Verdict | None]) -> list[Scored | Unscored]:
+    """Score the views of single responses together: all are right if the labelled response scores highest."""
+    right = label_scores_highest(episode.task, verdicts)
+    return together(
+        [
+            incomparable(episode) or failed(one) or Scored(episode.task, one, right, right)
+            for one in episode.trajectories
+        ]
+    )
+
+
 def failed(trajectory: Trajectory) -> Unscored | None:
     """Return the reason if this trajectory says nothing about the policy."""
     if trajectory.stop.unscored:

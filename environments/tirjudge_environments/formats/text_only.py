@@ -7,16 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tirjudge_environments.formats.reward_terms import (
-    Rewarded,
-    Scored,
-    Term,
-    correct,
-    failed,
-    incomparable,
-    label_scores_highest,
-    together,
-)
+from tirjudge_environments.formats.reward_terms import Rewarded, Scored, Term, correct, scored_apart
 from tirjudge_environments.messages import response_text
 from tirjudge_environments.orders import Order, ordered_views, require_pair, single_views
 from tirjudge_environments.templates import Template, load_template, question_text
@@ -144,13 +135,7 @@ class TextScore(TextOnly):
         return {"correct": Term(correct)}
 
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
-        right = label_scores_highest(episode.task, [one.verdict for one in episode.trajectories])
-        return together(
-            [
-                incomparable(episode) or failed(one) or Scored(episode.task, one, right, right)
-                for one in episode.trajectories
-            ]
-        )
+        return scored_apart(episode, [one.verdict for one in episode.trajectories])
 
 
 def written(trajectory: Trajectory) -> str:

@@ -11,13 +11,7 @@ from pydantic import model_validator
 
 from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.files.folder import Folder
-from tirjudge_environments.formats.reward_terms import (
-    Scored,
-    failed,
-    incomparable,
-    label_scores_highest,
-    together,
-)
+from tirjudge_environments.formats.reward_terms import Scored, scored_apart
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import single_views
 from tirjudge_environments.registry import RewardOnly
@@ -95,14 +89,7 @@ class TirPointwise(TirFormat):
 
     def scored(self, episode: Episode) -> Sequence[Scored | Unscored]:
         """Score all views together, since the labelled response must score highest (TIR Eq. 3)."""
-        verdicts = [self.replay(episode.task, trajectory) for trajectory in episode.trajectories]
-        right = label_scores_highest(episode.task, verdicts)
-        return together(
-            [
-                incomparable(episode) or failed(one) or Scored(episode.task, one, right, right)
-                for one in episode.trajectories
-            ]
-        )
+        return scored_apart(episode, [self.replay(episode.task, one) for one in episode.trajectories])
 
 
 def _other_responses(candidates: Sequence[Response], shown: int) -> tuple[Response, Response]:
