@@ -40,7 +40,7 @@ from tirjudge.report.breakdowns import (
 )
 from tirjudge.report.headline import decided, headline, sentence, trust, winner
 from tirjudge.report.labelling import fingerprint, label_file
-from tirjudge.report.row_table import FLAGS, RowTable, TableBuilder, Texts, distinct
+from tirjudge.report.row_table import FLAGS, RowTable, TableBuilder, Texts
 from tirjudge.statistics.clusters import prompt_cluster
 from tirjudge.storage.json_lines import read_lines
 from tirjudge.storage.result_file import failures_path, recorded_settings
@@ -124,9 +124,9 @@ def read_run(
             *_checked(checkers),
         ],
         "benchmark": run.benchmark,
-        "models": distinct([one for one in models if one]),
-        "formats": distinct([one for one in formats if one]),
-        "notes": distinct([one for one in notes if one]),
+        "models": [*dict.fromkeys(filter(None, models))],
+        "formats": [*dict.fromkeys(filter(None, formats))],
+        "notes": [*dict.fromkeys(filter(None, notes))],
         "settings": _settings(files[0]),
         "warnings": list(evidence.warnings()),
         "truncated": stored is None and any(map(is_truncated, files)),
@@ -255,7 +255,7 @@ def joined(runs: Sequence[JudgedRun]) -> dict[str, Any]:
     credit, and 0 for none.
     """
     numbers = [{id: number for number, id in enumerate(run.table.ids)} for run in runs]
-    ids = distinct([id for run in runs for id in run.table.ids])
+    ids = [*dict.fromkeys(id for run in runs for id in run.table.ids)]
     places = [[found.get(id, -1) for found in numbers] for id in ids]
     named = [
         (id, digest) for run in runs for id, digest in zip(run.table.ids, run.table.digests, strict=True)

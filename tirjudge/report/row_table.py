@@ -306,8 +306,3 @@ def _part(passage: RecordedPassage, heading: str) -> dict[str, Any]:
     failed = passage.kind == "program" and passage.status != "ok"
     kind = "hidden-thinking" if passage.hidden else "failed" if failed else passage.kind
     return {"kind": kind, "heading": heading, "text": passage.text}
-
-
-def distinct(texts: Sequence[str]) -> list[str]:
-    """Return each text once, in order."""
-    return list(dict.fromkeys(texts))
