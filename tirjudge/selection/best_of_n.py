@@ -431,8 +431,8 @@ class SolvedTally:
     candidates: int = 0
     _solved: defaultdict[str, Credits] = field(default_factory=lambda: defaultdict(Credits))
     """Shares that are solved, by name; questions with the same prompt are a cluster."""
-    _judgments: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
-    _undecided: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _judgments: Counter[str] = field(default_factory=Counter)
+    _undecided: Counter[str] = field(default_factory=Counter)
 
     def add(self, picked: Picked) -> None:
         """Count one question."""
@@ -455,11 +455,5 @@ class SolvedTally:
     def lines(self) -> list[Line]:
         """Results of pass@1, majority vote, the methods and the oracle; without grades, of the methods."""
         names = (PASS, MAJORITY, *self._judgments, ORACLE) if self.graded else tuple(self._judgments)
-        return [self._line(name) for name in names]
-
-    def _line(self, name: str) -> Line:
-        solved = None
-        if self.graded:
-            solved = self._solved[name].mean
-        # Not by indexing, which would add the name to the methods.
-        return Line(name, solved, self._judgments.get(name, 0), self._undecided.get(name, 0))
+        solved = {name: self._solved[name].mean for name in names} if self.graded else {}
+        return [Line(name, solved.get(name), self._judgments[name], self._undecided[name]) for name in names]
