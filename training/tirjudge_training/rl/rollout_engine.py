@@ -118,7 +118,9 @@ class Engine:
         `trained` is False for a model that no trainer will change or shard.
         """
         self._config = config = config or RolloutConfig()
-        self._budget, self._sampling = budget or config.budget, sampling or config.sampling
+        self._budget = budget or config.budget
+        self.sampling = sampling or config.sampling
+        """The parameters of every turn."""
         self._policy: Policy
         if config.generator == "vllm":
             self._policy = VllmPolicy(
@@ -253,11 +255,6 @@ class Engine:
         self.run(self._policy.rest())
 
     @property
-    def sampling(self) -> Sampling:
-        """The parameters of every turn."""
-        return self._sampling
-
-    @property
     def has_own_weights(self) -> bool:
         """True if training does not change the sampler's weights before the next `refresh`."""
         return not isinstance(self._policy, OwnPolicy)
@@ -280,7 +277,7 @@ class Engine:
                 tools=self._tools,
                 budget=config.budget if config else self._budget,
                 limits=(config or self._config).limits,
-                sampling=config.sampling if config else self._sampling,
+                sampling=config.sampling if config else self.sampling,
                 seed=seed,
                 reward_questions=self._reward_questions,
             )

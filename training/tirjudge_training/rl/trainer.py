@@ -287,31 +287,24 @@ class JudgeBatches(GRPOTrainer):
         TRL scores every token of a completion, which holds the prompt here, see `without_left_padding`. It
         passes on the model that it was given: that of a part under training is a `PartOfBatch`.
         """
-        if not isinstance(model, PartOfBatch):
+        part = None
+        if isinstance(model, PartOfBatch):
+            model, part = model.model, model.rows
+            written = part["completion_mask"] * part["tool_mask"]
+        else:
             written = written_tokens(self.rows, logits_to_keep, self.args.device)
-            return self._score(
-                model,
-                input_ids,
-                attention_mask,
-                written,
-                batch_size,
-                compute_entropy,
-                compute_aux_loss,
-                images,
-            )
-        part = model.rows
         found = self._score(
-            model.model,
+            model,
             input_ids,
             attention_mask,
-            part["completion_mask"] * part["tool_mask"],
+            written,
             batch_size,
             compute_entropy,
             compute_aux_loss,
             images,
-            packed=True,
+            packed=part is not None,
         )
-        if self.config.importance_cap is not None and self.config.optimizer_steps == 1:
+        if part and self.config.importance_cap is not None and self.config.optimizer_steps == 1:
             # The pass that trains gives the logprobs that the weights need, since the batch has no earlier
             # step. TRL reads the advantages after it has computed the logprobs.
             part["advantages"] = self._weighted(part["advantages"], found[0], part)
