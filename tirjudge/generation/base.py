@@ -146,6 +146,24 @@ class Generator(Protocol):
     async def close(self) -> None: ...
 
 
+class WrappedGenerator:
+    """The base class of a generator that asks an inner one, whose model it is."""
+
+    def __init__(self, inner: Generator) -> None:
+        self._inner = inner
+
+    @property
+    def model(self) -> str:
+        return self._inner.model
+
+    @property
+    def encoder(self) -> Encoder | None:
+        return self._inner.encoder
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
 def open_generator(name: str, model: str, /, *, max_rows: int = 32, **options: Any) -> Generator:
     """Open the generator of this name, registered in the entry-point group `tirjudge.generators`.
 

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tirjudge.generation.base import Generator, Sampling
+from tirjudge.generation.base import Generator, Sampling, WrappedGenerator
 from tirjudge.storage.run_settings import hashed
-from tirjudge_environments import Completion, Context, Encoder, Finish, ToolCall, Usage
+from tirjudge_environments import Completion, Context, Finish, ToolCall, Usage
 
 CACHE_VARIABLE = "TIRJUDGE_CACHE"
 """Environment variable that names the cache file."""
@@ -85,7 +85,7 @@ class CompletionStore:
         self._database.close()
 
 
-class CachedGenerator:
+class CachedGenerator(WrappedGenerator):
     """A generator that asks an inner generator only for completions missing in `store`.
 
     The key of a completion holds everything that decides the completion: the model (`identity`), the
@@ -97,17 +97,10 @@ class CachedGenerator:
 
     def __init__(self, inner: Generator, store: CompletionStore, identity: Mapping[str, Any]) -> None:
         """`identity` identifies the model: a name alone is not enough where its weights may change."""
-        self._inner, self._store = inner, store
+        super().__init__(inner)
+        self._store = store
         self._identity = {"tirjudge": ASKED_SINCE, **identity}
         self.hits = 0
-
-    @property
-    def model(self) -> str:
-        return self._inner.model
-
-    @property
-    def encoder(self) -> Encoder | None:
-        return self._inner.encoder
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         key = self._key(context, sampling)
@@ -121,7 +114,7 @@ class CachedGenerator:
         return completion
 
     async def close(self) -> None:
-        await self._inner.close()
+        await super().close()
         self._store.close()
 
     def _key(self, context: Context, sampling: Sampling) -> bytes:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from tirjudge.generation.base import Generator, GeneratorFailed, Sampling
+from tirjudge.generation.base import Generator, GeneratorFailed, Sampling, WrappedGenerator
 from tirjudge.storage.json_lines import line_end, read_lines
-from tirjudge_environments import Completion, Context, Encoder, Usage
+from tirjudge_environments import Completion, Context, Usage
 
 _MILLION = 1_000_000
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND
@@ -239,7 +239,7 @@ class Spending:
         self.queued += queued
 
 
-class MeteredGenerator:
+class MeteredGenerator(WrappedGenerator):
     """A generator that books every call of `inner` in `spending`.
 
     A call that fails or is cancelled counts only tokens that the endpoint reported. If the generator counts
@@ -248,15 +248,8 @@ class MeteredGenerator:
 
     def __init__(self, inner: Generator, spending: Spending, name: str = "") -> None:
         """`name` is the model's in the ledger, if several models share it."""
-        self._inner, self._spending, self._name = inner, spending, name
-
-    @property
-    def model(self) -> str:
-        return self._inner.model
-
-    @property
-    def encoder(self) -> Encoder | None:
-        return self._inner.encoder
+        super().__init__(inner)
+        self._spending, self._name = spending, name
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """Return a completion; raises CostReached instead of exceeding the limit."""
@@ -274,9 +267,6 @@ class MeteredGenerator:
             queued = completion.queued_seconds
             self._spending.add(counted, time.monotonic() - started - queued, self._name, queued)
         return completion
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 def _prompt_bound(context: Context) -> int:

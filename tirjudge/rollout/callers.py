@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Self
 
-from tirjudge.generation.base import Generator, Sampling
-from tirjudge_environments import Completion, Context, Encoder
+from tirjudge.generation.base import Generator, Sampling, WrappedGenerator
+from tirjudge_environments import Completion, Context
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox
 from tirjudge_sandbox.server.guard import CALLER
 from tirjudge_sandbox.workers.fair_queue import FairQueue, Pace
@@ -39,26 +39,16 @@ class Turns:
             self._queue.release(caller)
 
 
-class FairGenerator:
+class FairGenerator(WrappedGenerator):
     """A generator at which callers take turns: at most `concurrency` turns of dialogues at once."""
 
     def __init__(self, generator: Generator, concurrency: int) -> None:
-        self._generator, self._turns = generator, Turns(concurrency)
-
-    @property
-    def model(self) -> str:
-        return self._generator.model
-
-    @property
-    def encoder(self) -> Encoder | None:
-        return self._generator.encoder
+        super().__init__(generator)
+        self._turns = Turns(concurrency)
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         async with self._turns.place():
-            return await self._generator.generate(context, sampling)
-
-    async def close(self) -> None:
-        await self._generator.close()
+            return await self._inner.generate(context, sampling)
 
 
 class CallersSandbox:
