@@ -189,6 +189,16 @@ class Sandbox(Protocol):
         """
 
 
+class OthersSandbox:
+    """The base class of a sandbox over one that somebody else opens and closes, or over none."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Do nothing: there is nothing of its own to close."""
+
+
 def read_limits(given: Mapping[str, Any], usual: Limits = Limits()) -> Limits:
     """Return the limits with these names and values, and `usual` ones for others.
 

@@ -34,7 +34,7 @@ from tirjudge_environments.templates import OwnPrompts, prompt_families
 from tirjudge_environments.tools.base import ToolSettings
 from tirjudge_environments.types import Later
 from tirjudge_sandbox import Execution, ImportPolicy, Limits, Program, Sandbox, Status, open_sandbox
-from tirjudge_sandbox.base import MIB, read_limits
+from tirjudge_sandbox.base import MIB, OthersSandbox, read_limits
 from tirjudge_sandbox.prepared import prepared_digest
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
@@ -65,16 +65,10 @@ OF_RUNS = ("abstain_below", "ask_for_verdict", "checkers", "audit", "max_disagre
 """Options of `tirjudge judge` alone: open verdicts, verdicts found by another question, and checkers."""
 
 
-class NoSandbox:
+class NoSandbox(OthersSandbox):
     """The sandbox of a judge without programs, which also works where programs cannot be isolated."""
 
     capacity = 1
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Do nothing; there is nothing to close."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         return Execution(status=Status.SANDBOX_FAILED, detail="this judge was opened without a sandbox")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Self
 
 from tirjudge.generation.base import Generator, Sampling, WrappedGenerator
 from tirjudge_environments import Completion, Context
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox
+from tirjudge_sandbox.base import OthersSandbox
 from tirjudge_sandbox.server.guard import CALLER
 from tirjudge_sandbox.workers.fair_queue import FairQueue, Pace
 
@@ -51,18 +51,12 @@ class FairGenerator(WrappedGenerator):
             return await self._inner.generate(context, sampling)
 
 
-class CallersSandbox:
+class CallersSandbox(OthersSandbox):
     """A sandbox in which the programs of different callers take turns."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
         self.capacity = sandbox.capacity
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Leave the sandbox open for the owner to close."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         return await self._sandbox.run(replace(program, client=program.client or CALLER.get()), limits)

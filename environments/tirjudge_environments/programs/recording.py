@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
 
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
+from tirjudge_sandbox.base import OthersSandbox
 
 
-class RecordingSandbox:
+class RecordingSandbox(OthersSandbox):
     """A recorder of an inner sandbox's executions; the owner opens and closes the inner sandbox."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -17,19 +17,13 @@ class RecordingSandbox:
         self.executions: list[Execution] = []
         """In the order of the requests, failed and retried requests included."""
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Do nothing: the owner of the other sandbox closes it."""
-
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         execution = await self._sandbox.run(program, limits)
         self.executions.append(execution)
         return execution
 
 
-class ReplaySandbox:
+class ReplaySandbox(OthersSandbox):
     """A sandbox that runs nothing and returns recorded executions in order.
 
     A program that the recording does not have at this point is SANDBOX_FAILED, with the reason in `detail`:
@@ -67,12 +61,6 @@ class ReplaySandbox:
         """The programs that were requested, in order."""
         self.limits: list[Limits] = []
         """The limits that were requested, one per program."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Do nothing: there is no resource to release."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         self.programs.append(program)
