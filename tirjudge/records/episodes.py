@@ -52,10 +52,10 @@ def episode_record(episode: Episode, scores: Sequence[Score] = ()) -> JsonObject
     }
 
 
-def trajectory_record(trajectory: Trajectory, *, prompt: bool = True, ids: bool = False) -> JsonObject:
+def trajectory_record(trajectory: Trajectory, *, ids: bool = False) -> JsonObject:
     """Return the record of a trajectory: prompt, turns, programs, verdict, and what it cost.
 
-    `prompt` includes the judge's own prompt. `ids` includes token ids and logprobs, by far the larger part.
+    `ids` includes token ids and logprobs, by far the larger part.
     """
     record: JsonObject = {
         "view": trajectory.view.name,
@@ -69,10 +69,9 @@ def trajectory_record(trajectory: Trajectory, *, prompt: bool = True, ids: bool 
         "prompt_tokens": trajectory.usage.prompt_tokens,
         "completion_tokens": trajectory.usage.completion_tokens,
         "seconds": round(trajectory.seconds, 3),
+        "prompt": _MESSAGES.dump_python(trajectory.prompt.messages, mode="json"),
+        "prefill": trajectory.prompt.prefill,
     }
-    if prompt:
-        record["prompt"] = _MESSAGES.dump_python(trajectory.prompt.messages, mode="json")
-        record["prefill"] = trajectory.prompt.prefill
     if ids:
         record["prompt_ids"] = _IDS.dump_python(trajectory.prompt_ids, mode="json")
     return record

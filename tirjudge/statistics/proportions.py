@@ -128,13 +128,8 @@ class Proportion:
         return f"{shown}, n = {self.n}{in_clusters(self.clusters)}"
 
 
-def added_rows(
-    influence: NDArray[np.float64], clusters: NDArray[np.intp] | None, *, is_share: bool = True
-) -> float:
-    """Return the number of rows of a unit that is added so that no variance is 0: 1 for independent rows.
-
-    `is_share` is False for a difference, whose error depends less on whether large clusters were drawn.
-    """
+def added_rows(influence: NDArray[np.float64], clusters: NDArray[np.intp] | None) -> float:
+    """Return the number of rows of a unit that is added so that no variance is 0: 1 for independent rows."""
     if clusters is None:
         return 1.0
     import numpy as np
@@ -143,9 +138,8 @@ def added_rows(
     squares = float(sums @ sums)
     informative = squares**2 / max(float((sums**4).sum()), math.ulp(0.0))
     effect = squares / max(float(influence @ influence), math.ulp(0.0))
-    effective = effective_clusters(clusters)
-    number = float((counts > 0).sum()) if is_share else effective
-    return rows_of_unit(effect, informative, number, effective, len(influence))
+    number = float((counts > 0).sum())
+    return rows_of_unit(effect, informative, number, effective_clusters(clusters), len(influence))
 
 
 def wilson_interval(successes: float, n: float, z: float = Z) -> tuple[float, float]:

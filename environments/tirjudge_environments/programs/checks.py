@@ -18,7 +18,7 @@ from typing import Any
 from tirjudge_environments.types import derive_seed
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, run_with_isolated
 
-LIMITS = Limits(wall_seconds=15.0, cpu_seconds=1.0, output_bytes=1 << 16)
+_LIMITS = Limits(wall_seconds=15.0, cpu_seconds=1.0, output_bytes=1 << 16)
 _ATTEMPTS = 2
 _LONGEST_FAULT = 200
 _HARNESS = """
@@ -67,26 +67,24 @@ class Check:
     """Arguments by their names."""
     name: str = "check"
 
-    async def outcome(self, sandbox: Sandbox, limits: Limits = LIMITS) -> CheckOutcome:
+    async def outcome(self, sandbox: Sandbox) -> CheckOutcome:
         """Run the check by itself; a failed sandbox is asked once more."""
         key = secrets.token_hex(16)
         call = {"key": key, "name": self.name, "arguments": list(self.arguments), "values": dict(self.values)}
         # The source is a part of the program, in which `run_with_isolated` looks for the module's name.
         program = Program(f"source = {self.source!r}\n{_HARNESS}", bindings={"call": call})
         for _ in range(_ATTEMPTS):
-            execution = await run_with_isolated(sandbox, program, limits)
+            execution = await run_with_isolated(sandbox, program, _LIMITS)
             if execution.status is not Status.SANDBOX_FAILED:
                 return _outcome(execution, key)
         return CheckOutcome(None, down=execution.detail or "the sandbox failed")
 
 
-async def outcomes(
-    sandbox: Sandbox, checks: Sequence[Check], *, limits: Limits = LIMITS, seed: int = 0
-) -> list[CheckOutcome]:
+async def outcomes(sandbox: Sandbox, checks: Sequence[Check], *, seed: int = 0) -> list[CheckOutcome]:
     """Run checks, which start in an order that the seed draws; return the outcome of each."""
     order = list(range(len(checks)))
     random.Random(derive_seed(seed, *map(repr, checks))).shuffle(order)
-    found = await asyncio.gather(*(checks[place].outcome(sandbox, limits) for place in order))
+    found = await asyncio.gather(*(checks[place].outcome(sandbox) for place in order))
     return [outcome for _, outcome in sorted(zip(order, found, strict=True), key=lambda one: one[0])]
 
 
