@@ -164,6 +164,21 @@ class WrappedGenerator:
         await self._inner.close()
 
 
+def context_ids(context: Context, model: str, most: int) -> list[int]:
+    """Return the token ids of a context for a model that takes `most` of them, its answer included.
+
+    Raises GeneratorFailed, also ContextTooLong.
+    """
+    if context.ids is None:
+        raise GeneratorFailed(f"{model} takes token ids: pass this generator's encoder to the session")
+    if len(context.ids) >= most:
+        raise ContextTooLong(
+            f"the context has {len(context.ids)} tokens, but {model} takes {most} including its answer: "
+            "shorten the row, or take a model that reads more"
+        )
+    return list(context.ids)
+
+
 def open_generator(name: str, model: str, /, *, max_rows: int = 32, **options: Any) -> Generator:
     """Open the generator of this name, registered in the entry-point group `tirjudge.generators`.
 

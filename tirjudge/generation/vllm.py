@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from tirjudge.console_text import one_line
-from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.base import BusyClock, GeneratorFailed, Sampling, context_ids
 from tirjudge.generation.model_files import Adapter, load_encoder, warn_of_other_base
 from tirjudge.models import ModelUnavailable, resolve_model
 from tirjudge_environments import Completion, Context, Finish, Usage
@@ -172,7 +172,7 @@ class VllmGenerator:
             raise GeneratorFailed(f"{self.model} sleeps: wake it and give it its weights first")
         if not self._whole:
             raise GeneratorFailed(f"{self.model} has received only a part of its new weights")
-        ids = self._ids(context)
+        ids = context_ids(context, self.model, self._max_context)
         with self._clock.working():
             output = await self._output(ids, self._parameters(context, sampling))
         return self._completion(output, context)
@@ -281,18 +281,6 @@ class VllmGenerator:
         self._engine.shutdown()
         # A live reference would shut the engine down again when Python exits, which logs an error.
         del self._engine
-
-    def _ids(self, context: Context) -> list[int]:
-        if context.ids is None:
-            raise GeneratorFailed(
-                f"{self.model} takes token ids: pass this generator's encoder to the session"
-            )
-        if len(context.ids) >= self._max_context:
-            raise ContextTooLong(
-                f"the context has {len(context.ids)} tokens, but {self.model} takes {self._max_context} "
-                "including its answer: shorten the row, or take a model that reads more"
-            )
-        return list(context.ids)
 
     def _parameters(self, context: Context, sampling: Sampling) -> Any:
         from vllm import SamplingParams

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tirjudge.console_text import first_line
-from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling, SamplingOptions
+from tirjudge.generation.base import BusyClock, GeneratorFailed, Sampling, SamplingOptions, context_ids
 from tirjudge.generation.local.sampling import Noise, StopStrings, noise
 from tirjudge_environments import Completion, Context, Finish, Usage
 from tirjudge_environments.tokenization import ChatEncoder
@@ -189,22 +189,14 @@ class BatchGenerator:
         self._decoder.forget()
 
     def _row(self, context: Context, sampling: Sampling) -> BatchRow:
-        if context.ids is None:
-            raise GeneratorFailed(
-                f"{self.model} takes token ids: pass this generator's encoder to the session"
-            )
-        start = len(context.ids)
-        if start >= self._max_context:
-            raise ContextTooLong(
-                f"the context has {start} tokens, but {self.model} takes {self._max_context} including its "
-                "answer: shorten the row, or take a model that reads more"
-            )
+        ids = context_ids(context, self.model, self._max_context)
+        start = len(ids)
         stop = context.prompt.stop
         if stop not in self._stops:
             self._stops[stop] = StopStrings(stop, self.encoder)
         limit = min(start + max(1, sampling.max_tokens), self._max_context)
         return BatchRow(
-            ids=list(context.ids),
+            ids=ids,
             start=start,
             limit=limit,
             stops=self._stops[stop],
