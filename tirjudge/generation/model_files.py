@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -128,6 +129,19 @@ def _is_path(model: str) -> bool:
     return model.startswith((".", "/", "~")) or model.count("/") > 1
 
 
+@contextmanager
+def load_failures(path: str) -> Iterator[None]:
+    """Raise GeneratorFailed, in one line, for whatever the libraries raise on the files of strangers."""
+    try:
+        yield
+    except ModelUnavailable as error:
+        raise GeneratorFailed(str(error)) from error
+    except GeneratorFailed:
+        raise
+    except Exception as error:
+        raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
+
+
 def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncoder:
     """Load the tokenizer of a model as an encoder; `enable_thinking`: see `ChatEncoder`.
 
@@ -136,10 +150,8 @@ def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncod
     adapter, if it has one. No code of the repository is run. Raises GeneratorFailed, and ValueError for a
     chat template that cannot be used.
     """
-    try:
+    with load_failures(path):
         require("a tokenizer", TOKENIZER)
-    except ModelUnavailable as error:
-        raise GeneratorFailed(str(error)) from error
     from transformers import AutoTokenizer, GenerationConfig
 
     try:

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tirjudge.console_text import first_line, one_line
+from tirjudge.console_text import one_line
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.model_files import (
     ADAPTER_WEIGHTS,
     Adapter,
+    load_failures,
     tokenizer_of,
     warn_of_other_base,
     weights_bytes,
 )
-from tirjudge.models import ModelUnavailable
 from tirjudge.models.gguf_file import is_gguf
 from tirjudge.models.machine import bfloat16_gain, check_memory, complete, has_bfloat16, require
 from tirjudge.models.resolve import model_folder
@@ -48,15 +48,13 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
     if not path.endswith(".gguf"):
         # Checked before torch is imported, which takes seconds.
         _require_folder(path, path)
-    try:
+    with load_failures(path):
         require("a model in this process")
-    except ModelUnavailable as error:
-        raise GeneratorFailed(str(error)) from error
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
+    with load_failures(path):
         folder = model_folder(path)
         adapter = _adapter(folder, path)
         base = adapter.base if adapter else folder
@@ -70,12 +68,6 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
         )
         if adapter:
             model = merged(model, folder)
-    except ModelUnavailable as error:
-        raise GeneratorFailed(str(error)) from error
-    except GeneratorFailed:
-        raise
-    except Exception as error:  # the libraries fail in any way on files of strangers
-        raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
     if adapter:
         warn_of_other_base(folder, base)
     return model.to(device), tokenizer

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,15 +12,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from tirjudge.console_text import first_line
-from tirjudge.generation.base import NEEDED, GeneratorFailed
+from tirjudge.generation.base import NEEDED
 from tirjudge.generation.local.batch_generator import BatchGenerator, BatchRow, RowDecoder
 from tirjudge.generation.local.chat_tokenizer import ChatTokenizer
 from tirjudge.generation.local.openvino_graph import GRAPH, LIBRARIES, Array, graph_folder, read_config
 from tirjudge.generation.local.paged_cache import PagedCache
 from tirjudge.generation.local.sampling import draw_one
-from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
-from tirjudge.models import ModelUnavailable
+from tirjudge.generation.model_files import Adapter, load_failures, tokenizer_of, warn_of_other_base
 from tirjudge.models.machine import check_memory, has_bfloat16, require
 from tirjudge.models.resolve import model_folder
 from tirjudge.storage.settings_text import json_file
@@ -70,7 +67,7 @@ class OpenvinoGenerator(BatchGenerator):
             raise ValueError(f"dtype must be one of {', '.join(_PRECISIONS)}, not {dtype!r}")
         if dtype == "auto":
             dtype = "bfloat16" if has_bfloat16() else "float32"
-        with _one_line(path):
+        with load_failures(path):
             extra, modules = NEEDED["openvino"]
             require("a model in this process", modules, extra)
             folder = model_folder(path)
@@ -89,10 +86,10 @@ class OpenvinoGenerator(BatchGenerator):
         # Half of the time to load a small model is its compilation, and most of the other half the tokenizer.
         with ThreadPoolExecutor(1, thread_name_prefix="tirjudge-compile") as thread:
             compiling = thread.submit(_compiled, core, graph, cpus, _PRECISIONS[dtype])
-            with _one_line(path):
+            with load_failures(path):
                 tokenizer, ends = ChatTokenizer(Path(model_folder(tokenizer_of(folder)))), _end_tokens(base)
                 encoder = ChatEncoder(tokenizer, ends=ends, enable_thinking=enable_thinking)
-            with _one_line(path):
+            with load_failures(path):
                 compiled = compiling.result()
                 context = min(
                     max_context or config["max_position_embeddings"], config["max_position_embeddings"]
@@ -105,19 +102,6 @@ class OpenvinoGenerator(BatchGenerator):
                     cache_bytes=cache_bytes,
                 )
         return cls(path, encoder, decoder, context)
-
-
-@contextmanager
-def _one_line(path: str) -> Iterator[None]:
-    """Raise GeneratorFailed, in one line, for whatever the libraries raise on the files of strangers."""
-    try:
-        yield
-    except ModelUnavailable as error:
-        raise GeneratorFailed(str(error)) from error
-    except GeneratorFailed:
-        raise
-    except Exception as error:
-        raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
 
 
 def _end_tokens(folder: Path) -> list[int]:
