@@ -123,7 +123,8 @@ class RowFile:
     def __iter__(self) -> Iterator[Row | BadRow]:
         """Read the rows; a pipe can be read only once."""
         if self._items is not None:
-            yield from self._from_array(self._items)
+            for number, item in enumerate(self._items, 1):
+                yield _row(item, f"{self.name}, item {number}", f"item-{number}", self._beside)
             return
         if self._format == "parquet":
             yield from self._from_parquet()
@@ -241,10 +242,6 @@ class RowFile:
         if self._encoding:
             return f"not {self._encoding}"
         return f"neither UTF-8 nor {FALLBACK}: name its encoding with --encoding"
-
-    def _from_array(self, items: list[Any]) -> Iterator[Row | BadRow]:
-        for number, item in enumerate(items, 1):
-            yield _row(item, f"{self.name}, item {number}", f"item-{number}", self._beside)
 
     def _from_lines(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
         for number, line in enumerate(bounded_lines(stream, self.name), 1):
