@@ -287,7 +287,7 @@ def _change(runs: Sequence[JudgedRun], place: Sequence[int]) -> int:
         before, after = first.credits[start], table.credits[number]
         if before is not None and after is not None and before != after:
             return 1 if after > before else -1
-        if first.verdict_at(start) != table.verdict_at(number):
+        if first.verdicts.text_at(start) != table.verdicts.text_at(number):
             return 2
     return 0
 

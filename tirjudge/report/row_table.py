@@ -109,10 +109,6 @@ class RowTable:
     spans: list[list[int]] = field(default_factory=list)
     """Numbers of the rows in each chunk."""
 
-    def verdict_at(self, number: int) -> str:
-        """Return the verdict of a row."""
-        return self.verdicts.text_at(number)
-
     def count_apart(self, ids: Collection[str]) -> None:
         """Let the filters count the rows that copied programs decided apart from the other decided rows."""
         decided, copied = (1 << FLAGS.index(name) for name in ("decided", "copied program"))
