@@ -184,8 +184,7 @@ class Demonstrations(Stage):
             async for row in as_finished((hold(*one) for one in left), AT_ONCE):
                 folder.append(SAMPLES, row)
                 progress.count(row)
-        if left:
-            progress.report()
+        progress.report()
 
     async def _hold(
         self,
