@@ -105,7 +105,7 @@ class ResultFile:
 
         A setting without a field is null where the setting changes nothing.
         """
-        self.path, self._declared_by = path, declared_by
+        self.path = path
         # Looked up before the file is opened, which creates it.
         self._fresh = not (path.exists() and path.stat().st_size)
         self._settings = settings
@@ -123,7 +123,10 @@ class ResultFile:
         """Id of a judged row to its `label_key`."""
         try:
             if not self._replaces:
-                self._check_settings()
+                if path.stat().st_size:
+                    check_settings(path, settings, declared_by)
+                else:
+                    record_settings(path, settings)
                 # The failed rows are tried again by this run.
                 self.failures_path.unlink(missing_ok=True)
             for row in self.rows():
@@ -210,12 +213,6 @@ class ResultFile:
             self.path.unlink(missing_ok=True)
             self._sidecar.unlink(missing_ok=True)
         self.close()
-
-    def _check_settings(self) -> None:
-        if self.path.stat().st_size:
-            check_settings(self.path, self._settings, self._declared_by)
-        else:
-            record_settings(self.path, self._settings)
 
 
 class ResultStream:
