@@ -197,11 +197,19 @@ def _generator(
     check_model(options)
     note = local_note(options)
     _check_note(options, note)
+    thinking = note.enable_thinking if options.enable_thinking is None else options.enable_thinking
     if options.base_url:
-        return _endpoint(options, note, api_key, on_retry), note, options.model
+        endpoint = options.open_endpoint(
+            endpoint_key(api_key),
+            on_retry=on_retry,
+            tier=options.tier,
+            tokenizer=options.tokenizer or None,
+            enable_thinking=thinking,
+        )
+        return endpoint, note, options.model
     folder = local_model(options)
     arguments = {"max_rows": options.concurrency, **options.generator_options}
-    if (thinking := _thinking(options, note)) is not None:
+    if thinking is not None:
         arguments = {"enable_thinking": thinking, **arguments}
     generator = open_generator(options.generator, folder, **arguments)
     return generator, note, options.model or EMBEDDED
@@ -229,19 +237,3 @@ def check_model(options: JudgeOptions) -> None:
     if options.generator in NEEDED:
         extra, modules = NEEDED[options.generator]
         require("a model in this process", modules, extra)
-
-
-def _thinking(options: JudgeOptions, note: ModelNote) -> bool | None:
-    return note.enable_thinking if options.enable_thinking is None else options.enable_thinking
-
-
-def _endpoint(
-    options: JudgeOptions, note: ModelNote, api_key: str | None, on_retry: Callable[[Retry], None] | None
-) -> OpenAIGenerator:
-    return options.open_endpoint(
-        endpoint_key(api_key),
-        on_retry=on_retry,
-        tier=options.tier,
-        tokenizer=options.tokenizer or None,
-        enable_thinking=_thinking(options, note),
-    )
