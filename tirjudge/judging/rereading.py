@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.judging.abstention import Abstention
-from tirjudge.judging.checked import CheckedCriterion, score_of
+from tirjudge.judging.checked import checked_of, score_of
 from tirjudge.judging.combining import by_criteria, by_views, common_threshold, self_consistency
 from tirjudge.judging.empty_answers import rule_view, with_content
 from tirjudge.judging.judgment import Judgment, verdict_name
@@ -345,11 +345,9 @@ def _of_dialogues(row: ResultRow, *, tie_guesses: bool) -> Judgment | None:
         _of_views(row, task, views[number], row.criteria[number].decided is not None, tie_guesses)
         for number in asked
     ]
-    checked = {
-        number: CheckedCriterion(one.checker, tuple(map(recorded_trajectory, views[number])))
-        for number, one in enumerate(row.criteria)
-        if one.checker
-    }
+    checked = checked_of(
+        row.criteria, [recorded_trajectory(one) for one in row.views if _checked_criterion(row, one)]
+    )
     whole = by_criteria(
         task,
         [part for part in parts if part is not None],
@@ -390,7 +388,7 @@ def recorded_trajectory(view: RecordedView, *, programs: bool = True) -> Traject
         scores = {int(index): score for index, score in view.verdict.scores.items()}
         verdict = Verdict(choice=view.verdict.choice, scores=scores, tie=view.verdict.tie)
     return Trajectory(
-        view=View(view.view, tuple(view.order)),
+        view=View(view.view, tuple(view.order), view.criterion),
         sample=view.sample,
         prompt=Prompt(messages=()),
         prompt_ids=None,
