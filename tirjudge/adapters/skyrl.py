@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
-from uuid import uuid4
 
 from pydantic import Field
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType
@@ -82,17 +81,8 @@ class GroupEnv(BaseTextEnv):
         settings = self._settings
         row = {**self._extras, "prompt": self._prompt}
         read = HostRow.read(row, completion, self._columns, where="a row of SkyRL")
-        member = MemberRequest.model_validate(
-            {
-                **read.question,
-                "completion": read.completion,
-                "size": settings.group_size,
-                "member": uuid4().hex,
-                "group": read.group,
-                "options": settings.model_dump(include=set(GroupOptions.model_fields)),
-                "wait_seconds": settings.wait_seconds,
-            }
-        )
+        options = settings.model_dump(include=set(GroupOptions.model_fields))
+        member = MemberRequest.of(read, settings.group_size, options, settings.wait_seconds)
         async with JudgeClient(settings.url, token=settings.token) as client:
             return await client.member(member)
 

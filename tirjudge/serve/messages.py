@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
+from uuid import uuid4
 
 from pydantic import BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
@@ -191,6 +192,14 @@ class MemberRequest(_Question):
     options: _Options = GroupOptions()
     wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300.0
     """Seconds in which the other members must arrive."""
+
+    @classmethod
+    def of(cls, row: HostRow, size: int, options: Mapping[str, Any], wait_seconds: float) -> Self:
+        """Return the request of a host's completion, under a name of its own."""
+        # Drawn once for all attempts of the client, so that the server knows a repeated request.
+        own = {"completion": row.completion, "group": row.group, "member": uuid4().hex}
+        shared = {**row.question, "size": size, "options": options, "wait_seconds": wait_seconds}
+        return cls.model_validate({**shared, **own})
 
     @property
     def key(self) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import uuid4
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
@@ -86,23 +85,8 @@ async def compute_group_score(
     row = HostRow.of_verl(
         *given, prompt=prompt_key, reference=reference_key, criteria=criteria_key, group=group_key
     )
-    member = MemberRequest.model_validate(
-        {
-            **row.question,
-            "completion": row.completion,
-            "size": group_size,
-            # Drawn once for all attempts of the client, so that the server knows a repeated request.
-            "member": uuid4().hex,
-            "group": row.group,
-            "options": {
-                "method": method,
-                "both_orders": both_orders,
-                "budget": budget,
-                "keep_guesses": keep_guesses,
-            },
-            "wait_seconds": wait_seconds,
-        }
-    )
+    options = {"method": method, "both_orders": both_orders, "budget": budget, "keep_guesses": keep_guesses}
+    member = MemberRequest.of(row, group_size, options, wait_seconds)
     answer = await client_of_this_loop(url, token, concurrency=MOST_MEMBERS).member(member)
     reward = no_verdict_reward if answer.reward is None else answer.reward
     if reward is None:
