@@ -6,7 +6,7 @@ each response keeps, `A 2 of 3`, or `2 of 3` for a single response. A check that
 sets to None, for any response counts for none, so the total is the same for all. A function that returns
 `False` or `[]` in place of its list, as for a text that is no JSON, keeps none of the list's checks: no
 response can escape the count by breaking the parse. The first error stands above the counts, or in their
-place, without what it quotes of a response.
+place, without what it repeats of a response.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ EMPTY = "def check(response):\n    return []\n"
 """The function that a turn without code counts as."""
 _HARNESS = r'''
 import ast
+import builtins
 import json
 import re
 
@@ -127,6 +128,22 @@ def known(quoted):
     return quoted[0] if quoted[2] and (len(quoted[2]) < 12 or quoted[2] in CHECK) else "..."
 
 
+def spaced(text):
+    # The text of a transcript's messages has escaped line ends.
+    return " ".join(["", *re.findall(r"[^\W_]+", str(text).replace(r"\n", " ").lower()), ""])
+
+
+def cut(fault):
+    """Cut an error where it goes on as a response does, by three words or a long one that CHECK lacks."""
+    texts, kind = list(map(spaced, shown)), fault.partition(": ")[0]
+    parts = re.compile(r"(?<![^\W_])(?=([^\W_]{12,}|[^\W_]+(?:[\W_]+[^\W_]+){2}))")
+    for found in parts.finditer(fault, len(kind) if hasattr(builtins, kind) else 0):
+        part = spaced(found[1])
+        if part not in spaced(CHECK) and any(part in text for text in texts):
+            return f"{fault[:found.start()]}..."
+    return fault
+
+
 APART = apart(CHECK)
 shown = globals().get("responses") or [response]
 lists, faults = zip(*map(found, shown))
@@ -135,7 +152,9 @@ lengths = [len(one) for one in lists if one is not None]
 if len(set(lengths)) > 1 and len(lengths) == len(lists):
     fault = "check returned lists of different lengths: " + ", ".join(map(str, lengths))
 if fault:
-    print("error: " + re.sub(r"""(['"])(?:([^\s'"\\]+)\1|.*)""", known, " ".join(fault.split())))
+    # The apostrophe of "can't" quotes nothing.
+    fault = re.sub(r"""(?<!n(?='t ))(['"])(?:([^\s'"\\]+)\1|.*)""", known, " ".join(fault.split()))
+    print(f"error: {cut(fault)}")
 if len(lengths) == len(lists) and len(set(lengths)) == 1:
     counted = [each for each in zip(*lists) if None not in each]
     names = [f"{letter} " for letter in "ABCDEFGHIJKLMNOP"] if len(lists) > 1 else [""]
