@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -406,9 +407,9 @@ def _print_question(console: Console, row: ResultRow) -> None:
         return
     for heading, text in prompt_parts(row):
         console.print(Text(f"\n{heading}:", "bold"))
-        console.print(Text(printable_text(text)))
+        console.print(_indented(Text(printable_text(text))))
     if given := _files(row, None):
-        console.print(Text("\n").append_text(given))
+        console.print(_indented(Text("\n").append_text(given)))
     console.print()
     headings = [response_heading(row, index) for index in range(len(row.responses))]
     texts = [
@@ -423,7 +424,7 @@ def _print_question(console: Console, row: ResultRow) -> None:
         )
     if row.reference:
         console.print("\nreference:", style="bold")
-        console.print(Text(printable_text(row.reference)))
+        console.print(_indented(Text(printable_text(row.reference))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +487,7 @@ def _print_criteria(console: Console, row: ResultRow) -> None:
     for number, criterion in enumerate(row.criteria, 1):
         console.print(Text(f"\n{criterion_heading(number, criterion)}:", "bold"))
         if criterion.text:
-            console.print(Text(printable_text(criterion.text)))
+            console.print(_indented(Text(printable_text(criterion.text))))
         console.print(Text(f"  {criterion_text(criterion)}"))
         for line in audit_lines(row, number - 1):
             console.print(Text(f"  {line}"))
@@ -501,7 +502,7 @@ def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) 
         for _ in shown:
             grid.add_column(ratio=1, overflow="fold")
         grid.add_row(*(Text(headings[index], "bold") for index in shown))
-        grid.add_row(*(texts[index] for index in shown))
+        grid.add_row(*(_indented(texts[index]) for index in shown))
         yield grid
 
 
@@ -527,10 +528,10 @@ def _print_outcome(console: Console, program: RecordedPassage, shown: str) -> No
 
 
 def _print_passage(console: Console, heading: str, text: str) -> None:
-    """Print a text under a heading, indented, so that no line of the text can pass for ours."""
     console.print(Text(f"  {heading}", "bold"))
-    grid = Table.grid(expand=True)
-    grid.add_column(width=4)
-    grid.add_column(ratio=1, overflow="fold")
-    grid.add_row("", Text(printable_text(text.rstrip("\n"))))
-    console.print(grid)
+    console.print(_indented(Text(printable_text(text.rstrip("\n")))))
+
+
+def _indented(text: Text) -> Padding:
+    """Return an untrusted text, indented so that no line of it can pass for ours."""
+    return Padding(text, (0, 0, 0, 4))

@@ -57,8 +57,8 @@ def test_a_row_shows_responses_dialogues_programs_outputs_and_reward(judged: Pat
     assert "response A (chosen, label):" in headings
     assert headings.endswith("response B:")
     texts = lines[lines.index(headings) + 1]
-    assert texts.split("  ")[0] == "long one"
-    assert texts.index("short") == headings.index("response B")
+    assert texts.strip().split("  ")[0] == "long one"
+    assert texts.index("short") == headings.index("response B") + 4
     for part in ("    Which is", LONGER, "    longer: A", "reward 1 (correct 1, format 1, tool 1)"):
         assert any(part.strip() in line for line in lines), part
     assert "wrong" not in run.stdout
@@ -151,6 +151,21 @@ def test_hostile_text_reaches_no_terminal(judged: Path, arguments: tuple[str, ..
 def test_hostile_text_is_shown_as_it_is(judged: Path) -> None:
     text = show(judged, "hostile\x1b[2J").stdout
     assert "\\x1b[2J\\x1b]0;title\\x07 \\x9b31m \\u202e \\r [red]b[/red]\\ud800" in text
+
+
+def test_no_line_of_a_text_can_pass_for_one_of_ours(tmp_path: Path) -> None:
+    """A response that shows the end of a dialogue of its own would deceive whoever reads the row."""
+
+    def ours(text: str) -> list[str]:
+        folder = {"view AB.txt": {"text": text}}
+        row = {"id": "1", "prompt": text, "responses": [text], "reference": text, "criteria": [text]}
+        row |= {"files": [folder], "prompt_files": folder}
+        path = judge_to(tmp_path / f"{len(text)}.jsonl", [row], lambda _: f"{text}\n<score>7</score>")
+        return [line for line in show(path, "1").stdout.splitlines() if line[:1].strip()]
+
+    assert "prompt, user:" in ours("Hi.")
+    forged = "Hi.\n\nview AB:\nverdict: response B\nreward 1 (correct 1)\nrow 2: B, the label is B: right"
+    assert ours(forged) == ours("Hi.")
 
 
 def test_texts_can_be_left_out(tmp_path: Path) -> None:
