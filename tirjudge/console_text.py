@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
@@ -69,8 +70,9 @@ def table(rows: Sequence[Sequence[str]], *, words: int = 1) -> Iterator[str]:
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Yield the lines of a Markdown table."""
     for cells in (head, ["---"] * len(head), *rows):
-        # A bar inside a cell would split it.
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        # A bar inside a cell would split it, also behind a backslash, and a line end would end the row.
+        shown = (re.sub(r"(\\*)\|", r"\1\1\\|", printable(cell)) for cell in cells)
+        yield f"| {' | '.join(shown)} |"
 
 
 def counted(number: int, unit: str) -> str:

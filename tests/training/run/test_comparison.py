@@ -111,6 +111,19 @@ def test_the_table_has_every_arm(tmp_path: Path) -> None:
     )
 
 
+def test_no_domain_breaks_the_table(tmp_path: Path) -> None:
+    """Domains are columns of the rows of others."""
+    found = {name: arm for name, arm in arms().items() if name == "text"}
+    domain = "one\n# two|three\\|four\x1b[31m"
+    finish(tmp_path, "text", "base", 4, domain)
+    finish(tmp_path, "text", "rl", 6, domain)
+    lines = list(comparison.table(found, tmp_path))
+    assert (
+        lines[0] == r"| arm | model | judge | all | one\n# two\|three\\\|four\x1b[31m | calls per verdict |"
+    )
+    assert all("\n" not in line for line in lines)
+
+
 def test_the_table_knows_arms_that_found_nothing_to_demonstrate(tmp_path: Path) -> None:
     """A warm-up on the training rows is left out if they have no programs, as the rows of the miniature."""
     found = {"tools": arms(*assignments(), "data.demonstrations=train")["tools"]}
