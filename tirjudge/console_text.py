@@ -52,7 +52,7 @@ def first_line(error: BaseException) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, words: int = 1) -> Iterator[str]:
-    """Yield aligned lines: the first `words` columns to the left, the others (numbers) to the right."""
+    """Yield aligned, escaped lines: the first `words` columns to the left, the others (numbers) right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -61,7 +61,7 @@ def table(rows: Sequence[Sequence[str]], *, words: int = 1) -> Iterator[str]:
     for column in range(len(rows[0]) if rows else 0):
         grid.add_column(justify="left" if column < words else "right", no_wrap=True)
     for row in rows:
-        grid.add_row(*map(Text, row))
+        grid.add_row(*(Text(printable(cell, _TABLE_COLUMNS)) for cell in row))
     lines = StringIO()
     Console(file=lines, width=_TABLE_COLUMNS, color_system=None).print(grid)
     yield from (line.rstrip() for line in lines.getvalue().splitlines())

@@ -38,7 +38,7 @@ def list_models(
         for model in local_models():
             place = str(model.path) if model.path else model.remedy
             size = gigabytes(model.size) if model.path else "-"
-            rows.append((model.name, model.state, model.sha256[:16] or "-", printable(place), size))
+            rows.append((model.name, model.state, model.sha256[:16] or "-", place, size))
         print("\n".join(table(rows, words=4)))
 
 
@@ -65,7 +65,7 @@ def remove(
     Exit codes: 0 removed, 2 not in the cache.
     """
     with one_line_errors("models remove"):
-        print(f"removed {model}: {gigabytes(remove_model(model))}")
+        print(f"removed {printable(model)}: {gigabytes(remove_model(model))}")
 
 
 add_command(models, list_models, "list")

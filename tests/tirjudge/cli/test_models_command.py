@@ -51,6 +51,16 @@ def test_an_installed_model_is_listed_before_it_is_converted() -> None:
     assert rest.split() == [str(SMOL.installed_file()), "98", "MB"]
 
 
+def test_the_name_of_a_downloaded_file_reaches_no_terminal() -> None:
+    """A converted model is named after its GGUF file, which is somebody else's."""
+    folder = cache_folder() / "evil\x1b[31m\nsmol  installed-0123456789abcdef"
+    folder.mkdir(parents=True)
+    (folder / "source.json").write_text('{"sha256": "0123456789abcdef"}')
+    run = models("list")
+    assert "evil\\x1b[31m\\nsmol  installed-0123456789abcdef  converted" in run.stdout
+    assert "\x1b" not in run.stdout
+
+
 @needs_smollm2
 def test_a_converted_model_is_fetched_listed_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -209,8 +209,7 @@ def _without(config: CorpusConfig, without: Sequence[str]) -> CorpusConfig:
 
 
 def _print_table(rows: Iterable[Sequence[str]]) -> None:
-    for line in table([[printable(cell) for cell in row] for row in rows]):
-        print(line)
+    print("\n".join(table(list(rows))))
 
 
 @contextmanager
