@@ -67,10 +67,12 @@ class OtherSettings(ValueError):
 
 
 def refuse_foreign_file(path: Path, companion: Path, command: str) -> None:
-    """Raise ValueError for a file with content that lacks the companion which `tirjudge COMMAND` writes.
+    """Raise ValueError for a folder, and a file with content without the companion of `tirjudge COMMAND`.
 
     Call it before the file is opened: opening drops a torn last line, which may be data of another program.
     """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: choose another --output")
     if path.exists() and path.stat().st_size and not companion.exists():
         why = f"was not written by tirjudge {command}: choose another --output, or --overwrite it"
         if _holds_results(path):

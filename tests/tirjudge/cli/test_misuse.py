@@ -64,6 +64,7 @@ REFUSED = {
     "judge rows.jsonl --column promt=x": "'promt=x': write PART=COLUMN, where PART is one of id",
     "judge rows.jsonl --output rows.jsonl": "rows.jsonl is the input: choose another --output",
     "judge rows.jsonl --output notes.txt SERVED": "notes.txt exists and was not written by tirjudge judge",
+    "judge rows.jsonl --output folder SERVED": "folder is a folder: choose another --output",
     "judge rows.jsonl --output no/such/folder/out SERVED": "no/such/folder",
     "judge none/*.jsonl SERVED": "none/*.jsonl: no file matches this pattern",
     # options
@@ -119,7 +120,7 @@ REFUSED = {
     "eval judgebench --data claude=x.jsonl SERVED": "the part is gpt",
     "eval ppe-correctness --data x.jsonl SERVED": "write PART=FILE, PART being one of MMLU-Pro, MATH",
     "eval followbench-eval SERVED": "give --data test=FILE",
-    "score rows.jsonl": "its first row fits no format of stored outputs (alpaca_eval, judgebench,",
+    "score rows.jsonl": "tirjudge judge writes; --column prediction=COLUMN --column label=COLUMN reads any",
     "score empty.jsonl": "is empty",
     "score out.jsonl --format nope": "no format of stored outputs 'nope'; there are alpaca_eval,",
     "score out.jsonl --protocol nope": "no protocol 'nope'; there are arena-hard, both-orders,",
@@ -154,7 +155,7 @@ REFUSED = {
     # data, results and models
     "data build nope": "no recipe 'nope'",
     "show missing.jsonl": "missing.jsonl: No such file",
-    "show rows.jsonl": "rows.jsonl:1: not a row of a result file",
+    "show rows.jsonl": "rows.jsonl:1: not a row of a result file, which tirjudge judge writes",
     "show notes.txt": "notes.txt:1: not JSON",
     "show deep.jsonl": "deep.jsonl:1: not JSON",
     "show out.jsonl xx": "has no row 'xx' among its 2; the closest ids are x",

@@ -333,8 +333,8 @@ def _format(files: RunFiles | SwappedFiles, first: Row, name: str) -> StoredOutp
     if not found:
         names = ", ".join(STORED_OUTPUTS.names())
         raise ValueError(
-            f"{path}: its first row fits no format of stored outputs ({names}); --column prediction=COLUMN "
-            "label=COLUMN reads any other"
+            f"{path}: its first row fits no format of stored outputs ({names}), of which tirjudge is what "
+            "tirjudge judge writes; --column prediction=COLUMN --column label=COLUMN reads any other"
         )
     return found[0]
 
