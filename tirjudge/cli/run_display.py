@@ -198,10 +198,8 @@ class Summary:
         entries = [judged, *(self.rated.lines() if self.rated else ()), *counts]
         entries += [*self._jury(), *(self.won.lines() if self.won else ())]
         if self.won_decided is not None:
-            heading = "decided"
-            for line in self.won_decided.wins():
-                entries.append((heading, line))
-                heading = ""
+            wins = enumerate(self.won_decided.wins())
+            entries += [("" if number else "decided", line) for number, line in wins]
         entries += _spent(self.spending, self.cached)
         if self.retries:
             were = "request was" if self.retries == 1 else "requests were"
@@ -233,16 +231,14 @@ class Summary:
 
     def _jury(self) -> Iterator[tuple[str, str]]:
         """Yield what each model of a jury did, and how far the models that vote agree."""
-        heading = "jury"
-        for model, one in self.tally.jury.items():
+        for number, (model, one) in enumerate(self.tally.jury.items()):
             parts = [f"{model}: has the verdict of {one.deciding} of {one.rows} rows"]
             parts += [f"accuracy {one.credits.mean}"] if one.credits else []
             parts += [f"{one.without} without a verdict"] if one.without else []
             usage, cost = self._spent_on(model)
             parts += [f"{usage.prompt_tokens} tokens read, {usage.completion_tokens} written"]
             parts += [] if cost is None else [f"cost {cost:.4f}"]
-            yield heading, "; ".join(parts)
-            heading = ""
+            yield "" if number else "jury", "; ".join(parts)
         if self.agreement is not None:
             names, found = self.agreement
             yield "agreement", f"{found.alpha.printed('.2f')} is Krippendorff's alpha of {found.alpha.n} rows"

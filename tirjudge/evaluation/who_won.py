@@ -182,23 +182,19 @@ class WhoWon:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield headings with what they say; the names of sources are untrusted."""
-        heading = "who won"
-        for line in self.wins():
-            yield heading, line
-            heading = ""
+        for number, line in enumerate(self.wins()):
+            yield "" if number else "who won", line
         found = [(one.name, one.strength) for one in self.sources if one.strength is not None]
         ranked = [pair for pair in found if not math.isnan(pair[1].value)]
-        heading = "ranking"
         for number, (name, strength) in enumerate(sorted(ranked, key=lambda pair: -pair[1].value), 1):
-            yield heading, f"{number}. {name} {strength.printed()} (Bradley-Terry: wins against the others)"
-            heading = ""
+            line = f"{number}. {name} {strength.printed()} (Bradley-Terry: wins against the others)"
+            yield "ranking" if number == 1 else "", line
         if unranked := [pair for pair in found if pair not in ranked]:
             names = f" for {', '.join(name for name, _ in unranked)}" if ranked else ""
-            yield heading, f"none{names}: {unranked[0][1].no_interval}"
-        heading = "domains"
-        for domain, rates in list(self.domains.items())[:_MOST_DOMAINS]:
-            yield heading, f"{domain}: {', '.join(f'{name} {one.printed()}' for name, one in rates.items())}"
-            heading = ""
+            yield "" if ranked else "ranking", f"none{names}: {unranked[0][1].no_interval}"
+        for number, (domain, rates) in enumerate(list(self.domains.items())[:_MOST_DOMAINS]):
+            line = f"{domain}: {', '.join(f'{name} {one.printed()}' for name, one in rates.items())}"
+            yield "" if number else "domains", line
         if (more := len(self.domains) - _MOST_DOMAINS) > 0:
             yield "", f"{more} further domains, which --json prints"
         yield from self._causes()

@@ -432,8 +432,8 @@ def read_result_row(fields: Mapping[str, Any], where: str) -> ResultRow:
     try:
         return ResultRow.model_validate(fields)
     except ValidationError as error:
-        fault = f"not a row of a result file, which tirjudge judge writes ({first_fault(error)})"
-        raise ValueError(f"{where}: {fault}") from None
+        fault = first_fault(error)
+        raise ValueError(f"{where}: not a row of a result file of tirjudge judge ({fault})") from None
 
 
 def read_result_rows(path: Path) -> Iterator[tuple[ResultRow, Mapping[str, Any]]]:

@@ -245,11 +245,9 @@ def jury_text(row: ResultRow) -> str:
 
 def criterion_heading(number: int, criterion: JudgedCriterion) -> str:
     """Return the number of a criterion, counted from 1, and its weight and kind where they are not usual."""
-    notes = [
-        *([f"weight {criterion.weight:g}"] if criterion.weight != 1 else []),
-        *(["negative"] if criterion.polarity == "negative" else []),
-        *(["must-have"] if criterion.must_have else []),
-    ]
+    notes = [f"weight {criterion.weight:g}"] if criterion.weight != 1 else []
+    notes += ["negative"] if criterion.polarity == "negative" else []
+    notes += ["must-have"] if criterion.must_have else []
     return f"criterion {number}" + (f" ({', '.join(notes)})" if notes else "")
 
 
@@ -406,8 +404,7 @@ def _print_question(console: Console, row: ResultRow) -> None:
         console.print("\nThe prompt and the responses are not in the file.", style="dim")
         return
     for heading, text in prompt_parts(row):
-        console.print(Text(f"\n{heading}:", "bold"))
-        console.print(_indented(Text(printable_text(text))))
+        _print_passage(console, f"\n{heading}:", text)
     if given := _files(row, None):
         console.print(_indented(Text("\n").append_text(given)))
     console.print()
@@ -423,8 +420,7 @@ def _print_question(console: Console, row: ResultRow) -> None:
             "(thinking was left out, or long responses were cut, before they were judged)", style="dim"
         )
     if row.reference:
-        console.print("\nreference:", style="bold")
-        console.print(_indented(Text(printable_text(row.reference))))
+        _print_passage(console, "\nreference:", row.reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +505,7 @@ def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) 
 def _print_view(console: Console, heading: str, view: RecordedView) -> None:
     console.print(Text(heading, "bold"))
     for passage, heading, shown in view_passages(view):
-        _print_passage(console, heading, passage.text)
+        _print_passage(console, f"  {heading}", passage.text)
         if passage.kind == "program":
             _print_outcome(console, passage, shown)
     console.print(Text(view_verdict(view), "bold"))
@@ -524,11 +520,11 @@ def _print_outcome(console: Console, program: RecordedPassage, shown: str) -> No
     for note in variable_notes(program):
         console.print(Text(f"    {note}", "dim"))
     for heading, text in program_outputs(program, shown):
-        _print_passage(console, heading, text)
+        _print_passage(console, f"  {heading}", text)
 
 
 def _print_passage(console: Console, heading: str, text: str) -> None:
-    console.print(Text(f"  {heading}", "bold"))
+    console.print(Text(heading, "bold"))
     console.print(_indented(Text(printable_text(text.rstrip("\n")))))
 
 

@@ -21,7 +21,6 @@ EMPTY = "def check(response):\n    return []\n"
 """The function that a turn without code counts as."""
 _HARNESS = r'''
 import ast
-import builtins
 import json
 import re
 
@@ -135,9 +134,9 @@ def spaced(text):
 
 def cut(fault):
     """Cut an error where it goes on as a response does, by three words or a long one that CHECK lacks."""
-    texts, kind = list(map(spaced, shown)), fault.partition(": ")[0]
+    texts, kind = list(map(spaced, shown)), re.match("[A-Za-z]{1,25}Error: |", fault)
     parts = re.compile(r"(?<![^\W_])(?=([^\W_]{12,}|[^\W_]+(?:[\W_]+[^\W_]+){2}))")
-    for found in parts.finditer(fault, len(kind) if hasattr(builtins, kind) else 0):
+    for found in parts.finditer(fault, kind.end()):
         part = spaced(found[1])
         if part not in spaced(CHECK) and any(part in text for text in texts):
             return f"{fault[:found.start()]}..."

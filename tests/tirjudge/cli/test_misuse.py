@@ -155,7 +155,7 @@ REFUSED = {
     # data, results and models
     "data build nope": "no recipe 'nope'",
     "show missing.jsonl": "missing.jsonl: No such file",
-    "show rows.jsonl": "rows.jsonl:1: not a row of a result file, which tirjudge judge writes",
+    "show rows.jsonl": "rows.jsonl:1: not a row of a result file of tirjudge judge",
     "show notes.txt": "notes.txt:1: not JSON",
     "show deep.jsonl": "deep.jsonl:1: not JSON",
     "show out.jsonl xx": "has no row 'xx' among its 2; the closest ids are x",

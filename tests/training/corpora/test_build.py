@@ -307,6 +307,13 @@ def test_inspect_counts_rows_and_lists_faults(hub: Hub, tmp_path: Path) -> None:
     assert "1 rows cannot be read: no responses" in bad.output
 
 
+def test_no_domain_that_inspect_prints_reaches_the_terminal(tmp_path: Path) -> None:
+    row = {"prompt": "p", "responses": ["a", "b"], "label": 0, "domain": "d\x1b[31m\nlabel: 0 of 2: 99"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    shown = tirjudge("inspect", tmp_path / "rows.jsonl").output
+    assert "domains: d\\x1b[31m\\nlabel: 0 of 2: 99 1\nlabel: 0 of 2: 1\n" in shown
+
+
 def test_data_inspect_prints_json(tmp_path: Path) -> None:
     pair = {"id": "a", "prompt": "Name a prime.", "responses": ["2", "4 or 6"], "label": 0, "domain": "math"}
     rows = [pair, pair | {"id": "b", "label": 1}, pair | {"id": "c", "responses": "2"}]

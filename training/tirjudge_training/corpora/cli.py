@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -113,7 +113,7 @@ def build(
         # For the card: the command that makes the same corpus.
         command = shlex.join(["tirjudge", "data", "build", corpus, *options])
         card = CorpusCard(config, build_corpus(config, folder, command=command, say=log), command)
-        _print_table([HEAD, *card.table()])
+        print("\n".join(table([HEAD, *card.table()])))
         print(folder)
         # Not an error: the corpus is complete as far as its sources allow.
         for name, (made, wanted) in card.short.items():
@@ -182,8 +182,8 @@ def inspect(
         if as_json:
             print(json.dumps(found.record(), indent=2))
         else:
-            _print_table(found.table())
-            print("\n".join(found.lines()))
+            print("\n".join(table(found.table())))
+            print("\n".join(printable(line, 1 << 14) for line in found.lines()))
         for fault, n in found.faults.most_common():
             log(f"{n:,} rows cannot be read: {fault}")
         raise typer.Exit(SHORT if found.faults else 0)
@@ -206,10 +206,6 @@ def _without(config: CorpusConfig, without: Sequence[str]) -> CorpusConfig:
     if not sources:
         raise BadRecipe("--without leaves no source: keep at least one")
     return config.model_copy(update={"sources": sources})
-
-
-def _print_table(rows: Iterable[Sequence[str]]) -> None:
-    print("\n".join(table(list(rows))))
 
 
 @contextmanager
