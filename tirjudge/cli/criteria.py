@@ -148,10 +148,8 @@ class _Run:
     async def over(self, rows: RowSource, spending: Spending, weights: str) -> bool:
         """Return True if the run reached the end of the rows."""
         async with JudgeEngine(self.options, spending=spending, weights=weights) as engine:
-            total = rows.count()
-            self.progress.total = (
-                None if total is None else min(total, self.plan.limit or total) - len(self.done)
-            )
+            if (total := rows.count()) is not None:
+                self.progress.total = min(total, self.plan.limit or total) - len(self.done)
             self.progress.restart()
 
             async def propose(work: Work) -> ProposedCriteria:

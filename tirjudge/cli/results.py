@@ -454,9 +454,8 @@ class _Result:
         if records:
             print()
             heading = ("outcome", "row", "view", "program", "reason")
-            listed = [tuple(map(str, record.values())) for record in records[:_LISTED]]
-            cells = [tuple(printable(cell, _LONGEST_CELL) for cell in row) for row in [heading, *listed]]
-            print("\n".join(table(cells, words=len(heading))))
+            listed = ([printable(str(cell), _LONGEST_CELL) for cell in one.values()] for one in records)
+            print("\n".join(table([heading, *islice(listed, _LISTED)], words=len(heading))))
         if len(records) > _LISTED:
             print(f"and {len(records) - _LISTED} more; --json lists all of them")
 

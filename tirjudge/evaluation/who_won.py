@@ -199,10 +199,8 @@ class WhoWon:
             yield "", f"{more} further domains, which --json prints"
         yield from self._causes()
         clusters = in_clusters(self.clusters)
-        yield (
-            "protocol",
-            f"win-rate: each of k tied responses has 1/k of a win{clusters and f', rows{clusters}'}",
-        )
+        line = f"win-rate: each of k tied responses has 1/k of a win{clusters and f', rows{clusters}'}"
+        yield "protocol", line
 
     @property
     def preferred_place(self) -> str:

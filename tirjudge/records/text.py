@@ -484,8 +484,7 @@ def _print_criteria(console: Console, row: ResultRow) -> None:
         console.print(Text(f"\n{criterion_heading(number, criterion)}:", "bold"))
         if criterion.text:
             console.print(_indented(Text(printable_text(criterion.text))))
-        console.print(Text(f"  {criterion_text(criterion)}"))
-        for line in audit_lines(row, number - 1):
+        for line in (criterion_text(criterion), *audit_lines(row, number - 1)):
             console.print(Text(f"  {line}"))
 
 

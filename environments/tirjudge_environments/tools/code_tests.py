@@ -429,9 +429,8 @@ def _refused(reason: str) -> Execution:
 
 def _table(name: str, results: Sequence[CaseResult]) -> str:
     """Return the text that shows a judge a response's results."""
-    lines = [
-        f"response {name}: {sum(result.passed is True for result in results)} of {len(results)} cases passed"
-    ]
+    passed = sum(result.passed is True for result in results)
+    lines = [f"response {name}: {passed} of {len(results)} cases passed"]
     for number, result in enumerate(results, 1):
         lines.append(f"case {number}: {'passed' if result.passed else f'failed: {result.reason}'}")
     return "\n".join(lines)
