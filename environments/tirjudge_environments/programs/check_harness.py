@@ -21,6 +21,7 @@ EMPTY = "def check(response):\n    return []\n"
 """The function that a turn without code counts as."""
 _HARNESS = r'''
 import ast
+import hashlib
 import json
 import re
 
@@ -56,7 +57,7 @@ if not isinstance(_found, (list, tuple)):
 for _one in _found:
     if isinstance(_one, tuple) or hasattr(_one, "send") or callable(_one):
         raise TypeError(f"check returned a list with a {type(_one).__name__}, not True or False")
-print("\\n" + _json.dumps([[None if one is None else bool(one) for one in _found], *_faults[:1]]))
+print("\\nKEY" + _json.dumps([[None if one is None else bool(one) for one in _found], *_faults[:1]]))
 """
 
 
@@ -109,11 +110,16 @@ def apart(source):
 def found(text):
     """Return the results for a response and the first error; without results, None and the error."""
     # A string of its own, so that an error names the line that the judge wrote.
-    outcome = isolated.run(f"{BEFORE}exec({APART!r})\n{AFTER}", bindings={"response": text})
+    # A response that the function executes may print results and end the process: it does not know the key,
+    # which must be the same whenever this program starts again.
+    key = hashlib.sha256(ascii([CHECK, text]).encode()).hexdigest()
+    outcome = isolated.run(
+        f"{BEFORE}exec({APART!r})\n{AFTER.replace('KEY', key)}", bindings={"response": text}
+    )
     if outcome.status == "ok":
         try:
-            results, *faults = json.loads(outcome.stdout.rstrip().rpartition("\n")[2])
-        except (RecursionError, TypeError, ValueError):
+            results, *faults = json.loads(outcome.stdout.split(key)[1])
+        except (IndexError, RecursionError, TypeError, ValueError):
             results, faults = None, []
         if isinstance(results, list) and all(one in (True, False, None) for one in results):
             return results, str(*faults[:1])

@@ -404,6 +404,11 @@ async def test_a_response_changes_no_other_count(make_task: Make, sandbox: Sandb
     trajectory, shown = await judged(sandbox, make_task(takes_all, "x = 1  # long"), check)
     assert "A 0 of 1\nB 1 of 1" in shown[0]
     assert decided(trajectory) is True
+    prints_results = "import os\nprint('[[true]]', flush=True)\nos._exit(0)"
+    check = fenced("def check(response):\n    exec(response)\n    return [False]")
+    trajectory, shown = await judged(sandbox, make_task(prints_results, "x = 1"), check, check, "-")
+    assert "error: check ended the program\n" in shown[0]
+    assert not decided(trajectory)
 
 
 async def test_single_responses_and_lists(make_task: Make, sandbox: Sandbox) -> None:
