@@ -196,18 +196,17 @@ def bad_call(call: Body) -> Play:
     return play
 
 
-def one_row_blocked(status: int, reply: Reply) -> Play:
+def one_row_blocked(reply: Reply) -> Play:
     """Refuse the row, and answer a harmless question."""
     return lambda body, before: chat("Hello!") if len(str(body["messages"])) < 200 else reply
 
 
+def unless_streamed(text: str) -> Play:
+    return lambda body, before: streamed(body) if body.get("stream") else failure(400, text)
+
+
 def at_most(limit: int, reply: Reply, name: str = "max_tokens") -> Play:
     return lambda body, before: honest(body) if body.get(name, 0) <= limit else reply
-
-
-def counted(prompt_tokens: int, **more: Any) -> Play:
-    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 3, **more}
-    return lambda body, before: honest(body) | {"usage": usage}
 
 
 def _of(reply: Any, body: Body) -> Reply:
@@ -235,6 +234,11 @@ def up_to_excluded(limit: int) -> Play:
     return play
 
 
+RENAMED = failure(
+    400,
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+    "'max_completion_tokens' instead.",
+)
 LITELLM = "litellm.BadRequestError: OpenAIException - " + "Received Model Group=judge " * 16
 
 REPEATED: dict[str, Any] = {
@@ -487,56 +491,170 @@ UNSUPPORTED: dict[str, tuple[str, Any]] = {
 }
 """A field that a request is repeated without, and the reply that refuses it."""
 
+DOWN: dict[str, tuple[str, int, Any]] = {
+    "Zhipu: network_error": ("network_error", 3, ending("network_error", None)),
+    "DeepSeek: insufficient_system_resource": (
+        "insufficient_system_resource", 3, ending("insufficient_system_resource", "A is"),
+    ),
+    "OpenRouter: error with a whole verdict": ("'error'", 3, ending("error")),
+    "an unknown word": ("(ponies)", 2, ending("ponies", "A is")),
+    "Gemini: empty answers": (
+        "empty", 2, chat("") | {"usage": {"prompt_tokens": 9, "completion_tokens": 0}},
+    ),
+    "a login page": (
+        "a web page with the title", 3, HTMLResponse("<!DOCTYPE html><title>Sign in</title>"),
+    ),
+    "null": ("'null'", 3, Response("null", media_type="application/json")),
+    "an empty body": ("the body is empty", 3, Response("")),
+}  # fmt: skip
+"""Endpoints that never answer: words of the reason, the requests that are made, and the reply."""
+
+DOUBTFUL: dict[str, tuple[str, Response]] = {
+    "a wrong key as 403": ("check it", failure(403, "Forbidden")),
+    "an account that is flagged": (
+        "", failure(403, "Your account has been flagged for a violation of our terms"),
+    ),
+    "Cloudflare: an address that is blocked": (
+        "", HTMLResponse("<html><h1>Sorry, you have been blocked</h1></html>", 403),
+    ),
+    "405 from a site that is no API": (
+        "check the base URL", HTMLResponse("<html><h1>405 Not Allowed</h1></html>", 405),
+    ),
+    "a redirect to a login": ("another one", Response("", 302, {"location": "https://login.example"})),
+}  # fmt: skip
+"""Endpoints that refuse every row, which only a second, harmless question shows: words, and the reply."""
+
+ADAPTED: dict[str, tuple[str, Play]] = {
+    "an unknown word once": ("'ponies'", first(ending("ponies", "A is"))),
+    "OpenAI: max_completion_tokens": ("", refusing("max_tokens", RENAMED)),
+    "Alibaba: max_tokens above the model's limit": (
+        "at most 2000", at_most(2000, failure(400, "Range of max_tokens should be [1, 2000]")),
+    ),
+    "Bedrock: maximum tokens": (
+        "at most 4096 tokens",
+        at_most(4096, failure(
+            400,
+            "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum "
+            "tokens value that is lower than 4096.",
+        )),
+    ),
+    "Cohere: max tokens": (
+        "at most 4096 tokens",
+        at_most(4096, failure(400, "invalid request: max tokens must be less than or equal to 4096")),
+    ),
+    "Vertex: a limit that is excluded": ("at most 2048 tokens", up_to_excluded(2049)),
+    "Alibaba: only streams": ("", only_streams),
+    "Alibaba: Qwen 3 thinks only in streams": (
+        "", unless_streamed("parameter.enable_thinking must be set to false for non-streaming calls"),
+    ),
+    "Fireworks: long answers only as streams": (
+        "", unless_streamed("Requests with max_tokens > 4096 must have stream=true"),
+    ),
+}  # fmt: skip
+"""Endpoints that judge a request in another form: words of a warning, and the behaviour."""
+
+NATIVE: dict[int, dict[str, Play]] = {
+    2: {
+        "Gemini 3: thought_signature": keeps(
+            "extra_content", "call",
+            "Function call is missing a thought_signature in functionCall parts.",
+            {"google": {"thought_signature": "c2ln"}},
+        ),
+        "Moonshot: reasoning_content with a call": keeps(
+            "reasoning_content", "message",
+            "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+            THOUGHT,
+        ),
+        "OpenRouter: reasoning_details with a call": keeps(
+            "reasoning_details", "message", "reasoning_details are required", [{"type": "x", "data": "y"}]
+        ),
+        "LiteLLM: thinking_blocks with a call": keeps(
+            "thinking_blocks", "message", "Expected `thinking`, found `tool_use`", [{"signature": "z"}]
+        ),
+        "Gemini: a stream of two calls with the index 0": streamed_calls(
+            {**called(PROGRAM, "a"), "index": 0}, {**called(PROGRAM, "b"), "index": 0}
+        ),
+        "Gemini: a stream of two calls with the index 0 and no id": streamed_calls(
+            {**called(PROGRAM, ""), "index": 0}, {**called(PROGRAM, ""), "index": 0}
+        ),
+        "a stream of two calls with the index null": streamed_calls(
+            {**called(PROGRAM, "a"), "index": None}, {**called(PROGRAM, "b"), "index": None}
+        ),
+        "vLLM: a stream with an id for each part of a call": first(events(
+            {"tool_calls": [{**called("", "a"), "index": 0, "function": {"name": "run_python"}}]},
+            {"tool_calls": [{"index": 0, "id": "b", "function": {"arguments": '{"code": "print('}}]},
+            {"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": '1)"}'}}]},
+            finish="tool_calls",
+        )),
+        "an old call that is empty in every answer": empty_old_call,
+    },
+    3: {
+        "Groq: tool_use_failed": first(
+            failure(400, "Failed to call a function.", code="tool_use_failed", failed_generation="<f")
+        ),
+        "older servers: function_call": first({"choices": [{
+            "finish_reason": "function_call",
+            "message": {"content": None, "function_call": called(PROGRAM)["function"]},
+        }]}),
+        "Alibaba: only streams native calls": only_streams,
+        "Groq: its own field is unsupported": refuses_own_field,
+        "a call with broken JSON": bad_call(
+            {"id": "a", "function": {"name": "run_python", "arguments": '{"code": "pri'}}
+        ),
+        "a call with raw code": bad_call(
+            {"id": "a", "function": {"name": "run_python", "arguments": "print(1)"}}
+        ),
+        "a call of another tool": bad_call(
+            {"id": "a", "function": {"name": "python", "arguments": '{"code": "print(1)"}'}}
+        ),
+        "a call without a name": bad_call({"id": "a", "function": {"arguments": None}}),
+        "LM Studio: null is no content": without_null(
+            failure(400, "Invalid 'content': 'content' field must be a string or an array")
+        ),
+        "Ollama: null is no content": without_null(failure(400, "invalid message content type: <nil>")),
+        "FastAPI: null is no content": without_null(JSONResponse(
+            {"detail": [{"loc": ["body", "messages", 1, "content"], "msg": "Input should be a string"}]}, 422
+        )),
+    },
+}  # fmt: skip
+"""Endpoints behind a judge with native calls, which is judged, by the requests that the row may take."""
+
 BEHAVIOURS: dict[str, Behaviour] = {
     **{name: Behaviour(first(reply), "judged") for name, reply in REPEATED.items()},
     **{name: Behaviour(always(reply), "judged", requests=1) for name, reply in AT_ONCE.items()},
     **{name: Behaviour(always(reply), "token_budget", requests=1) for name, reply in CUT.items()},
     **{name: Behaviour(always(reply), "withheld", words, 1) for name, (words, reply) in WITHHELD.items()},
     **{name: Behaviour(always(reply), "denied", words, 1) for name, (words, reply) in DENIED.items()},
+    **{name: Behaviour(always(reply), "denied", words, 2) for name, (words, reply) in DOUBTFUL.items()},
     **{name: Behaviour(always(reply), "too_long", "shorten the row", 2) for name, reply in TOO_LONG.items()},
+    **{name: Behaviour(always(reply), "down", *told) for name, (*told, reply) in DOWN.items()},
+    **{name: Behaviour(play, "judged", words) for name, (words, play) in ADAPTED.items()},
     **{
         name: Behaviour(refusing(field, reply), "judged", f"leave out {field}")
         for name, (field, reply) in UNSUPPORTED.items()
     },
-    "Zhipu: network_error": Behaviour(always(ending("network_error", None)), "down", "network_error", 3),
-    "DeepSeek: insufficient_system_resource": Behaviour(
-        always(ending("insufficient_system_resource", "A is")), "down", "insufficient_system_resource", 3
-    ),
-    "OpenRouter: error with a whole verdict": Behaviour(always(ending("error")), "down", "'error'", 3),
+    **{
+        name: Behaviour(play, "judged", "", requests, "tools")
+        for requests, plays in NATIVE.items()
+        for name, play in plays.items()
+    },
     "a finish reason that is a number": Behaviour(
         always(ending(1)), "judged", "the unknown reason '1'", requests=1
     ),
     "an unknown word with a whole verdict": Behaviour(
         always(ending("ponies")), "judged", "the unknown reason 'ponies'", requests=1
     ),
-    "an unknown word once": Behaviour(first(ending("ponies", "A is")), "judged", "'ponies'"),
-    "an unknown word": Behaviour(always(ending("ponies", "A is")), "down", "(ponies)", 2),
     "an unknown word in a program": Behaviour(
         first(ending("ponies", FENCE[:40])), "judged", "'ponies'", 3, judge="fence"
     ),
-    "Gemini: empty answers": Behaviour(
-        always(chat("") | {"usage": {"prompt_tokens": 9, "completion_tokens": 0}}), "down", "empty", 2
-    ),
-    "Groq: tool_use_failed": Behaviour(
-        first(failure(400, "Failed to call a function.", code="tool_use_failed", failed_generation="<f")),
-        "judged",
-        judge="tools",
-    ),
     "a firewall that blocks one row": Behaviour(
-        one_row_blocked(403, HTMLResponse("<html><h1>403 Forbidden</h1></html>", 403)),
+        one_row_blocked(HTMLResponse("<html><h1>403 Forbidden</h1></html>", 403)),
         "withheld",
         "refuses this row, and answers others",
         2,
     ),
     "a gateway that answers 404 for one row": Behaviour(
-        one_row_blocked(404, failure(404, "nothing here")), "withheld", "answers others", 2
-    ),
-    "a wrong key as 403": Behaviour(always(failure(403, "Forbidden")), "denied", "check it", 2),
-    "an account that is flagged": Behaviour(
-        always(failure(403, "Your account has been flagged for a violation of our terms")), "denied", "", 2
-    ),
-    "Cloudflare: an address that is blocked": Behaviour(
-        always(HTMLResponse("<html><h1>Sorry, you have been blocked</h1></html>", 403)), "denied", "", 2
+        one_row_blocked(failure(404, "nothing here")), "withheld", "answers others", 2
     ),
     "xAI: stop": Behaviour(
         refusing("stop", failure(400, "Argument not supported on this model: stop")),
@@ -555,179 +673,12 @@ BEHAVIOURS: dict[str, Behaviour] = {
         "leave out temperature",
         3,
     ),
-    "OpenAI: max_completion_tokens": Behaviour(
-        refusing(
-            "max_tokens",
-            failure(
-                400,
-                "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
-                "'max_completion_tokens' instead.",
-            ),
-        ),
-        "judged",
-    ),
     "OpenAI: max_completion_tokens, and the key is x": Behaviour(
-        refusing(
-            "max_tokens", failure(400, "'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
-        ),
-        "judged",
-        key="x",
-    ),
-    "Alibaba: max_tokens above the model's limit": Behaviour(
-        at_most(2000, failure(400, "Range of max_tokens should be [1, 2000]")), "judged", "at most 2000"
-    ),
-    "Alibaba: only streams": Behaviour(only_streams, "judged"),
-    "Alibaba: only streams native calls": Behaviour(only_streams, "judged", requests=3, judge="tools"),
-    "Alibaba: Qwen 3 thinks only in streams": Behaviour(
-        lambda body, before: (
-            streamed(body)
-            if body.get("stream")
-            else failure(400, "parameter.enable_thinking must be set to false for non-streaming calls")
-        ),
-        "judged",
+        refusing("max_tokens", RENAMED), "judged", key="x"
     ),
     "a server of streams without stream_options": Behaviour(no_stream_options, "judged", "", 3),
-    "a login page": Behaviour(
-        always(HTMLResponse("<!DOCTYPE html><title>Sign in</title>")), "down", "a web page with the title", 3
-    ),
-    "null": Behaviour(always(Response("null", media_type="application/json")), "down", "'null'", 3),
-    "an empty body": Behaviour(always(Response("")), "down", "the body is empty", 3),
-    "older servers: function_call": Behaviour(
-        lambda body, before: (
-            chat(VERDICT)
-            if before
-            else {
-                "choices": [
-                    {
-                        "finish_reason": "function_call",
-                        "message": {"content": None, "function_call": called(PROGRAM)["function"]},
-                    }
-                ]
-            }
-        ),
-        "judged",
-        judge="tools",
-    ),
-    "Gemini 3: thought_signature": Behaviour(
-        keeps(
-            "extra_content",
-            "call",
-            "Function call is missing a thought_signature in functionCall parts.",
-            {"google": {"thought_signature": "c2ln"}},
-        ),
-        "judged",
-        judge="tools",
-        requests=2,
-    ),
-    "Moonshot: reasoning_content with a call": Behaviour(
-        keeps(
-            "reasoning_content",
-            "message",
-            "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
-            THOUGHT,
-        ),
-        "judged",
-        judge="tools",
-        requests=2,
-    ),
-    "OpenRouter: reasoning_details with a call": Behaviour(
-        keeps("reasoning_details", "message", "reasoning_details are required", [{"type": "x", "data": "y"}]),
-        "judged",
-        judge="tools",
-        requests=2,
-    ),
-    "LiteLLM: thinking_blocks with a call": Behaviour(
-        keeps("thinking_blocks", "message", "Expected `thinking`, found `tool_use`", [{"signature": "z"}]),
-        "judged",
-        judge="tools",
-        requests=2,
-    ),
     "DeepSeek: reasoning_content with every turn": Behaviour(
         wants_thinking, "judged", judge="fence", requests=3
-    ),
-    "Groq: its own field is unsupported": Behaviour(refuses_own_field, "judged", judge="tools", requests=3),
-    "a call with broken JSON": Behaviour(
-        bad_call({"id": "a", "function": {"name": "run_python", "arguments": '{"code": "pri'}}),
-        "judged",
-        judge="tools",
-        requests=3,
-    ),
-    "a call with raw code": Behaviour(
-        bad_call({"id": "a", "function": {"name": "run_python", "arguments": "print(1)"}}),
-        "judged",
-        judge="tools",
-        requests=3,
-    ),
-    "a call of another tool": Behaviour(
-        bad_call({"id": "a", "function": {"name": "python", "arguments": '{"code": "print(1)"}'}}),
-        "judged",
-        judge="tools",
-        requests=3,
-    ),
-    "a call without a name": Behaviour(
-        bad_call({"id": "a", "function": {"arguments": None}}), "judged", judge="tools", requests=3
-    ),
-    "Gemini: a stream of two calls with the index 0": Behaviour(
-        streamed_calls({**called(PROGRAM, "a"), "index": 0}, {**called(PROGRAM, "b"), "index": 0}),
-        "judged",
-        judge="tools",
-        requests=2,
-    ),
-    "Gemini: a stream of two calls with the index 0 and no id": Behaviour(
-        streamed_calls({**called(PROGRAM, ""), "index": 0}, {**called(PROGRAM, ""), "index": 0}),
-        "judged",
-        judge="tools",
-        requests=2,
-    ),
-    "a stream of two calls with the index null": Behaviour(
-        streamed_calls({**called(PROGRAM, "a"), "index": None}, {**called(PROGRAM, "b"), "index": None}),
-        "judged",
-        judge="tools",
-        requests=2,
-    ),
-    "vLLM: a stream with an id for each part of a call": Behaviour(
-        lambda body, before: (
-            chat(VERDICT)
-            if before
-            else events(
-                {"tool_calls": [{**called("", "a"), "index": 0, "function": {"name": "run_python"}}]},
-                {"tool_calls": [{"index": 0, "id": "b", "function": {"arguments": '{"code": "print('}}]},
-                {"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": '1)"}'}}]},
-                finish="tool_calls",
-            )
-        ),
-        "judged",
-        judge="tools",
-        requests=2,
-    ),
-    "an old call that is empty in every answer": Behaviour(
-        empty_old_call, "judged", judge="tools", requests=2
-    ),
-    "Bedrock: maximum tokens": Behaviour(
-        at_most(
-            4096,
-            failure(
-                400,
-                "The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum "
-                "tokens value that is lower than 4096.",
-            ),
-        ),
-        "judged",
-        "at most 4096 tokens",
-    ),
-    "Cohere: max tokens": Behaviour(
-        at_most(4096, failure(400, "invalid request: max tokens must be less than or equal to 4096")),
-        "judged",
-        "at most 4096 tokens",
-    ),
-    "Vertex: a limit that is excluded": Behaviour(up_to_excluded(2049), "judged", "at most 2048 tokens"),
-    "Fireworks: long answers only as streams": Behaviour(
-        lambda body, before: (
-            streamed(body)
-            if body.get("stream")
-            else failure(400, "Requests with max_tokens > 4096 must have stream=true")
-        ),
-        "judged",
     ),
     "a tool choice that one model lacks": Behaviour(
         always(failure(400, "registry.ollama.ai/library/m:latest does not support tools")),
@@ -735,31 +686,5 @@ BEHAVIOURS: dict[str, Behaviour] = {
         "does not support tools",
         1,
         judge="tools",
-    ),
-    "405 from a site that is no API": Behaviour(
-        always(HTMLResponse("<html><h1>405 Not Allowed</h1></html>", 405)), "denied", "check the base URL", 2
-    ),
-    "a redirect to a login": Behaviour(
-        always(Response("", 302, {"location": "https://login.example"})), "denied", "another one", 2
-    ),
-    "LM Studio: null is no content": Behaviour(
-        without_null(failure(400, "Invalid 'content': 'content' field must be a string or an array")),
-        "judged",
-        judge="tools",
-        requests=3,
-    ),
-    "Ollama: null is no content": Behaviour(
-        without_null(failure(400, "invalid message content type: <nil>")), "judged", judge="tools", requests=3
-    ),
-    "FastAPI: null is no content": Behaviour(
-        without_null(
-            JSONResponse(
-                {"detail": [{"loc": ["body", "messages", 1, "content"], "msg": "Input should be a string"}]},
-                422,
-            )
-        ),
-        "judged",
-        judge="tools",
-        requests=3,
     ),
 }

@@ -14,8 +14,6 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import FAST, invoke, judge, pairs, results, through, write_rows
 from tests.tirjudge.judge_server import judge_serving
 from tirjudge.generation.endpoint import http
-from tirjudge.judging.meta_judge import MetaJudgeConfig, NotAnswered
-from tirjudge_environments import Message, Prompt, Question
 from tirjudge_environments.session import QUESTION
 
 VERDICT = "<preference>A</preference>"
@@ -113,27 +111,23 @@ def test_a_refused_first_row_ends_no_run(
         assert "the key may not use" not in failed["reason"]
 
 
-def test_the_words_of_a_row_end_no_run(tmp_path: Path, endpoint: EndpointServer) -> None:
-    """Some servers repeat a part of the request in their refusal, and a hostile response may be in it."""
-    echoed = failure(400, "invalid input: 'Question 4. insufficient balance, quota exceeded'")
-    endpoint.script = lambda asked: echoed if "Question 4" in str(asked["messages"]) else chat(VERDICT)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        # Some servers repeat a part of the request in their refusal, and a hostile response may be in it.
+        failure(400, "invalid input: 'Question 4. insufficient balance, quota exceeded'"),
+        # Behind a gateway, one server of several may lack the model.
+        failure(404, "The model `m` does not exist."),
+    ],
+)
+def test_a_refusal_of_a_later_row_ends_no_run(tmp_path: Path, endpoint: EndpointServer, reply: Any) -> None:
+    endpoint.script = lambda asked: reply if "Question 4" in str(asked["messages"]) else chat(VERDICT)
     write_rows(tmp_path / "rows.jsonl", pairs(8))
-    run = judge(
-        tmp_path, "rows.jsonl", "--no-tools", "--order", "given", "--concurrency", "1", *through(endpoint)
-    )
+    options = ("--no-tools", "--order", "given", "--concurrency", "1", *through(endpoint))
+    run = judge(tmp_path, "rows.jsonl", *options)
     assert run.returncode == 1
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 7
     assert "refuses every request" not in run.stderr
-
-
-def test_a_server_that_lacks_the_model_for_once_ends_no_run(tmp_path: Path, endpoint: EndpointServer) -> None:
-    """Behind a gateway, one server of several may lack the model."""
-    missing = failure(404, "The model `m` does not exist.")
-    endpoint.script = lambda asked: missing if "Question 4" in str(asked["messages"]) else chat(VERDICT)
-    write_rows(tmp_path / "rows.jsonl", pairs(6))
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--order", "given", *through(endpoint))
-    assert run.returncode == 1
-    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 5
 
 
 def test_a_cut_prompt_fails_the_row_with_the_remedy(tmp_path: Path, endpoint: EndpointServer) -> None:
@@ -145,7 +139,7 @@ def test_a_cut_prompt_fails_the_row_with_the_remedy(tmp_path: Path, endpoint: En
 
     endpoint.script = ollama
     rows = pairs(3)
-    rows[1]["responses"] = ["word " * 6000, "other words " * 3000]
+    rows[1] |= LONG
     write_rows(tmp_path / "rows.jsonl", rows)
     prices = ("--price-in", "1", "--price-out", "1", "--json")
     run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), *prices)
@@ -159,57 +153,52 @@ def test_a_cut_prompt_fails_the_row_with_the_remedy(tmp_path: Path, endpoint: En
     assert sorted(call["prompt_tokens"] for call in calls)[-1] == 2050
 
 
+LONG = {"responses": ["word " * 6000, "other words " * 3000]}
+
+
 @pytest.mark.parametrize(
-    "usage",
+    ("usage", "warnings"),
     [
-        {"prompt_tokens": 900, "prompt_tokens_details": {"cached_tokens": 15000}},
-        {"prompt_tokens": 900, "cache_read_input_tokens": 15000},
-        {"prompt_tokens": 0},
-        {},
+        ({"prompt_tokens": 900, "prompt_tokens_details": {"cached_tokens": 15000}}, 0),
+        ({"prompt_tokens": 900, "cache_read_input_tokens": 15000}, 0),
+        ({"prompt_tokens": 0}, 0),
+        ({}, 0),
+        ({"prompt_tokens": 12}, 1),
     ],
 )
-def test_a_cached_or_uncounted_prompt_is_not_taken_for_a_cut_one(
-    tmp_path: Path, endpoint: EndpointServer, usage: dict[str, Any]
+def test_a_cached_uncounted_or_doubtful_prompt_is_not_taken_for_a_cut_one(
+    tmp_path: Path,
+    endpoint: EndpointServer,
+    caplog: pytest.LogCaptureFixture,
+    usage: dict[str, Any],
+    warnings: int,
 ) -> None:
     endpoint.script = lambda body: chat(VERDICT) | {"usage": {"completion_tokens": 3, **usage}}
-    rows = pairs(1)
-    rows[0]["responses"] = ["word " * 6000, "other words " * 3000]
-    write_rows(tmp_path / "rows.jsonl", rows)
+    write_rows(tmp_path / "rows.jsonl", [row | LONG for row in pairs(3)])
     run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
     assert run.returncode == 0, run.stderr
     assert "cut the prompt" not in run.stderr
+    assert sum("counted 12 tokens" in record.message for record in caplog.records) == warnings
 
 
-def test_a_doubtful_count_is_one_warning(
-    tmp_path: Path, endpoint: EndpointServer, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (chat("Both are fine."), "no judgment got a verdict, and most ended by malformed"),
+        (chat("", "network_error"), "network_error"),
+    ],
+)
+def test_best_of_n_without_a_verdict_says_so(
+    tmp_path: Path, endpoint: EndpointServer, reply: Any, words: str
 ) -> None:
-    endpoint.script = lambda body: chat(VERDICT) | {"usage": {"prompt_tokens": 12, "completion_tokens": 3}}
-    rows = pairs(3)
-    for row in rows:
-        row["responses"] = ["word " * 6000, "other words " * 3000]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
-    assert run.returncode == 0, run.stderr
-    assert sum("counted 12 tokens" in record.message for record in caplog.records) == 1
-
-
-def test_best_of_n_without_a_verdict_says_so(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.script = lambda body: chat("Both are fine.")
-    rows = [{"prompt": f"Question {n}", "responses": ["x", "y", "z"], "label": 0} for n in range(3)]
-    write_rows(tmp_path / "rows.jsonl", rows)
-    run = invoke("bon", "rows.jsonl", "--no-tools", "--pairwise", *through(endpoint), folder=tmp_path)
-    assert run.returncode == 1
-    assert "no judgment got a verdict, and most ended by malformed" in run.stderr
-
-
-def test_best_of_n_behind_a_failing_provider(tmp_path: Path, endpoint: EndpointServer) -> None:
-    endpoint.script = lambda body: chat("", "network_error")
+    endpoint.script = lambda body: reply
     rows = [{"prompt": f"Question {n}", "responses": ["x", "y", "z"], "label": 0} for n in range(3)]
     write_rows(tmp_path / "rows.jsonl", rows)
     options = ("--no-tools", "--pairwise", "--retries", "0", *through(endpoint))
     run = invoke("bon", "rows.jsonl", *options, folder=tmp_path)
     assert run.returncode == 1
-    assert results(tmp_path / "rows.bon.jsonl") == []
+    assert words in run.stderr
+    assert not [row for row in results(tmp_path / "rows.bon.jsonl") if row["verdict"]]
 
 
 @pytest.mark.parametrize(
@@ -268,31 +257,6 @@ def test_the_server_of_judges_answers_503(endpoint: EndpointServer, reply: Any) 
     with judge_serving(tools=False, model="m", base_url=endpoint.url, retries=0) as server:
         asked = {"prompt": "Which?", "responses": ["x", "y"]}
         assert server.post("/v1/judge", asked).status_code == 503
-
-
-@pytest.mark.parametrize("reply", [chat("", "network_error"), chat("So", "ponies")])
-async def test_a_meta_judge_waits_for_an_answer(endpoint: EndpointServer, reply: Any) -> None:
-    config = MetaJudgeConfig(model="m", base_url=endpoint.url, patience=0, retries=0)
-    prompt = Prompt(messages=(Message("user", "Is it?"),))
-    question = Question("key", prompt, readable=lambda text: text == "yes")
-    endpoint.script = lambda body: reply
-    meta = config.open()
-    with pytest.raises(NotAnswered, match=r"network_error|ponies"):
-        await meta.answers([question])
-    await meta.close()
-    endpoint.script = lambda body: reply if len(endpoint.asked) == 1 else chat("yes")
-    endpoint.asked.clear()
-    meta = config.model_copy(update={"patience": 30.0}).open()
-    assert await meta.answers([question]) == {"key": "yes"}
-    await meta.close()
-
-
-async def test_a_moderated_question_of_a_meta_judge_is_dropped(endpoint: EndpointServer) -> None:
-    endpoint.script = lambda body: failure(403, "Your input was flagged by moderation")
-    meta = MetaJudgeConfig(model="m", base_url=endpoint.url).open()
-    prompt = Prompt(messages=(Message("user", "Is it?"),))
-    assert await meta.answers([Question("key", prompt)]) == {}
-    await meta.close()
 
 
 @pytest.mark.parametrize(
