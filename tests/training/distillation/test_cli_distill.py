@@ -13,25 +13,17 @@ from typer.testing import Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.training.miniature import MINI, MODEL, inputs
+from tests.training.test_cli import SMALL as ONE_STEP
 from tests.training.train_command import train
 from tirjudge.generation.endpoint import http
 from tirjudge.storage.json_lines import read_lines
 from tirjudge_training.run import preflight
 
-SMALL = {
+SMALL = ONE_STEP | {
     "teacher.prompts": 12,
     "teacher.give_up_after": 3,
-    "rl.steps": 1,
-    "rl.groups": 2,
-    "rl.samples": 2,
-    "rl.micro_batch": 4,
-    "rl.max_tokens": 40,
-    # The samples of such a run may all be equally good, and would then teach nothing.
-    "rl.filter": "none",
-    "rl.entropy_bonus": 0.1,
     "validation.n": 1,
     "heldout.n": 1,
-    "heldout.max_tokens": 40,
 }
 
 
@@ -101,6 +93,15 @@ def test_a_run_resumes_after_its_teacher_failed(server: EndpointServer, tmp_path
     assert not (tmp_path / "teacher" / "done.json").exists()
 
 
+def refused(server: EndpointServer, folder: Path, code: int = 2, **more: Any) -> str:
+    """Distil, and return the one line that refuses it before any file or request."""
+    result = distill(folder / "run", server.url, **more)
+    assert (result.exit_code, result.stderr.count("\n")) == (code, 1), result.stderr
+    assert not (folder / "run").exists()
+    assert not server.asked
+    return result.stderr
+
+
 BIG = {
     "model_type": "qwen3",
     "architectures": ["Qwen3ForCausalLM"],
@@ -118,17 +119,12 @@ def test_a_model_too_large_for_the_machine_is_refused_before_any_request(
     server: EndpointServer, tmp_path: Path
 ) -> None:
     """The need of 16 bytes per parameter follows from the configuration alone: the folder has no weights."""
-    big, out = tmp_path / "big", tmp_path / "run"
+    big = tmp_path / "big"
     big.mkdir()
     (big / "config.json").write_text(json.dumps(BIG))
-    result = distill(out, server.url, model=str(big))
-    assert result.exit_code == 1
-    assert result.stderr.startswith(
+    assert refused(server, tmp_path, 1, model=str(big)).startswith(
         f"tirjudge train: {big} has 70.94 billion parameters: training takes at least 1,057.1 GiB, and "
     )
-    assert result.stderr.count("\n") == 1
-    assert not out.exists()
-    assert not server.asked
 
 
 def test_a_disk_too_small_for_the_run_is_refused_before_any_request(
@@ -141,26 +137,17 @@ def test_a_disk_too_small_for_the_run_is_refused_before_any_request(
     parameter, and the validated step of RL a snapshot of 2; four rollouts are negligible.
     """
     monkeypatch.setattr(preflight, "available_disk", lambda folder: 50_000_000)
-    result = distill(tmp_path / "run", server.url)
-    assert result.exit_code == 1
-    assert (
-        "0.00 billion parameters: the run writes at least 54.3 MiB of checkpoints and models" in result.stderr
-    )
-    assert result.stderr.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-    assert not server.asked
+    said = refused(server, tmp_path, 1)
+    assert "0.00 billion parameters: the run writes at least 54.3 MiB of checkpoints and models" in said
 
 
 def test_a_missing_extra_is_named_before_any_request(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "trl", None)
-    result = distill(tmp_path / "run", server.url)
-    assert result.exit_code == 2
-    assert "tirjudge[train]" in result.stderr
-    assert "trl" in result.stderr
-    assert not (tmp_path / "run").exists()
-    assert not server.asked
+    said = refused(server, tmp_path)
+    assert "tirjudge[train]" in said
+    assert "trl" in said
 
 
 def test_a_student_whose_template_opens_the_thinking_is_refused_before_any_request(
@@ -171,35 +158,26 @@ def test_a_student_whose_template_opens_the_thinking_is_refused_before_any_reque
     shutil.copytree(MODEL, model)
     template = model / "chat_template.jinja"
     template.write_text(template.read_text() + "{% if add_generation_prompt %}<think>\n{% endif %}")
-    result = distill(tmp_path / "run", server.url, model=str(model), **{"model.enable_thinking": "true"})
-    assert result.exit_code == 2, result.stderr
-    assert f"the chat template of {model} opens <think>, and the dialogues of a teacher" in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-    assert not server.asked
+    said = refused(server, tmp_path, model=str(model), **{"model.enable_thinking": "true"})
+    assert f"the chat template of {model} opens <think>, and the dialogues of a teacher" in said
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("words", "key"),
     [
-        (("--distill",), "distillation needs a teacher: --teacher MODEL and --teacher-base-url URL"),
-        (("--distill", "--iterative"), "--iterative and --distill exclude each other"),
         (("--teacher-base-url", "https://me:hunter2@host"), "teacher.base_url"),
         (("--set", "teacher.api_key=hunter2"), "'teacher.api_key'"),
     ],
 )
-def test_bad_input_gets_one_line_and_leaves_no_files(
-    server: EndpointServer, tmp_path: Path, words: tuple[str, ...], line: str
+def test_a_password_of_a_refused_option_is_not_repeated(
+    server: EndpointServer, tmp_path: Path, words: tuple[str, ...], key: str
 ) -> None:
-    out = tmp_path / "run"
-    whole = words if "--distill" in words else (
-        "--distill", "--teacher", "m", "--teacher-base-url", server.url, *words
-    )  # fmt: skip
-    result = train("--output", str(out), *whole)
+    teacher = ("--distill", "--teacher", "m", "--teacher-base-url", server.url)
+    result = train("--output", str(tmp_path / "run"), *teacher, *words)
     assert result.exit_code == 2, result.stderr
     assert result.stderr.startswith("tirjudge train: ")
-    assert line in result.stderr
+    assert key in result.stderr
     assert result.stderr.count("\n") == 1
     assert "hunter2" not in result.stderr
-    assert not out.exists()
+    assert not (tmp_path / "run").exists()
     assert not server.asked
