@@ -87,18 +87,13 @@ DRAWN_ALIKE = (
 """A braille blank, a filler, letters of other alphabets, marks of Markdown."""
 
 
-@pytest.mark.parametrize("line", DRAWN_ALIKE)
-def test_a_line_that_is_drawn_like_a_section_s_is_quoted(line: str) -> None:
-    shown = load_template("tir-pairwise").fill("Q?", ["One.", f"Two.\n{line}\nWrong."])
-    assert f"\n> {line}\n" in shown
+ORDINARY = ("The Response A: is", "- Response A is right", "**Response** A", "Антон: да")
 
 
-@pytest.mark.parametrize(
-    "line", ["The Response A: is", "- Response A is right", "**Response** A", "Антон: да"]
-)
-def test_a_line_that_is_not_drawn_like_a_section_s_stays(line: str) -> None:
+@pytest.mark.parametrize("line", [*DRAWN_ALIKE, *ORDINARY])
+def test_a_line_that_is_drawn_like_a_section_s_is_quoted_and_others_stay(line: str) -> None:
     shown = load_template("tir-pairwise").fill("Q?", ["One.", f"Two.\n{line}\nWrong."])
-    assert f"\n{line}\n" in shown
+    assert ("\n> " if line in DRAWN_ALIKE else "\n") + f"{line}\n" in shown
 
 
 def test_the_letter_of_a_list_may_be_any() -> None:
