@@ -19,19 +19,25 @@ FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]")
 """A sandbox with one worker, which opens without numpy and sympy."""
 
 
-def judge(folder: Path, *arguments: str, stdin: str = "", key: str = "") -> subprocess.CompletedProcess[str]:
-    return invoke("judge", *arguments, folder=folder, stdin=stdin, TIRJUDGE_API_KEY=key)
+def judge(
+    folder: Path, *arguments: str, stdin: str = "", key: str = "", code: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    return invoke("judge", *arguments, folder=folder, stdin=stdin, code=code, TIRJUDGE_API_KEY=key)
 
 
 def invoke(
-    *words: str, folder: Path, stdin: str = "", **environment: str
+    *words: str, folder: Path, stdin: str = "", code: int | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in `folder`, in this process: a process of its own would only import everything again."""
+    """Run a command in `folder`, in this process: a process of its own would only import everything again.
+
+    `code`: the exit code that the command must end with.
+    """
     environment["NO_COLOR"] = "1"
     with chdir(folder), reading(stdin):
         run = CliRunner().invoke(app, words, env=environment)
     if run.exception is not None and not isinstance(run.exception, SystemExit):
         raise run.exception
+    assert code is None or run.exit_code == code, run.stdout + run.stderr
     return subprocess.CompletedProcess(words, run.exit_code, run.stdout, run.stderr)
 
 

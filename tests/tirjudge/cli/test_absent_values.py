@@ -16,8 +16,7 @@ TIES = ["tie (bothbad)", "Both bad", "tie (both good)", "draw", "Tie"]
 
 def scored(folder: Path, rows: list[dict[str, Any]], *words: str) -> dict[str, Any]:
     write_rows(folder / "rows.jsonl", rows)
-    done = invoke("score", "rows.jsonl", *words, "--json", folder=folder)
-    assert done.returncode == 0, done.stderr
+    done = invoke("score", "rows.jsonl", *words, "--json", folder=folder, code=0)
     return json.loads(done.stdout)[0]["figures"]
 
 
@@ -60,8 +59,7 @@ def test_an_absent_length_controlled_result_has_its_reason(tmp_path: Path) -> No
     rows = [{"id": n, "prediction": "AB"[n % 2], "a": "m", "b": "n"} for n in range(4)]
     write_rows(tmp_path / "rows.jsonl", rows)
     words = ("--column", "prediction=prediction", "--column", "sources=a,b")
-    done = invoke("score", "rows.jsonl", *words, folder=tmp_path)
-    assert done.returncode == 0
+    done = invoke("score", "rows.jsonl", *words, folder=tmp_path, code=0)
     assert "win rate of m 50.00 %" in done.stdout
     assert "length-controlled: no row can be scored: left out: no two sources, or no lengths" in done.stderr
 
@@ -92,8 +90,7 @@ def test_too_long_a_row_names_what_is_long_and_advice_that_works(
 
 def test_a_report_has_the_title_that_was_given(tmp_path: Path) -> None:
     run = str(Path("examples/instructions.verdicts.jsonl").resolve())
-    done = invoke("report", run, "--title", "Two <models>", "-o", "page.html", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    invoke("report", run, "--title", "Two <models>", "-o", "page.html", folder=tmp_path, code=0)
     page = (tmp_path / "page.html").read_text()
     assert "<h1>Two &lt;models&gt;</h1>" in page
     assert "<title>Two &lt;models&gt; – tirjudge report</title>" in page

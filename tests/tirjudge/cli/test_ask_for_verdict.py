@@ -31,8 +31,7 @@ def test_one_more_turn_asks_for_the_tag_alone(tmp_path: Path, endpoint: Endpoint
     write_rows(tmp_path / "rows.jsonl", pairs(3))
     prices = ("--price-in", "1", "--price-out", "1", "--json")
     options = ("--no-tools", "--order", "given", "--ask-for-verdict", *through(endpoint))
-    run = judge(tmp_path, "rows.jsonl", *options, *prices)
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, "rows.jsonl", *options, *prices, code=0)
     assert len(endpoint.asked) == 6
     rows = results(tmp_path / "rows.verdicts.jsonl")
     assert [row["verdict"] for row in rows] == ["A"] * 3
@@ -47,8 +46,7 @@ def test_one_more_turn_asks_for_the_tag_alone(tmp_path: Path, endpoint: Endpoint
         # Training rewards the form as well.
         assert view["reward"]["total"] == 0.0
     assert '"cost": 6e-05' in run.stdout
-    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
-    assert again.returncode == 0, again.stdout
+    invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path, code=0)
     shown = invoke("show", "rows.verdicts.jsonl", "p0", folder=tmp_path)
     assert "asked for the verdict alone" in shown.stdout
 
@@ -64,34 +62,27 @@ def test_the_verdict_behind_the_question_is_read_again_as_a_turn_of_its_own(
     )
     write_rows(tmp_path / "rows.jsonl", pairs(1))
     options = ("--format", "judgelrm-pair", "--ask-for-verdict", *through(endpoint))
-    run = judge(tmp_path, "rows.jsonl", *options)
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", *options, code=0)
     (row,) = results(tmp_path / "rows.verdicts.jsonl")
     assert row["verdict"] == "A"
-    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
-    assert again.returncode == 0, again.stdout
+    invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path, code=0)
 
 
 def test_strict_reading_is_the_rule(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = answering("**A** is better.")
     write_rows(tmp_path / "rows.jsonl", pairs(2))
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
-    assert run.returncode == 1
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), code=1)
     assert "--retry-malformed --ask-for-verdict" in run.stderr.splitlines()[-1]
     assert [row["verdict"] for row in results(tmp_path / "rows.verdicts.jsonl")] == [None, None]
     advised = ("--retry-malformed", "--ask-for-verdict")
-    both = judge(tmp_path, "rows.jsonl", "--no-tools", "--overwrite", *advised, *through(endpoint))
-    assert both.returncode == 2
+    judge(tmp_path, "rows.jsonl", "--no-tools", "--overwrite", *advised, *through(endpoint), code=2)
     # The advice works when typed.
     assert judge(tmp_path, "rows.jsonl", "--no-tools", *advised, *through(endpoint)).returncode == 0
-    exact = judge(tmp_path, "rows.jsonl", "--exact", "--ask-for-verdict", *through(endpoint))
-    assert exact.returncode == 2
+    exact = judge(tmp_path, "rows.jsonl", "--exact", "--ask-for-verdict", *through(endpoint), code=2)
     assert "leave out --ask-for-verdict" in exact.stderr
-    local = judge(tmp_path, "rows.jsonl", "--ask-for-verdict")
-    assert local.returncode == 2
+    local = judge(tmp_path, "rows.jsonl", "--ask-for-verdict", code=2)
     assert "--base-url" in local.stderr
-    evaluated = invoke("eval", "judgebench", "--ask-for-verdict", *through(endpoint), folder=tmp_path)
-    assert evaluated.returncode == 2
+    invoke("eval", "judgebench", "--ask-for-verdict", *through(endpoint), folder=tmp_path, code=2)
 
 
 def test_a_run_with_other_rows_asked_is_another_run(tmp_path: Path, endpoint: EndpointServer) -> None:
@@ -100,8 +91,7 @@ def test_a_run_with_other_rows_asked_is_another_run(tmp_path: Path, endpoint: En
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     strict = ("--no-tools", *through(endpoint))
     judge(tmp_path, "rows.jsonl", *strict, "--limit", "1")
-    resumed = judge(tmp_path, "rows.jsonl", *strict, "--ask-for-verdict")
-    assert resumed.returncode == 2
+    resumed = judge(tmp_path, "rows.jsonl", *strict, "--ask-for-verdict", code=2)
     assert "ask_for_verdict was false and is now true" in resumed.stderr
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 1
 
@@ -137,8 +127,7 @@ def test_only_rows_without_a_verdict_are_judged_again(tmp_path: Path, endpoint: 
     assert [before[name]["verdict"] for name in ("p0", "p1", "p2")] == ["A", None, "A"]
     endpoint.asked.clear()
     endpoint.script = answering("**A** is better.")
-    run = judge(tmp_path, "rows.jsonl", *options, "--retry-malformed", "--ask-for-verdict")
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, "rows.jsonl", *options, "--retry-malformed", "--ask-for-verdict", code=0)
     assert "1 of 3 rows have no verdict, and are judged again" in run.stderr
     assert len(endpoint.asked) == 2
     assert "judged    3 rows, 3 with a verdict" in run.stdout

@@ -167,10 +167,3 @@ def test_a_dialogue_without_an_answer_to_each_criterion_decides_none(
         (row,) = results(tmp_path / "out.jsonl")
         assert [one["stop"] for one in row["criteria"]] == ["malformed"] * 3
         assert (row["verdict"], row["criteria"][0]["satisfied"]) == (None, [None, None])
-
-
-def test_a_format_of_one_answer_refuses_several_criteria(server: EndpointServer, tmp_path: Path) -> None:
-    run = judge_several(server, tmp_path, "--criteria-per-call", 2, "--format", "j1-pav")
-    assert run.exit_code == 2
-    assert "the format j1-pav gives one answer: leave out --criteria-per-call" in run.stderr
-    assert not server.asked

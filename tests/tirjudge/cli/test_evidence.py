@@ -386,8 +386,7 @@ def test_thresholds_of_evidence_are_calibrated(tmp_path: Path, judging: Endpoint
     done = invoke(
         "score", "rows.verdicts.jsonl", "--calibrate", "people.jsonl", "--confidence", "evidence",
         folder=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    code=0)  # fmt: skip
     assert "confidence evidence: 1 for a verdict that programs decided" in done.stdout
 
 
@@ -398,8 +397,7 @@ def test_best_of_n_counts_the_evidence_of_its_judgments(tmp_path: Path, judging:
     ]
     write_rows(tmp_path / "rows.jsonl", rows)
     command = ("bon", "rows.jsonl", *through(judging), "--pairwise")
-    done = invoke(*command, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = invoke(*command, folder=tmp_path, code=0)
     assert "evidence  decided by a program 1 of 2 rows; 1 undecided, counted as guessed" in done.stdout
     record = json.loads(invoke(*command, "--json", folder=tmp_path).stdout)
     assert (record["evidence"]["decided"], record["evidence"]["undecided"]) == (1, 1)

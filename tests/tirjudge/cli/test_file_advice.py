@@ -80,8 +80,7 @@ def test_advice_about_a_file_works_when_typed(tmp_path: Path, endpoint: Endpoint
     name = "the rows.jsonl"
     (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = (name, "--no-tools", *through(endpoint))
-    refused = judge(tmp_path, *command)
-    assert refused.returncode == 2, refused.stderr
+    refused = judge(tmp_path, *command, code=2)
     options = advice(refused.stderr)
     if filled is not None:
         options = options.replace(*filled.split("="))

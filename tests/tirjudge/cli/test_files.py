@@ -92,8 +92,7 @@ def rows(tmp_path: Path, endpoint: EndpointServer) -> list[dict[str, Any]]:
 def test_programs_find_the_files_and_decide(
     tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
 ) -> None:
-    run = judge(tmp_path, "data/rows.jsonl", "--order", "both", *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, "data/rows.jsonl", "--order", "both", *through(endpoint), code=0)
     assert "accuracy  100.0%" in run.stdout
     assert "decided by a program 4 of 4 rows" in run.stdout
     asked = endpoint.bodies[0]["messages"][0]["content"]
@@ -116,8 +115,7 @@ def test_contents_are_kept_once_and_programs_run_again_elsewhere(
     shutil.move(tmp_path / "data/rows.verdicts.jsonl", other)
     shutil.move(kept, other)
     shutil.rmtree(tmp_path / "data")
-    again = invoke("reproduce", "rows.verdicts.jsonl", folder=other)
-    assert again.returncode == 0, again.stderr + again.stdout
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=other, code=0)
     assert re.search(r"same +8\n", again.stdout), again.stdout
     shown = invoke("show", "rows.verdicts.jsonl", "r0", folder=other).stdout
     for view in row["views"]:
@@ -127,8 +125,7 @@ def test_contents_are_kept_once_and_programs_run_again_elsewhere(
         assert bindings["files"] == [{"files": index} for index in view["order"]]
     assert "out/sums.csv, 6 bytes" in shown
     shutil.rmtree(other / "rows.verdicts.jsonl.files")
-    lost = invoke("reproduce", "rows.verdicts.jsonl", folder=other)
-    assert lost.returncode == 1
+    lost = invoke("reproduce", "rows.verdicts.jsonl", folder=other, code=1)
     assert "the contents of its files are not in" in lost.stdout + lost.stderr
 
 
@@ -137,8 +134,7 @@ def test_attacked_responses_keep_their_files(
     tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
 ) -> None:
     words = ("attack", "data/rows.jsonl", "--attack", "forgeries", "--json", *through(endpoint))
-    run = invoke(*words, folder=tmp_path)
-    assert run.returncode == 0, run.stderr
+    run = invoke(*words, folder=tmp_path, code=0)
     found = json.loads(run.stdout)["attacks"]
     assert {(one["n"], one["to_target"], one["lost"]) for one in found} == {(4, 0, 0)}
     assert len(found) > 5
@@ -193,8 +189,7 @@ def test_the_report_lists_the_files(
     tmp_path: Path, rows: list[dict[str, Any]], endpoint: EndpointServer
 ) -> None:
     judge(tmp_path, "data/rows.jsonl", *through(endpoint))
-    run = invoke("report", "rows.verdicts.jsonl", "-o", "page.html", folder=tmp_path)
-    assert run.returncode == 0, run.stderr
+    invoke("report", "rows.verdicts.jsonl", "-o", "page.html", folder=tmp_path, code=0)
     chunks = re.findall(r'id="texts-\d+-\d+">([^<]*)<', (tmp_path / "page.html").read_text())
     drawn = [row for one in chunks for row in json.loads(gzip.decompress(base64.b64decode(one)))]
     assert len(drawn) == 4
@@ -270,8 +265,7 @@ def test_a_module_of_the_files_is_tested_and_tested_again(
     assert "accuracy  100.0%" in run.stdout, run.stderr + run.stdout
     asked = endpoint.bodies[0]["messages"][0]["content"]
     assert ("sums.py, 32 bytes, changed" in asked, "notes.md, deleted" in asked) == (patched, patched)
-    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
-    assert again.returncode == 0, again.stderr + again.stdout
+    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path, code=0)
     assert re.search(r"same +2\n", again.stdout), again.stdout
 
 

@@ -216,27 +216,6 @@ def test_the_file_is_part_of_the_settings_and_only_what_decides_counts(
     assert "begun with other settings (checkers was" in other.stderr
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (CheckerFile(checkers=(WORDS,)).text(), "none of its 1 checkers is admitted, and 1 are unmeasured"),
-        ("version = 9", "checkers.toml: version"),
-        (None, "checkers.toml cannot be read: No such file"),
-    ],
-)
-def test_a_file_that_decides_nothing_is_refused(
-    text: str | None, reason: str, server: EndpointServer, rows: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "checkers.toml"
-    if text is not None:
-        path.write_text(text)
-    run = judge(server, rows, path)
-    assert run.exit_code == 2
-    assert reason in run.stderr
-    assert len(run.stderr.splitlines()) == 1
-    assert server.bodies == []
-
-
 def test_eval_refuses_checkers(file: Path, tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["eval", "judgebench", "--checkers", str(file)])
     assert run.exit_code == 2

@@ -24,8 +24,7 @@ def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoi
         },
     ]
     write_rows(tmp_path / "rows.jsonl", rows)
-    run = judge(tmp_path, "--pairwise", "rows.jsonl", "--output", "out.jsonl", *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, "--pairwise", "rows.jsonl", "--output", "out.jsonl", *through(endpoint), code=0)
     one, two = sorted(results(tmp_path / "out.jsonl"), key=lambda row: row["id"])
     assert (one["verdict"], one["choice"], one["correct"], one["tags"]) == ("A", 0, 1.0, ["t"])
     assert (two["verdict"], two["choice"], two["correct"], two["domain"]) == ("B", 1, 0.0, "d")
@@ -44,8 +43,7 @@ def test_the_format_follows_the_number_of_responses(tmp_path: Path, endpoint: En
     endpoint.script = lambda body: chat("<score>7</score> <preference>B</preference>")
     rows = [{"id": str(n), "prompt": "p", "responses": ["x", "y", "z"][:n]} for n in (1, 2, 3)]
     write_rows(tmp_path / "rows.jsonl", rows)
-    run = judge(tmp_path, "rows.jsonl", "--order", "given", "--no-tools", *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", "--order", "given", "--no-tools", *through(endpoint), code=0)
     judged = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
     assert [judged[n]["format"] for n in "123"] == ["pointwise", "pairwise", "listwise"]
     assert (judged["1"]["scores"], judged["1"]["verdict"]) == ([7.0], None)
@@ -61,8 +59,7 @@ def test_bad_rows_are_reported_and_the_others_judged(tmp_path: Path, endpoint: E
         lines[0],
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    run = judge(tmp_path, "--pairwise", "rows.jsonl", "--no-tools", *through(endpoint))
-    assert run.returncode == 1
+    run = judge(tmp_path, "--pairwise", "rows.jsonl", "--no-tools", *through(endpoint), code=1)
     assert sorted(row["id"] for row in results(tmp_path / "rows.verdicts.jsonl")) == ["p0", "p1"]
     named = (
         "2: not JSON",
@@ -84,8 +81,7 @@ def test_a_benchmarks_own_columns_and_labels(tmp_path: Path, endpoint: EndpointS
     columns = ("id=idx", "prompt=instruction+input", "responses=response1,response2", "label=who")
     options = [word for column in columns for word in ("--column", column)]
     arguments = ("--labels", "0=tie,1=A,2=B", "--order", "given", "--no-tools", *through(endpoint))
-    run = judge(tmp_path, "rows.jsonl", *options, *arguments)
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, "rows.jsonl", *options, *arguments, code=0)
     assert "Add.\n\n1 2" in endpoint.bodies[0]["messages"][0]["content"]
     assert "n = 1, protocol verdict (a tie" in run.stdout
 
@@ -99,8 +95,7 @@ def test_hostile_text_reaches_the_terminal_as_escapes(tmp_path: Path, endpoint: 
         {"id": evil, "prompt": "p", "responses": ["a", "b"], "label": "A"},
     ]
     write_rows(tmp_path / f"{evil[:6]}.jsonl", rows)
-    run = judge(tmp_path, f"{evil[:6]}.jsonl", "--output", "out", "--no-tools", *through(endpoint))
-    assert run.returncode == 1
+    run = judge(tmp_path, f"{evil[:6]}.jsonl", "--output", "out", "--no-tools", *through(endpoint), code=1)
     shown = run.stdout + run.stderr
     assert not set("\x1b\x07\u202e") & set(shown)
     assert r"\x1b]0;owned\x07[bold red]\x1b[2J\u202e" in shown

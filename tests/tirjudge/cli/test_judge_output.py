@@ -20,8 +20,9 @@ def test_rows_go_to_standard_output_and_the_summary_does_not(
     half_a_character = pairs(1)[0] | {"id": "q\ud83d"}
     rows = [*pairs(2), half_a_character, {"prompt": "no responses"}]
     write_rows(tmp_path / "rows.jsonl", rows)
-    run = judge(tmp_path, "rows.jsonl", "--output", "-", "--order", "both", "--no-tools", *through(endpoint))
-    assert run.returncode == 1, run.stderr
+    run = judge(
+        tmp_path, "rows.jsonl", "--output", "-", "--order", "both", "--no-tools", *through(endpoint), code=1
+    )
     judged = [json.loads(line) for line in run.stdout.splitlines()]
     assert sorted(row["id"] for row in judged) == ["p0", "p1", "q\ud83d"]
     assert [row["verdict"] for row in judged] == ["tie"] * 3
@@ -52,11 +53,9 @@ def test_findings_in_a_pipe_are_said_at_the_end(tmp_path: Path, endpoint: Endpoi
     endpoint.script = lambda body: chat("<preference>A</preference>")
     rows = [row | {"label": label} for row, label in zip(pairs(2), (1, 2), strict=True)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    run = judge(tmp_path, "-", "--output", "out", "--no-tools", *through(endpoint), stdin=lines)
-    assert run.returncode == 1
+    run = judge(tmp_path, "-", "--output", "out", "--no-tools", *through(endpoint), stdin=lines, code=1)
     assert "standard input: the labels seem to be counted from 1" in run.stderr.splitlines()[-1]
     empty = judge(tmp_path, "-", "--output", "none", "--no-tools", *through(endpoint), stdin="")
     assert (empty.returncode, empty.stderr) == (2, "tirjudge judge: standard input has no rows\n")
-    blank = judge(tmp_path, "-", "--output", "none", "--no-tools", *through(endpoint), stdin="\n\n")
-    assert blank.returncode == 2
+    blank = judge(tmp_path, "-", "--output", "none", "--no-tools", *through(endpoint), stdin="\n\n", code=2)
     assert blank.stderr.splitlines()[-1] == "tirjudge judge: standard input has no rows"

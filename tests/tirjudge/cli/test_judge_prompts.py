@@ -40,24 +40,21 @@ def test_a_model_that_copies_the_responses_is_told_and_decides_with_the_variable
 ) -> None:
     endpoint.script = copying
     write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = judge(tmp_path, "rows.jsonl", "--order", "given", *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", "--order", "given", *through(endpoint), code=0)
     assert NAMED in asked(endpoint)[0]
     assert "Note: `response_a`, `response_b` had the given text already." in str(
         endpoint.bodies[1]["messages"][-1]
     )
     (row,) = results(tmp_path / "rows.verdicts.jsonl")
     assert (row["verdict"], row["decided"], row["programs"]) == ("A", True, 2)
-    again = invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path)
-    assert again.returncode == 0, again.stdout
+    invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path, code=0)
     # The note is about this program alone: beside another one it is an output that nobody printed.
     changed = {
         **row,
         "views": json.loads(json.dumps(row["views"]).replace("response_a, response_b = ", "a, b = ")),
     }
     write_rows(tmp_path / "other.verdicts.jsonl", [changed])
-    other = invoke("reproduce", "other.verdicts.jsonl", folder=tmp_path)
-    assert other.returncode == 1
+    other = invoke("reproduce", "other.verdicts.jsonl", folder=tmp_path, code=1)
     assert "the judge was shown" in other.stdout + other.stderr
 
 
@@ -71,8 +68,7 @@ def test_no_variables_are_named(tmp_path: Path, endpoint: EndpointServer, words:
     (tmp_path / "judge" / "tirjudge.json").write_text('{"prompts": "tir"}')
     endpoint.script = lambda body: chat("<preference>A</preference>")
     write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = judge(tmp_path, "rows.jsonl", *words, *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", *words, *through(endpoint), code=0)
     assert asked(endpoint)
     assert "variables:" not in str(asked(endpoint))
 
@@ -86,8 +82,7 @@ def test_a_benchmark_asks_as_before(tmp_path: Path, endpoint: EndpointServer) ->
     run = invoke("eval", "judgebench", "--data", "rows.jsonl", *through(endpoint), folder=tmp_path)
     assert asked(endpoint), run.stderr
     assert "variables:" not in str(asked(endpoint))
-    refused = invoke("eval", "judgebench", "--name-variables", folder=tmp_path)
-    assert refused.returncode == 2
+    invoke("eval", "judgebench", "--name-variables", folder=tmp_path, code=2)
 
 
 STRICT = """\
@@ -144,13 +139,11 @@ def test_a_run_resumes_with_the_same_content_alone(tmp_path: Path, strict: tuple
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 2
     assert invoke("reproduce", "rows.verdicts.jsonl", folder=tmp_path).returncode == 0
     (tmp_path / "strict.toml").write_text(STRICT.replace("strict.", "kind."))
-    other = judge(tmp_path, *strict)
-    assert other.returncode == 2
+    other = judge(tmp_path, *strict, code=2)
     assert 'prompts was "sha256:' in other.stderr
     # The same prompts as an option of the format are recorded by their content as well.
     words = ("rows.jsonl", "--format", "tir-pairwise", "--option", "prompts=strict.toml", *strict[3:])
-    named = judge(tmp_path, *words, "--output", "named.verdicts.jsonl")
-    assert named.returncode == 0, named.stderr
+    judge(tmp_path, *words, "--output", "named.verdicts.jsonl", code=0)
     assert invoke("reproduce", "named.verdicts.jsonl", folder=tmp_path).returncode == 0
     (tmp_path / "strict.toml").write_text(STRICT)
     assert judge(tmp_path, *words, "--output", "named.verdicts.jsonl").returncode == 2
@@ -167,47 +160,6 @@ def test_a_kind_without_a_text_has_the_paper_s(
     assert "Response C:\nz" in last["content"]
 
 
-@pytest.mark.parametrize(
-    ("content", "words", "says"),
-    [
-        (
-            "texts.pair = 'x'",
-            (),
-            "texts.pair: there is no such text; the names are pointwise, pointwise-no-tools",
-        ),
-        (
-            "texts.pairwise = '{prompt} {response A}'",
-            (),
-            "texts.pairwise needs a slot {prompt}, and one for each",
-        ),
-        ("texts.pairwise = '{prompt} {response C}'", (), "a slot {response C} that this view cannot fill"),
-        (
-            "texts.listwise = '{prompt} {response A} {response B} {response C}'",
-            (),
-            "texts.listwise needs a slot",
-        ),
-        ("examples = [{prompt = 'x', responses = []}]", (), "examples.0.responses: "),
-        ("sytem = 'x'", (), "--prompts own.toml: sytem: "),
-        (
-            "texts.pairwise = '{prompt} {response A} {response B}'",
-            ("--no-tools",),
-            "no texts.pairwise-no-tools",
-        ),
-        (b"system = '\xff'", (), "--prompts own.toml is not TOML: "),
-    ],
-)
-def test_a_wrong_file_is_refused_in_one_line(
-    tmp_path: Path, endpoint: EndpointServer, content: str | bytes, words: tuple[str, ...], says: str
-) -> None:
-    (tmp_path / "own.toml").write_bytes(content if isinstance(content, bytes) else content.encode())
-    write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = judge(tmp_path, "rows.jsonl", "--pairwise", "--prompts", "own.toml", *words, *through(endpoint))
-    assert run.returncode == 2
-    assert says in run.stderr
-    assert run.stderr.count("\n") == 1
-    assert not endpoint.bodies
-
-
 def test_the_file_of_the_documentation_judges(tmp_path: Path, endpoint: EndpointServer) -> None:
     """The command of the page, with its file; its example is a dialogue that the format could have had."""
     found = list(blocks((ROOT / "docs" / "judge.md",)))
@@ -217,8 +169,7 @@ def test_the_file_of_the_documentation_judges(tmp_path: Path, endpoint: Endpoint
     (tmp_path / "rows.csv").write_text("prompt,response_a,response_b\nWhen?,At nine.,At ten.\n")
     endpoint.script = lambda body: chat("<preference>B</preference>")
     words = command.strip().replace("http://localhost:8000/v1", endpoint.url).split()[2:]
-    run = judge(tmp_path, *words, *FAST, "--order", "given")
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, *words, *FAST, "--order", "given", code=0)
     system, asked, answered, question = (one["content"] for one in endpoint.bodies[0]["messages"])
     assert system.startswith("You judge support answers.")
     assert "Answer B:\nWe open at nine every morning except on Sundays.\n" in asked

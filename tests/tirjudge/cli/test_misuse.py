@@ -12,10 +12,12 @@ import pytest
 from starlette.responses import JSONResponse
 from typer.testing import CliRunner, Result
 
-from tests.tirjudge.endpoint_server import chat, serving
+from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 from tests.tirjudge.judged_files import judge_to
 from tirjudge.cli import app
+from tirjudge_environments.checkers.file import Checker, CheckerFile
 
+CHECKER = Checker(name="c", rule="It is.", source="def check(response, prompt):\n    return True\n")
 PAIR = {"id": "x", "prompt": "Which is longer?", "responses": ["a", "bb"]}
 REFUSED = {
     # rows and files
@@ -60,11 +62,21 @@ REFUSED = {
     "judge broken.json SERVED": "broken.json: not JSON",
     "judge -": "give --output",
     "judge rows.jsonl --labels 1A": "--labels '1A': write VALUE=LETTER",
+    "judge": "give a FILE of rows, or --answers NAME=FILE for each of several models",
+    "judge one.jsonl --answers x=one.jsonl": "give a FILE of rows, or --answers",
+    "judge --answers x=one.jsonl": "once for each of at least two models",
+    "judge --answers one.jsonl": "--answers one.jsonl: give NAME=FILE",
+    "judge --answers x=one.jsonl --answers x=other.jsonl": "with another NAME for each model",
+    "judge --answers x=one.jsonl --answers y=other.jsonl": "no two rows have the same prompt",
+    "judge --answers x=one.jsonl --answers y=odd.jsonl": "odd.jsonl: no column is the response: name it with",
     "judge rows.jsonl --column responses=nope_a,nope_b": "no row has the column 'nope_a' (named",
     "judge rows.jsonl --column promt=x": "'promt=x': write PART=COLUMN, where PART is one of id",
     "judge rows.jsonl --output rows.jsonl": "rows.jsonl is the input: choose another --output",
+    "judge rows.jsonl --output ./rows.jsonl --overwrite SERVED": "choose another --output",
     "judge rows.jsonl --output notes.txt SERVED": "notes.txt exists and was not written by tirjudge judge",
     "judge rows.jsonl --output folder SERVED": "folder is a folder: choose another --output",
+    "judge rows.jsonl --output mine.jsonl SERVED": "choose another --output",
+    "criteria rows.jsonl --output notes.txt SERVED": "exists and was not written by tirjudge criteria",
     "judge rows.jsonl --output no/such/folder/out SERVED": "no/such/folder",
     "judge none/*.jsonl SERVED": "none/*.jsonl: no file matches this pattern",
     # options
@@ -82,7 +94,26 @@ REFUSED = {
     "judge rows.jsonl --prompts judge.toml SERVED": "--prompts judge.toml: modle: Extra inputs",
     "judge rows.jsonl --prompts mini --format checks SERVED": "checks-pointwise has its own prompts",
     "judge rows.jsonl --prompts mini --format j1-pav SERVED": "j1-pav has its own prompts: leave it out",
+    "judge rows.jsonl --prompts no.toml TOOLS": "texts.pair: there is no such text; the names are pointwise",
+    "judge rows.jsonl --prompts one-slot.toml TOOLS": "texts.pairwise needs a slot {prompt}, and one for",
+    "judge rows.jsonl --prompts slot-c.toml TOOLS": "a slot {response C} that this view cannot fill",
+    "judge rows.jsonl --prompts slot-b.toml TOOLS": "texts.listwise needs a slot",
+    "judge rows.jsonl --prompts examples.toml TOOLS": "examples.0.responses: ",
+    "judge rows.jsonl --prompts mistyped.toml TOOLS": "--prompts mistyped.toml: sytem: ",
+    "judge rows.jsonl --pairwise --prompts pair.toml SERVED": "no texts.pairwise-no-tools",
+    "judge rows.jsonl --prompts latin.toml TOOLS": "--prompts latin.toml is not TOML: ",
+    "judge rows.jsonl --format checks SERVED": "needs programs",
+    "judge rows.jsonl --format checks --exact TOOLS": "use tir",
+    "judge rows.jsonl --format checks --no-bindings TOOLS": "use tir",
+    "judge rows.jsonl --format checks --criteria-per-call 2 TOOLS": "one criterion at a time",
+    "judge rows.jsonl --format j1-pav --criteria-per-call 2 SERVED": "j1-pav gives one answer: leave out",
+    "judge rows.jsonl --checkers new.toml SERVED": "none of its 1 checkers is admitted, and 1 are unmeasured",
+    "judge rows.jsonl --checkers version.toml SERVED": "version.toml: version",
+    "judge rows.jsonl --checkers missing.toml SERVED": "missing.toml cannot be read: No such file",
     "judge rows.jsonl --config missing.toml": "--config missing.toml: there is no such file",
+    "judge rows.jsonl --config key.toml": "key.toml: api_key: there is no such option",
+    "judge rows.jsonl --config seed.toml": "seed.toml: seed: ",
+    "judge rows.jsonl --config broken.json": "broken.json is not JSON",
     "judge rows.jsonl --config judge.toml": "judge.toml: modle: there is no such option; did you mean model?",
     "judge rows.jsonl --concurrency 0": "concurrency: ",
     "judge rows.jsonl --max-cost 1 SERVED": "give --price-in and --price-out",
@@ -108,6 +139,14 @@ REFUSED = {
     "judge rows.jsonl --backend remote --model m --base-url URL": "no sandbox server is named",
     "judge rows.jsonl --backend-option name=red": "sandbox 'local': ",
     "judge rows.jsonl --address 127.0.0.1:9 SERVED": "--address belongs to --runner ray",
+    "judge rows.jsonl --model one --model one --base-url URL": "the jury has one twice",
+    "judge rows.jsonl --escalate-below 0.9 SERVED": "need a jury: give several --model",
+    "judge rows.jsonl --vote-weight m=2 SERVED": "need a jury: give several --model",
+    "judge rows.jsonl --vote-weight three=2 SERVED --model two": "--vote-weight three",
+    "judge rows.jsonl --vote-weight m=0 SERVED --model two": "greater than 0",
+    "judge rows.jsonl --escalate-below 2 SERVED --model two": "at most 1",
+    "judge rows.jsonl --escalate-below 0.9 SERVED --model two": "a single vote has no share",
+    "judge rows.jsonl --runner ray SERVED --model two": "--runner ray judges with one --model",
     "judge rows.jsonl --runner ray --max-cost 1 SERVED": "leave it out with --runner ray",
     "judge rows.jsonl --runner ray --endpoint http://a/v1 SERVED": "--endpoint and --base-url exclude",
     "judge rows.jsonl --runner ray --address 127.0.0.1:9 --model m --base-url URL": "no Ray cluster answers",
@@ -125,6 +164,9 @@ REFUSED = {
     "score out.jsonl --format nope": "no format of stored outputs 'nope'; there are alpaca_eval,",
     "score out.jsonl --protocol nope": "no protocol 'nope'; there are arena-hard, both-orders,",
     "score --published nope": "no published figures on 'nope'; there are figures on any,",
+    "score out.jsonl --as csv --json": "--as and --json exclude each other",
+    "score out.jsonl --as csv --calibrate people.jsonl": "--as is for scores",
+    "score out.jsonl --as csv --published judgebench": "--as is for scores",
     "score --calibrate people.jsonl": "give a file of stored verdicts",
     "score out.jsonl --target-risk 0.1": "belong to --calibrate LABELS",
     "score out.jsonl --calibrate people.jsonl --protocol tir": "leave out --protocol",
@@ -207,14 +249,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             json.dumps({**PAIR, "id": n, "label": n, "winner": "A"}) for n in ("gpt", "claude")
         ),
         "mistyped.jsonl": json.dumps({"prompt": "p", "respones": ["a", "bb"]}),
+        "one.jsonl": json.dumps({"id": 1, "prompt": "p", "response": "x"}),
+        "other.jsonl": json.dumps({"id": 1, "prompt": "q", "response": "x"}),
+        "odd.jsonl": json.dumps({"id": 1, "prompt": "p", "text_of_it": "x"}),
         "broken.toml": "model = m",
         "hidden.toml": "abstain_below = 0.5",
+        "key.toml": "api_key = 'sk-secret'",
+        "seed.toml": "seed = -1",
+        "no.toml": "texts.pair = 'x'",
+        "pair.toml": "texts.pairwise = '{prompt} {response A} {response B}'",
+        "one-slot.toml": "texts.pairwise = '{prompt} {response A}'",
+        "slot-c.toml": "texts.pairwise = '{prompt} {response C}'",
+        "slot-b.toml": "texts.listwise = '{prompt} {response A} {response B} {response C}'",
+        "examples.toml": "examples = [{prompt = 'x', responses = []}]",
+        "mistyped.toml": "sytem = 'x'",
+        "new.toml": CheckerFile(checkers=(CHECKER,)).text(),
+        "version.toml": "version = 9",
         "rows.xlsx": "PK\x03\x04",
         "binary": "\x00\x01",
         "people.jsonl": "\n".join(json.dumps({"id": id, "label": label}) for id, label in ("xA", "yB")),
     }
     for name, text in texts.items():
         (folder / name).write_text(f"{text}\n" if text else "")
+    (folder / "latin.toml").write_bytes(b"system = '\xff'")
+    (folder / "mine.jsonl").write_text('{"mine": 1}\n{"torn')
     (folder / "latin.csv").write_bytes("prompt,response\nStraße\x81,x\n".encode("latin-1"))
     (folder / "folder").mkdir()
     out = judge_to(folder / "out.jsonl", [PAIR, {**PAIR, "id": "y"}], lambda _: "<preference>A</preference>")
@@ -223,7 +281,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def server() -> Iterator[EndpointServer]:
     """Serve the models `m`, which never gives a verdict, `locked` and `short`."""
 
     def answer(body: dict[str, Any]) -> Any:
@@ -235,12 +293,16 @@ def url() -> Iterator[str]:
 
     with serving() as server:
         server.script = answer
-        yield server.url
+        yield server
 
 
-def misused(command: str, folder: Path, url: str) -> Result:
-    served = "" if command.endswith(("locked", "short")) else "--model m "
-    words = command.replace("SERVED", f"--no-tools --retries 0 --base-url URL {served}").replace("URL", url)
+def misused(command: str, folder: Path, server: EndpointServer) -> Result:
+    tools = f"--retries 0 --base-url {server.url} " + "--model m " * (
+        not command.endswith(("locked", "short"))
+    )
+    words = (
+        command.replace("SERVED", f"--no-tools {tools}").replace("TOOLS", tools).replace("URL", server.url)
+    )
     keys = dict.fromkeys(
         ("OPENAI_BASE_URL", "OPENAI_API_KEY", "TIRJUDGE_API_KEY", "TIRJUDGE_SANDBOX_URL", "COLUMNS")
     )
@@ -254,9 +316,10 @@ def misused(command: str, folder: Path, url: str) -> Result:
 
 
 @pytest.mark.parametrize("command", REFUSED)
-def test_misuse_is_refused_in_one_line(command: str, folder: Path, url: str) -> None:
+def test_misuse_is_refused_in_one_line(command: str, folder: Path, server: EndpointServer) -> None:
     given = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-    run = misused(command, folder, url)
+    server.asked.clear()
+    run = misused(command, folder, server)
     assert (run.exit_code, run.stdout) == (2, "")
     said = [line for line in run.stderr.splitlines() if not line.startswith("judging with ")]
     assert REFUSED[command] in said[-1]
@@ -264,16 +327,17 @@ def test_misuse_is_refused_in_one_line(command: str, folder: Path, url: str) -> 
         assert said[-1].startswith(f"tirjudge {command.split()[0]}")
         assert len(said) == 1
     assert {file: file.read_bytes() for file in folder.iterdir() if file.is_file()} == given
+    assert not server.asked
 
 
 @pytest.mark.parametrize("command", FAILED)
-def test_a_run_without_any_verdict_says_why(command: str, folder: Path, url: str) -> None:
-    run = misused(command, folder, url)
+def test_a_run_without_any_verdict_says_why(command: str, folder: Path, server: EndpointServer) -> None:
+    run = misused(command, folder, server)
     assert run.exit_code == 1
     assert "no row got a verdict: " in run.stderr.splitlines()[-1]
     assert FAILED[command] in run.stderr
 
 
-def test_a_missing_file_to_inspect_has_an_exit_code_of_its_own(folder: Path, url: str) -> None:
-    run = misused("data inspect missing.jsonl", folder, url)
+def test_a_missing_file_to_inspect_has_an_exit_code_of_its_own(folder: Path, server: EndpointServer) -> None:
+    run = misused("data inspect missing.jsonl", folder, server)
     assert (run.exit_code, "missing.jsonl" in run.stderr) == (3, True)

@@ -31,8 +31,7 @@ def test_a_run_without_a_verdict_fails_and_says_how_most_rows_ended(
     asked = []
     # The second run finds all rows judged, and is a failure as well.
     for _ in range(2):
-        run = judge(tmp_path, "rows.jsonl", *arguments, *through(endpoint))
-        assert run.returncode == 1, run.stderr
+        run = judge(tmp_path, "rows.jsonl", *arguments, *through(endpoint), code=1)
         reason = run.stderr.splitlines()[-1]
         assert reason.startswith("tirjudge judge: no row got a verdict: ")
         assert all(word in reason for word in words)

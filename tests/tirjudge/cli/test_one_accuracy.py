@@ -56,8 +56,7 @@ def runs(tmp_path: Path, endpoint: EndpointServer, request: pytest.FixtureReques
     for name, wrong in ("before.jsonl", ""), ("after.jsonl", "right"):
         endpoint.script = judging(wrong)
         words = ("--pairwise", "rows.jsonl", *through(endpoint), "--no-tools", "--order", "both")
-        done = judge(tmp_path, *words, *options, "--output", name, "--json", "--concurrency", "1")
-        assert done.returncode == 0, done.stderr
+        done = judge(tmp_path, *words, *options, "--output", name, "--json", "--concurrency", "1", code=0)
         summaries.append(json.loads(done.stdout))
     return summaries
 

@@ -82,8 +82,7 @@ def test_rows_are_judged_by_a_config_file(tmp_path: Path, endpoint: EndpointServ
     config = {"model": "m", "base_url": endpoint.url, "tools": False, "order": "given", "limit": 2}
     (tmp_path / "judge.json").write_text(json.dumps({**config, "request_fields": fields}))
     words = ("rows.jsonl", "--config", "judge.json", "--request-field", "reasoning_effort=low")
-    run = judge(tmp_path, *words)
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, *words, code=0)
     assert [row["verdict"] for row in results(tmp_path / "rows.verdicts.jsonl")] == ["B", "B"]
     assert {(body["reasoning_effort"], body["user"]) for body in endpoint.bodies} == {("low", "u")}
     # Patience and the number of rows may change when a run is resumed, what is asked may not.
@@ -91,28 +90,8 @@ def test_rows_are_judged_by_a_config_file(tmp_path: Path, endpoint: EndpointServ
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 3
     recorded = json.loads((tmp_path / "rows.verdicts.jsonl.settings.json").read_text())["settings"]
     assert not {"timeout", "retries", "base_url"} & recorded.keys()
-    other = judge(tmp_path, *words[:3])
-    assert other.returncode == 2
+    other = judge(tmp_path, *words[:3], code=2)
     assert "request_fields." in other.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("judge.toml", "api_key = 'sk-secret'", "api_key: there is no such option"),
-        ("judge.toml", "seed = -1", "seed: "),
-        ("judge.toml", "seed", "is not TOML"),
-        ("judge.json", "{", "is not JSON"),
-    ],
-)
-def test_a_bad_config_file_is_named(tmp_path: Path, name: str, text: str, reason: str) -> None:
-    (tmp_path / name).write_text(text)
-    run = judge(tmp_path, "rows.jsonl", "--config", name)
-    assert run.returncode == 2
-    (line,) = run.stderr.splitlines()
-    assert line.startswith(f"tirjudge judge: {name}: ") or f"{name} {reason}" in line
-    assert reason in line
-    assert "sk-secret" not in line
 
 
 @pytest.mark.parametrize(
@@ -149,8 +128,7 @@ def test_the_address_is_taken_from_the_environment_and_said(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", f"{endpoint.url}/v1?key=hidden")
     write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--model", "m")
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--model", "m", code=0)
     assert "judging with m at 127.0.0.1 (OPENAI_BASE_URL)" in run.stderr
     assert len(endpoint.asked) == 1
     written = "".join(path.read_text() for path in tmp_path.iterdir())
@@ -186,8 +164,7 @@ def test_a_price_that_is_not_given_comes_from_genai_prices_and_is_named(
     assert "at 0.15 and 0.6 USD a million tokens (genai-prices " in run.stderr
     assert "stopped: 0.0000 of 1e-07 are spent" in run.stderr
     monkeypatch.setitem(sys.modules, "genai_prices", None)
-    missing = judge(tmp_path, "rows.jsonl", "--no-tools", *hosted)
-    assert missing.returncode == 2
+    missing = judge(tmp_path, "rows.jsonl", "--no-tools", *hosted, code=2)
     assert "pip install 'tirjudge[prices]'" in missing.stderr
     monkeypatch.undo()
     assert JudgeOptions(model="gpt-4o-mini", base_url="http://localhost:8000").prices() == {}

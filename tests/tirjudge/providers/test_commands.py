@@ -83,8 +83,7 @@ def test_nothing_failed_is_cached(
     endpoint.script = lambda body: FAILURES[name]
     assert judge(tmp_path, "rows.jsonl", *options).returncode == 1
     endpoint.script = lambda body: chat(VERDICT)
-    run = judge(tmp_path, "rows.jsonl", *options)
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", *options, code=0)
     asked = len(endpoint.asked)
     # A whole answer is.
     assert judge(tmp_path, "rows.jsonl", *options, "--overwrite").returncode == 0
@@ -103,8 +102,7 @@ def test_a_refused_first_row_ends_no_run(
     write_rows(tmp_path / "rows.jsonl", pairs(6))
     options = ("--no-tools", "--order", "given", *through(endpoint))
     for _ in range(2):
-        run = judge(tmp_path, "rows.jsonl", *options)
-        assert run.returncode == 1
+        judge(tmp_path, "rows.jsonl", *options, code=1)
         assert len(results(tmp_path / "rows.verdicts.jsonl")) == 5
         (failed,) = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
         assert failed["id"] == "p0"
@@ -124,8 +122,7 @@ def test_a_refusal_of_a_later_row_ends_no_run(tmp_path: Path, endpoint: Endpoint
     endpoint.script = lambda asked: reply if "Question 4" in str(asked["messages"]) else chat(VERDICT)
     write_rows(tmp_path / "rows.jsonl", pairs(8))
     options = ("--no-tools", "--order", "given", "--concurrency", "1", *through(endpoint))
-    run = judge(tmp_path, "rows.jsonl", *options)
-    assert run.returncode == 1
+    run = judge(tmp_path, "rows.jsonl", *options, code=1)
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 7
     assert "refuses every request" not in run.stderr
 
@@ -142,8 +139,7 @@ def test_a_cut_prompt_fails_the_row_with_the_remedy(tmp_path: Path, endpoint: En
     rows[1] |= LONG
     write_rows(tmp_path / "rows.jsonl", rows)
     prices = ("--price-in", "1", "--price-out", "1", "--json")
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), *prices)
-    assert run.returncode == 1
+    judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), *prices, code=1)
     assert [row["id"] for row in results(tmp_path / "rows.verdicts.jsonl")] == ["p0", "p2"]
     (failed,) = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
     assert "the endpoint read 2050 tokens of a prompt that has more than 12" in failed["reason"]
@@ -175,8 +171,7 @@ def test_a_cached_uncounted_or_doubtful_prompt_is_not_taken_for_a_cut_one(
 ) -> None:
     endpoint.script = lambda body: chat(VERDICT) | {"usage": {"completion_tokens": 3, **usage}}
     write_rows(tmp_path / "rows.jsonl", [row | LONG for row in pairs(3)])
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint), code=0)
     assert "cut the prompt" not in run.stderr
     assert sum("counted 12 tokens" in record.message for record in caplog.records) == warnings
 
@@ -195,8 +190,7 @@ def test_best_of_n_without_a_verdict_says_so(
     rows = [{"prompt": f"Question {n}", "responses": ["x", "y", "z"], "label": 0} for n in range(3)]
     write_rows(tmp_path / "rows.jsonl", rows)
     options = ("--no-tools", "--pairwise", "--retries", "0", *through(endpoint))
-    run = invoke("bon", "rows.jsonl", *options, folder=tmp_path)
-    assert run.returncode == 1
+    run = invoke("bon", "rows.jsonl", *options, folder=tmp_path, code=1)
     assert words in run.stderr
     assert not [row for row in results(tmp_path / "rows.bon.jsonl") if row["verdict"]]
 
@@ -216,8 +210,7 @@ def test_criteria_without_a_proposal_say_so(
     endpoint.script = lambda body: reply
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     options = ("--no-tools", "--retries", "0", *through(endpoint))
-    run = invoke("criteria", "rows.jsonl", *options, folder=tmp_path)
-    assert run.returncode == 1
+    run = invoke("criteria", "rows.jsonl", *options, folder=tmp_path, code=1)
     assert words in run.stderr
 
 
@@ -228,8 +221,7 @@ def test_attacks_behind_a_failing_provider_count_no_flip(tmp_path: Path, endpoin
     )
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     options = ("--no-tools", "--retries", "0", "--order", "given", *through(endpoint))
-    run = invoke("attack", "rows.jsonl", *options, folder=tmp_path)
-    assert run.returncode == 1, run.stderr
+    invoke("attack", "rows.jsonl", *options, folder=tmp_path, code=1)
     rows = [row for path in tmp_path.rglob("*.attack*.jsonl") for row in results(path) if "verdict" in row]
     assert rows
     assert {row["verdict"] for row in rows} == {"A"}
@@ -243,8 +235,7 @@ def test_a_jury_with_a_failing_model_has_no_verdict_of_its_own(
     )
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     options = ("--no-tools", "--retries", "0", "--order", "given", "--model", "n", *through(endpoint))
-    run = judge(tmp_path, "rows.jsonl", *options)
-    assert run.returncode == 1
+    judge(tmp_path, "rows.jsonl", *options, code=1)
     assert results(tmp_path / "rows.verdicts.jsonl") == []
 
 
@@ -276,8 +267,7 @@ def test_a_variable_that_no_client_can_read_is_one_line(
     write_rows(tmp_path / "rows.jsonl", pairs(1))
     words_of = ("judge", "rows.jsonl", "--base-url", "http://127.0.0.1:9/v1", "--model", "m", *FAST)
     monkeypatch.setenv(variable, value)
-    run = invoke(*words_of, folder=tmp_path)
-    assert run.returncode == 2
+    run = invoke(*words_of, folder=tmp_path, code=2)
     assert words in run.stderr.splitlines()[-1]
     assert run.stderr.count("\n") <= 2
 
@@ -291,6 +281,5 @@ def test_a_stream_on_request(tmp_path: Path, endpoint: EndpointServer) -> None:
         HTMLResponse(stream, media_type="text/event-stream") if body.get("stream") else failure(400, "no")
     )
     write_rows(tmp_path / "rows.jsonl", pairs(2))
-    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--request-field", "stream=true", *through(endpoint))
-    assert run.returncode == 0, run.stderr
+    judge(tmp_path, "rows.jsonl", "--no-tools", "--request-field", "stream=true", *through(endpoint), code=0)
     assert QUESTION not in str(endpoint.bodies)
